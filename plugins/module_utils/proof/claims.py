@@ -4,8 +4,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
+
+# The layers in the order in which the paper (arXiv 2407.05467, section 2.1.2) names them, with their headings.
+LAYERS = {
+    "bios": "BIOS",
+    "nic_firmware": "NIC firmware",
+    "hypervisor": "Hypervisor",
+    "guest_xml": "Guest XML",
+    "guest_os": "Guest OS",
+}
+
+
+class ProofError(ValueError):
+    """A proof that cannot be made, read or written; the message names the cause and the next step."""
 
 
 @dataclass
@@ -25,17 +38,32 @@ class Claim:
     reason: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON-ready form."""
+        """The JSON-ready form; ``Claim.from_dict`` is its inverse."""
         return asdict(self)
 
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Claim:
+        """The inverse of ``to_dict``. Raises ProofError where the data has another shape or contradicts itself."""
+        names = {item.name for item in fields(cls)}
+        if not isinstance(data, dict) or set(data) - names or names - {"reason"} - set(data):
+            raise ProofError(f"not a claim: {data!r}; it has the keys {', '.join(sorted(names))}")
+        claim = cls(**data)
+        if claim.holds is not None and not isinstance(claim.holds, bool):
+            raise ProofError(f"claim {claim.claim!r}: holds is {claim.holds!r}; it is true, false or null")
+        if claim.holds is None and not claim.reason:
+            raise ProofError(f"claim {claim.claim!r} is not applicable: say why")
+        if claim.holds and claim.seen is None:
+            raise ProofError(f"claim {claim.claim!r} holds with nothing seen: an observation is missing")
+        return claim
 
-def compare(layer: str, claim: str, wanted: Any, seen: Any, source: str) -> Claim:
-    """A claim that holds exactly if ``seen`` equals ``wanted``."""
-    return Claim(layer, claim, wanted, seen, wanted == seen, source)
+
+def compare(layer: str, claim: str, wanted: Any, seen: Any, source: str, reason: str = "") -> Claim:
+    """A claim that holds exactly if something was seen and equals ``wanted``; a missing observation never holds."""
+    return Claim(layer, claim, wanted, seen, seen is not None and wanted == seen, source, reason)
 
 
-def not_applicable(layer: str, claim: str, wanted: Any, source: str, reason: str) -> Claim:
-    """A claim that this machine cannot make, with the reason."""
+def not_applicable(layer: str, claim: str, wanted: Any, source: str, reason: str, seen: Any = None) -> Claim:
+    """A claim that this machine cannot make, with the reason (and what was seen, if that is the reason)."""
     if not reason:
-        raise ValueError(f"claim {claim!r} is not applicable: say why")
-    return Claim(layer, claim, wanted, None, None, source, reason)
+        raise ProofError(f"claim {claim!r} is not applicable: say why")
+    return Claim(layer, claim, wanted, seen, None, source, reason)

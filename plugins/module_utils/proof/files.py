@@ -1,0 +1,39 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Writing a proof: whole files or none, and none at all where the bytes are there already."""
+
+from __future__ import annotations
+
+import os
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
+
+
+def differs(path: str, text: str) -> bool:
+    """Whether ``path`` is missing or has other bytes than ``text`` in UTF-8. Raises ProofError if unreadable."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read() != text.encode("utf-8")
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise ProofError(f"cannot read {path}: {error.strerror}; give a proofs folder that you own") from error
+
+
+def write(path: str, text: str) -> None:
+    """Put ``text`` at ``path`` at once: a reader sees the old file or the new one, never half of either.
+
+    The folder is made where it is missing. Raises ProofError where the system refuses.
+    """
+    folder, name = os.path.split(os.path.abspath(path))
+    # Always the same name: what a killed run leaves behind, the next run takes over.
+    temporary = os.path.join(folder, f".{name}.new")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with open(temporary, "wb") as stream:
+            stream.write(text.encode("utf-8"))
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise ProofError(f"cannot write {path}: {error.strerror}; give a proofs folder that you own") from error

@@ -1,0 +1,121 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A whole proof: its claims, their counts and its JSON. Pure: the same claims give the same bytes, at any time."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import LAYERS, Claim, ProofError
+
+FORMAT = "sailloft-proof/1"
+
+# What a proof may be called: the name becomes a file name, so neither a path nor a hidden file.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+
+
+@dataclass
+class Counts:
+    """How many claims hold, fail, and do not apply here."""
+
+    held: int
+    failed: int
+    not_applicable: int
+
+    def to_dict(self) -> dict[str, int]:
+        """The JSON-ready form."""
+        return {"held": self.held, "failed": self.failed, "not_applicable": self.not_applicable}
+
+
+def count(claims: list[Claim]) -> Counts:
+    """The counts of ``claims``."""
+    return Counts(
+        held=sum(claim.holds is True for claim in claims),
+        failed=sum(claim.holds is False for claim in claims),
+        not_applicable=sum(claim.holds is None for claim in claims),
+    )
+
+
+@dataclass
+class Proof:
+    """What was claimed of ``host``. ``name`` is the proof's file name without its ending.
+
+    Raises ProofError on a name that is no file name.
+    """
+
+    name: str
+    title: str
+    host: str
+    claims: list[Claim]
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ProofError(f"proof name {self.name!r}: it becomes a file name, use letters, digits, '.', '_' and '-'")
+
+    @property
+    def counts(self) -> Counts:
+        """The counts of all claims."""
+        return count(self.claims)
+
+    @property
+    def holds(self) -> bool:
+        """Whether something was claimed and none of it failed. A proof of nothing does not hold."""
+        counts = self.counts
+        return counts.failed == 0 and counts.held > 0
+
+    def by_layer(self) -> dict[str, list[Claim]]:
+        """The claims by layer: the paper's layers in its order, then any others as they come."""
+        order = [*LAYERS, *(claim.layer for claim in self.claims)]
+        grouped: dict[str, list[Claim]] = {}
+        for layer in order:
+            if layer not in grouped:
+                grouped[layer] = [claim for claim in self.claims if claim.layer == layer]
+        return {layer: claims for layer, claims in grouped.items() if claims}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON-ready form; ``Proof.from_dict`` is its inverse."""
+        return {
+            "format": FORMAT,
+            "name": self.name,
+            "title": self.title,
+            "host": self.host,
+            "holds": self.holds,
+            "counts": self.counts.to_dict(),
+            "claims": [claim.to_dict() for claim in self.claims],
+        }
+
+    def to_json(self) -> str:
+        """The proof as JSON text, sorted keys, one newline at the end."""
+        return json.dumps(self.to_dict(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Proof:
+        """The inverse of ``to_dict``; counts are counted again. Raises ProofError where the data has another shape."""
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            found = data.get("format") if isinstance(data, dict) else type(data).__name__
+            raise ProofError(f"not a proof: its format is {found!r}, wanted {FORMAT!r}")
+        try:
+            return cls(data["name"], data["title"], data["host"], [Claim.from_dict(claim) for claim in data["claims"]])
+        except KeyError as error:
+            raise ProofError(f"not a whole proof: no {error}") from error
+
+
+def heading(layer: str) -> str:
+    """The heading of a layer: the paper's, or the layer's own name as words."""
+    return LAYERS.get(layer, layer.replace("_", " "))
+
+
+def show(value: Any) -> str:
+    """A value as a person reads it: nothing, yes and no, lists with commas, mappings as ``key: value``."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(show(item) for item in value) if value else "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {show(item)}" for key, item in value.items()) if value else "none"
+    return str(value)

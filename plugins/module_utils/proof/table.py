@@ -1,0 +1,31 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A proof as a short table for a terminal. Pure."""
+
+from __future__ import annotations
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof, count, heading, show
+
+
+def table(proof: Proof) -> list[str]:
+    """The lines of the table: the counts by layer, each claim that fails, and why others do not apply."""
+    counts = proof.counts
+    lines = [proof.title, f"  {'':<14}{'holds':>6}{'fails':>7}{'n/a':>6}"]
+    for layer, claims in proof.by_layer().items():
+        of_layer = count(claims)
+        lines.append(f"  {heading(layer):<14}{of_layer.held:>6}{of_layer.failed:>7}{of_layer.not_applicable:>6}")
+    lines.append(f"  {'together':<14}{counts.held:>6}{counts.failed:>7}{counts.not_applicable:>6}")
+    for claim in proof.claims:
+        if claim.holds is False:
+            lines.append(f"FAILS {heading(claim.layer)}: {claim.claim}")
+            lines.append(f"      wanted {show(claim.wanted)}, seen {show(claim.seen)} in {claim.source}")
+            if claim.reason:
+                lines.append(f"      {claim.reason}")
+    reasons: dict[str, int] = {}
+    for claim in proof.claims:
+        if claim.holds is None:
+            reasons[claim.reason] = reasons.get(claim.reason, 0) + 1
+    lines.extend(f"n/a x{number} {reason}" for reason, number in reasons.items())
+    if not counts.held and not counts.failed:
+        lines.append("FAILS nothing was claimed that applies here: a proof of nothing does not hold")
+    return lines

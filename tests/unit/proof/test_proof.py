@@ -1,0 +1,193 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import (
+    Claim,
+    ProofError,
+    compare,
+    not_applicable,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.files import differs, write
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import Picture, page
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof, show
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table
+
+HELD = compare("guest_xml", "the GPU is on guest NUMA node 1", 1, 1, "guest numa_node")
+FAILED = compare("hypervisor", "8 VFs", 8, 7, "hv01 sriov_numvfs")
+APART = not_applicable("nic_firmware", "ATS in firmware", True, "mstconfig query", "no such NIC here")
+
+
+def proof(*claims: Claim) -> Proof:
+    return Proof("vm1", "GPU VM vm1 on hv01", "hv01", list(claims))
+
+
+def test_a_claim_holds_only_if_something_was_seen_and_is_what_was_wanted():
+    assert HELD.holds is True
+    assert FAILED.holds is False
+    assert compare("bios", "nothing wanted, nothing seen", None, None, "nowhere").holds is False
+
+
+def test_a_claim_that_does_not_apply_says_why_and_is_never_held():
+    assert APART.holds is None
+    with pytest.raises(ProofError, match="say why"):
+        not_applicable("bios", "x", 1, "y", "")
+
+
+def test_counts_and_verdict():
+    whole = proof(HELD, FAILED, APART)
+    assert whole.counts.to_dict() == {"held": 1, "failed": 1, "not_applicable": 1}
+    assert not whole.holds
+    assert proof(HELD, APART).holds
+
+
+@pytest.mark.parametrize("claims", [[], [APART]])
+def test_a_proof_of_nothing_does_not_hold(claims):
+    assert not proof(*claims).holds
+    assert "a proof of nothing does not hold" in "\n".join(table(proof(*claims)))
+
+
+def test_layers_come_in_the_papers_order_and_others_after_them():
+    other = compare("fabric", "PFC", True, True, "switch")
+    assert list(proof(other, HELD, APART, FAILED).by_layer()) == ["nic_firmware", "hypervisor", "guest_xml", "fabric"]
+
+
+def test_json_is_the_same_bytes_each_time_and_reads_back():
+    whole = proof(HELD, FAILED, APART)
+    assert whole.to_json() == proof(HELD, FAILED, APART).to_json()
+    assert Proof.from_dict(json.loads(whole.to_json())) == whole
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "other/1"}, "not a proof"),
+        ({"claims": [{"layer": "bios"}]}, "not a claim"),
+        ({"claims": [{**APART.to_dict(), "reason": ""}]}, "say why"),
+        ({"claims": [{**APART.to_dict(), "holds": "yes"}]}, "true, false or null"),
+        ({"claims": [{**HELD.to_dict(), "seen": None}]}, "an observation is missing"),
+        ({"name": "../../etc/passwd"}, "file name"),
+    ],
+)
+def test_a_proof_that_is_none_is_refused(change, message):
+    with pytest.raises(ProofError, match=message):
+        Proof.from_dict({**proof(HELD).to_dict(), **change})
+
+
+@pytest.mark.parametrize("name", ["", ".hidden", "a/b", "..", "a\n", "a b"])
+def test_a_name_that_is_no_file_name_is_refused(name):
+    with pytest.raises(ProofError, match="file name"):
+        Proof(name, "t", "h", [])
+
+
+def test_the_table_names_each_failure_with_wanted_seen_and_source_and_each_reason_once():
+    lines = table(proof(HELD, FAILED, APART, APART))
+    text = "\n".join(lines)
+    assert "FAILS Hypervisor: 8 VFs" in text
+    assert "wanted 8, seen 7 in hv01 sriov_numvfs" in text
+    assert [line for line in lines if line.startswith("n/a")] == ["n/a x2 no such NIC here"]
+    assert [line.split() for line in lines if "together" in line] == [["together", "1", "1", "2"]]
+
+
+def test_values_read_as_words():
+    assert show(None) == "nothing"
+    assert show([True, 2]) == "yes, 2"
+    assert show([]) == "none"
+    assert show({"a": False}) == "a: no"
+
+
+class Reader(HTMLParser):
+    """What a browser sees: the elements, their attributes, the text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes.extend(attrs)
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def read(text: str) -> Reader:
+    reader = Reader()
+    reader.feed(text)
+    return reader
+
+
+TEXT = st.text(alphabet=st.sampled_from("<>&\"'/ab="), max_size=30).map(lambda text: f"{text}<script>alert(1)</script>")
+
+
+@given(TEXT, TEXT, TEXT, TEXT, TEXT)
+def test_no_text_of_a_claim_becomes_markup(claim, wanted, source, reason, layer):
+    claims = [
+        compare(layer, claim, {wanted: [wanted]}, wanted, source),
+        not_applicable(layer, claim, wanted, source, reason),
+    ]
+    seen = read(page(Proof("x", claim, source, claims), []))
+    assert "script" not in seen.tags
+    assert not [name for name, _value in seen.attributes if name.startswith("on")]
+    assert claim in seen.text
+    assert reason in seen.text
+
+
+def test_the_page_needs_nothing_from_elsewhere():
+    seen = read(page(proof(HELD, FAILED, APART), [Picture("host", "<svg xmlns='x'><text>a</text></svg>")]))
+    assert not {"script", "link", "img", "iframe"} & set(seen.tags)
+    assert not [value for name, value in seen.attributes if name in ("src", "href") and not value.startswith("#")]
+
+
+def test_what_does_not_apply_stands_apart_and_not_among_the_held():
+    text = page(proof(HELD, APART), [])
+    before, apart = text.split('id="not-applicable"')
+    assert "ATS in firmware" not in before
+    assert "ATS in firmware" in apart
+    assert "no such NIC here" in apart
+
+
+def test_the_verdict_is_on_the_page():
+    assert ">Holds<" in page(proof(HELD), [])
+    assert ">Does not hold<" in page(proof(HELD, FAILED), [])
+    assert ">Nothing was proved<" in page(proof(APART), [])
+
+
+@pytest.mark.parametrize("svg", ["<p>no</p>", "<svg><SCRIPT>x</script></svg>", ""])
+def test_a_picture_that_is_no_plain_drawing_is_refused(svg):
+    with pytest.raises(ProofError, match="picture 'host'"):
+        page(proof(HELD), [Picture("host", svg)])
+
+
+def test_writing_is_whole_and_says_what_differs(tmp_path):
+    path = str(tmp_path / "proofs" / "vm1.json")
+    assert differs(path, "a")
+    write(path, "é\n")
+    assert not differs(path, "é\n")
+    assert differs(path, "e\n")
+    assert [item.name for item in (tmp_path / "proofs").iterdir()] == ["vm1.json"]
+
+
+def test_a_killed_write_leaves_the_old_file_and_the_next_write_completes(tmp_path):
+    path = tmp_path / "vm1.json"
+    write(str(path), "old")
+    (tmp_path / ".vm1.json.new").write_text("ha")  # what a run killed in mid-write leaves
+    assert path.read_text() == "old"
+    write(str(path), "new")
+    assert path.read_text() == "new"
+    assert [item.name for item in tmp_path.iterdir()] == ["vm1.json"]
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path):
+    (tmp_path / "proofs").write_text("a file")
+    with pytest.raises(ProofError, match=r"cannot write .*proofs/vm1.json"):
+        write(str(tmp_path / "proofs" / "vm1.json"), "x")
