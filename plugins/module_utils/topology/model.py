@@ -78,11 +78,15 @@ class Link:
 
 @dataclass
 class Sriov:
-    """Of a physical function: how many VFs it can have, has, and which they are (addresses by VF index)."""
+    """Of a physical function: how many VFs it can have, has, and which they are (addresses by VF index).
+
+    ``vf_bars`` is what each one VF asks for, known before there is any VF.
+    """
 
     total: int
     now: int
     vfs: list[str] = field(default_factory=list)
+    vf_bars: list[Bar] = field(default_factory=list)
 
 
 @dataclass
@@ -193,7 +197,9 @@ class Host:
         """The inverse of ``to_dict``. Raises TopologyError where the data has another shape."""
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             found = data.get("format") if isinstance(data, dict) else type(data).__name__
-            raise TopologyError(f"not a topology: its format is {found!r}, wanted {FORMAT!r}; read it again with host_topology_info")
+            raise TopologyError(
+                f"not a topology: its format is {found!r}, wanted {FORMAT!r}; read it again with host_topology_info"
+            )
         body = {key: value for key, value in data.items() if key != "format"}
         try:
             return cls(
@@ -249,6 +255,8 @@ def _function(data: dict[str, Any]) -> Function:
     for name, kind in nested.items():
         if data.get(name) is not None:
             converted[name] = kind(**data[name])
+    if converted.get("sriov") is not None:
+        converted["sriov"].vf_bars = [Bar(**bar) for bar in data["sriov"].get("vf_bars", [])]
     unknown = set(converted) - {item.name for item in fields(Function)}
     if unknown:
         raise TypeError(f"function {data.get('address')} has unknown keys {sorted(unknown)}")

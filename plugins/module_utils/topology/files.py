@@ -1,0 +1,91 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Small reads below a root directory, with one error that names the path."""
+
+from __future__ import annotations
+
+import os
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import TopologyError
+
+
+class Files:
+    """Files below ``root``; every path is given relative to it ("sys/class/net")."""
+
+    def __init__(self, root: str = "/") -> None:
+        self._root = root.rstrip("/")
+
+    def path(self, relative: str) -> str:
+        """Where it really is, for messages."""
+        return f"{self._root}/{relative}"
+
+    def exists(self, relative: str) -> bool:
+        """Whether there is anything."""
+        return os.path.exists(self.path(relative))
+
+    def open(self, relative: str) -> int | None:
+        """A descriptor to read from, None where there is no such file. Raises TopologyError for other causes."""
+        try:
+            return os.open(self.path(relative), os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise self._unreadable(relative, error) from error
+
+    def text_or_none(self, relative: str, limit: int = 1 << 22) -> str | None:
+        """The content, at most ``limit`` bytes of it; None where there is no such file."""
+        descriptor = self.open(relative)
+        if descriptor is None:
+            return None
+        parts = []
+        try:
+            while limit > 0:
+                part = os.read(descriptor, min(limit, 65536))
+                if not part:
+                    break
+                parts.append(part)
+                limit -= len(part)
+        except OSError as error:
+            raise self._unreadable(relative, error) from error
+        finally:
+            os.close(descriptor)
+        return b"".join(parts).decode("utf-8", "backslashreplace")
+
+    def text(self, relative: str) -> str:
+        """The content. Raises TopologyError where there is no such file."""
+        text = self.text_or_none(relative)
+        if text is None:
+            raise TopologyError(
+                f"{self.path(relative)} is missing: not a whole /sys or /proc, or it changed; read again"
+            )
+        return text
+
+    def number(self, relative: str) -> int:
+        """The content as a decimal number. Raises TopologyError where it is none or the file is missing."""
+        text = self.text(relative).strip()
+        try:
+            return int(text)
+        except ValueError as error:
+            raise TopologyError(f"{self.path(relative)}: {text!r} is not a number") from error
+
+    def names(self, relative: str) -> list[str]:
+        """What a directory holds, sorted; empty where there is no such directory."""
+        try:
+            return sorted(os.listdir(self.path(relative)))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise self._unreadable(relative, error) from error
+
+    def link(self, relative: str) -> str | None:
+        """Where a symbolic link leads, relative to the root, by its text alone; None where there is no link."""
+        try:
+            target = os.readlink(self.path(relative))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise self._unreadable(relative, error) from error
+        return os.path.normpath(os.path.join("/", os.path.dirname(relative), target))[1:]
+
+    def _unreadable(self, relative: str, error: OSError) -> TopologyError:
+        return TopologyError(f"{self.path(relative)} cannot be read: {error.strerror}")

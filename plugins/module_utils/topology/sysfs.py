@@ -1,0 +1,192 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Reads a Host from ``/sys`` and ``/proc``, of the machine itself or of a recording of one.
+
+Formats: Linux Documentation/ABI/testing/sysfs-bus-pci, sysfs-devices-node, sysfs-kernel-iommu_groups.
+No process is started and few files are opened: of a PCI function its ``uevent``, ``resource``, ``numa_node``
+and those registers of ``config`` that are wanted.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.files import Files
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.functions import read_functions
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import (
+    Cpu,
+    Host,
+    HugePages,
+    Iommu,
+    NumaNode,
+    TopologyError,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.usage import find_usage
+
+# What stands in /proc/cpuinfo of each architecture alone.
+ARCHITECTURES = {"vendor_id": "x86_64", "CPU implementer": "aarch64", "cpu": "ppc64le"}
+# Names of the devices in /sys/class/iommu: drivers/iommu/intel/dmar.c and drivers/iommu/amd/init.c.
+IOMMU_KINDS = {"dmar": "intel", "ivhd": "amd"}
+
+
+def read_host(root: str = "/") -> Host:
+    """The whole host below ``root``, which holds ``sys`` and ``proc``.
+
+    Raises TopologyError naming the path of what is missing, malformed or contradicts itself.
+    """
+    files = Files(root)
+    if not files.exists("sys/devices/system/cpu") and not files.exists("sys/devices/system/node"):
+        raise TopologyError(f"{files.path('sys/devices/system')} holds no cpu and no node: no /sys is mounted there")
+    root_complexes, functions = read_functions(files)
+    find_usage(files, functions)
+    return Host(
+        numa_nodes=read_numa_nodes(files),
+        root_complexes=root_complexes,
+        functions=list(functions.values()),
+        cpu=read_cpu(files),
+        iommu=read_iommu(files),
+        kernel_release=read_kernel_release(files),
+        kernel_arguments=read_kernel_arguments(files),
+    )
+
+
+def parse_list(text: str, path: str) -> list[int]:
+    """A kernel list ("0-3,8") as numbers. Raises TopologyError naming ``path``."""
+    numbers: list[int] = []
+    for part in text.strip().split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+        if match:
+            numbers.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
+        elif text.strip():
+            raise TopologyError(f"{path}: {text.strip()!r} is not a list of numbers")
+    return numbers
+
+
+def read_numa_nodes(files: Files) -> list[NumaNode]:
+    """All NUMA nodes, ascending. A kernel built without NUMA has one node 0 with everything."""
+    top = "sys/devices/system/node"
+    ids = sorted(int(name[4:]) for name in files.names(top) if re.fullmatch(r"node\d+", name))
+    if not ids:
+        return [_only_node(files)]
+    siblings: dict[int, list[int]] = {}
+    return [_numa_node(files, node, ids, siblings) for node in ids]
+
+
+def _only_node(files: Files) -> NumaNode:
+    path = "sys/devices/system/cpu/online"
+    cpus = parse_list(files.text(path), files.path(path))
+    total, free = _memory(files, "proc/meminfo", "")
+    return NumaNode(0, cpus, _siblings(files, cpus, {}), total, free, _huge_pages(files, "sys/kernel/mm/hugepages"))
+
+
+def _numa_node(files: Files, node: int, ids: list[int], siblings: dict[int, list[int]]) -> NumaNode:
+    top = f"sys/devices/system/node/node{node}"
+    cpus = parse_list(files.text(f"{top}/cpulist"), files.path(f"{top}/cpulist"))
+    total, free = _memory(files, f"{top}/meminfo", f"Node {node} ")
+    distances = (files.text_or_none(f"{top}/distance") or "").split()
+    if distances and (len(distances) != len(ids) or not all(text.isdigit() for text in distances)):
+        raise TopologyError(f"{files.path(top)}/distance: {distances} does not give one number for each node of {ids}")
+    return NumaNode(
+        id=node,
+        cpus=cpus,
+        siblings=_siblings(files, cpus, siblings),
+        memory_bytes=total,
+        memory_free_bytes=free,
+        huge_pages=_huge_pages(files, f"{top}/hugepages"),
+        distances={str(other): int(text) for other, text in zip(ids, distances)},
+    )
+
+
+def _siblings(files: Files, cpus: list[int], known: dict[int, list[int]]) -> list[list[int]]:
+    """The CPUs grouped by core, each core's file read once; a recording without them has one CPU a core."""
+    for cpu in cpus:
+        if cpu in known:
+            continue
+        path = f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+        text = files.text_or_none(path)
+        core = [cpu] if text is None else parse_list(text, files.path(path))
+        if cpu not in core:
+            raise TopologyError(f"{files.path(path)}: {core} does not hold CPU {cpu} itself")
+        known.update((sibling, core) for sibling in core)
+    here = set(cpus)
+    cores = {tuple(cpu for cpu in known[cpu] if cpu in here) for cpu in cpus}
+    return [list(core) for core in sorted(cores)]
+
+
+def _memory(files: Files, path: str, prefix: str) -> tuple[int, int | None]:
+    """Total and free bytes. The kernel writes kB and means KiB."""
+    text = files.text(path)
+    found = {}
+    for name in ("MemTotal", "MemFree"):
+        match = re.search(rf"^{prefix}{name}:\s+(\d+) kB$", text, re.MULTILINE)
+        found[name] = int(match[1]) * 1024 if match else None
+    if found["MemTotal"] is None:
+        raise TopologyError(f"{files.path(path)} has no line MemTotal")
+    return found["MemTotal"], found["MemFree"]
+
+
+def _huge_pages(files: Files, top: str) -> list[HugePages]:
+    sizes = []
+    for name in files.names(top):
+        match = re.fullmatch(r"hugepages-(\d+)kB", name)
+        if match:
+            total, free = files.number(f"{top}/{name}/nr_hugepages"), files.number(f"{top}/{name}/free_hugepages")
+            sizes.append(HugePages(int(match[1]) * 1024, total, free))
+    return sorted(sizes, key=lambda pages: pages.size_bytes)
+
+
+def read_cpu(files: Files) -> Cpu:
+    """From the first processor of /proc/cpuinfo; the others are taken to be like it."""
+    text = files.text_or_none("proc/cpuinfo", limit=16384) or ""
+    first = dict(re.findall(r"^([^:\n]+?)\s*:[ \t]*(.*)$", text.split("\n\n")[0], re.MULTILINE))
+    flags = first.get("flags", "").split()
+    bits = re.match(r"(\d+) bits physical", first.get("address sizes", ""))
+    return Cpu(
+        architecture=next((name for key, name in ARCHITECTURES.items() if key in first), None),
+        vendor=first.get("vendor_id"),
+        model=first.get("model name"),
+        virtualization=next((flag for flag in ("vmx", "svm") if flag in flags), None),
+        physical_address_bits=int(bits[1]) if bits else None,
+    )
+
+
+def read_iommu(files: Files) -> Iommu:
+    """The IOMMU: which, what its groups' default domains are ("mixed" where they differ), interrupt remapping."""
+    names = files.names("sys/class/iommu")
+    kinds = sorted({IOMMU_KINDS.get(name.rstrip("0123456789"), "other") for name in names})
+    groups = files.names("sys/kernel/iommu_groups")
+    types = {files.text_or_none(f"sys/kernel/iommu_groups/{group}/type") for group in groups} - {None}
+    domains = sorted({text.strip() for text in types if text})
+    return Iommu(
+        kind=kinds[0] if kinds else None,
+        default_domain=domains[0] if len(domains) == 1 else "mixed" if domains else None,
+        interrupt_remapping=_interrupt_remapping(files),
+    )
+
+
+def _interrupt_remapping(files: Files) -> bool | None:
+    """Whether interrupts go through the IOMMU: Linux then names the chip "IR-IO-APIC" or "IR-PCI-MSI".
+
+    Source: arch/x86/kernel/apic/io_apic.c, drivers/iommu/intel/irq_remapping.c, drivers/iommu/amd/iommu.c.
+    """
+    for number in files.names("sys/kernel/irq"):
+        chip = (files.text_or_none(f"sys/kernel/irq/{number}/chip_name") or "").strip()
+        if chip.startswith("IR-"):
+            return True
+        if chip.startswith(("IO-APIC", "PCI-MSI")):
+            return False
+    return None
+
+
+def read_kernel_release(files: Files) -> str | None:
+    """ "6.1.0-18-amd64"; None in a recording without it."""
+    text = files.text_or_none("proc/sys/kernel/osrelease")
+    if text is not None:
+        return text.strip()
+    version = (files.text_or_none("proc/version") or "").split()
+    return version[2] if len(version) > 2 else None
+
+
+def read_kernel_arguments(files: Files) -> list[str]:
+    """/proc/cmdline by the kernel's own rule: blanks divide, double quotes keep together and stay."""
+    return re.findall(r'(?:[^\s"]|"[^"]*"?)+', files.text_or_none("proc/cmdline") or "")
