@@ -1,0 +1,205 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Huge pages by NUMA node and size, and a mounted hugetlbfs of every size that is used.
+
+Sources: Linux Documentation/admin-guide/mm/hugetlbpage.rst (the files, and that a write to nr_hugepages may
+give fewer pages than asked for) and sysctl/vm.rst (compact_memory).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import wishes
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+
+NODES = "/sys/devices/system/node"
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, order=True)
+class Pool:
+    """The pages of one size on one node."""
+
+    node: int
+    size_mib: int
+
+    def __str__(self) -> str:
+        return f"node{self.node} {self.size_mib} MiB"
+
+    @property
+    def directory(self) -> str:
+        """Where the kernel keeps it."""
+        return f"{NODES}/node{self.node}/hugepages/hugepages-{self.size_mib * 1024}kB"
+
+
+@dataclass(frozen=True)
+class Count:
+    """Counts of pages of a pool."""
+
+    total: int
+    free: int
+
+
+def wanted(data: Any) -> dict[Pool, int]:
+    """``{"pages": [{"node": 0, "size_mib": 1024, "count": 8}]}`` as counts by pool. Raises HostError."""
+    given = wishes.record(data, "hugepages", {"pages": list}, {})
+    counts: dict[Pool, int] = {}
+    for number, item in enumerate(given["pages"]):
+        where = f"hugepages.pages[{number}]"
+        page = wishes.record(item, where, {"node": int, "size_mib": int, "count": int}, {})
+        pool = Pool(
+            wishes.within(page["node"], 0, 1023, f"{where}.node"),
+            wishes.within(page["size_mib"], 1, 1 << 20, f"{where}.size_mib"),
+        )
+        if pool in counts:
+            raise HostError(f"{where}: {pool} is given twice")
+        counts[pool] = wishes.within(page["count"], 0, 1 << 40, f"{where}.count")
+    return counts
+
+
+def observe(system: System) -> dict[Pool, Count]:
+    """Every pool that the kernel has."""
+    pools = {}
+    for name in system.names(NODES):
+        node = re.fullmatch(r"node(\d+)", name)
+        if not node:
+            continue
+        for directory in system.names(f"{NODES}/{name}/hugepages"):
+            size = re.fullmatch(r"hugepages-(\d+)kB", directory)
+            # Pages under 1 MiB (64 KiB on aarch64) are of no use to a guest.
+            if size and int(size[1]) >= 1024:
+                pool = Pool(int(node[1]), int(size[1]) // 1024)
+                pools[pool] = _count(system, pool)
+    return pools
+
+
+def plan(seen: dict[Pool, Count], memory_mib: dict[int, int], want: dict[Pool, int]) -> list[tuple[Pool, int]]:
+    """The writes, in order: first what gives memory back, then the largest pages.
+
+    ``memory_mib`` is the memory of each node, all of it. Raises HostError for a size or node that is not there,
+    for more pages than a node has memory for, and for taking away pages that are in use.
+    """
+    for pool, count in want.items():
+        if pool.node not in memory_mib:
+            raise HostError(f"hugepages: there is no NUMA node {pool.node}; this host has {sorted(memory_mib)}")
+        if pool not in seen:
+            sizes = sorted(other.size_mib for other in seen if other.node == pool.node)
+            raise HostError(
+                f"hugepages: node{pool.node} has no pages of {pool.size_mib} MiB; this CPU and kernel have {sizes} MiB"
+            )
+        used = seen[pool].total - seen[pool].free
+        if count < used:
+            raise HostError(
+                f"hugepages: {used} pages of {pool} are in use, so they cannot become {count}: "
+                "stop the guests that use them first"
+            )
+    for node, memory in memory_mib.items():
+        asked = sum(pool.size_mib * want.get(pool, seen[pool].total) for pool in seen if pool.node == node)
+        if asked > memory and any(pool.node == node for pool in want):
+            raise HostError(
+                f"hugepages: node{node} has {memory} MiB of memory, and {asked} MiB of huge pages are wanted there: "
+                "ask for fewer"
+            )
+    writes = [(pool, count) for pool, count in want.items() if count != seen[pool].total]
+    return sorted(writes, key=lambda write: (write[1] > seen[write[0]].total, -write[0].size_mib, write[0].node))
+
+
+def ensure(system: System, data: Any, check: bool = False) -> Outcome:
+    """Bring the pools in ``data`` (see ``wanted``) to their counts; others stay as they are.
+
+    Raises HostError where the kernel gave fewer, with the reason. What it gave it keeps, so that a later
+    run goes on from there.
+    """
+    want = wanted(data)
+    seen = observe(system)
+    outcome = Outcome()
+    writes = plan(seen, {node: _memory_mib(system, node, "MemTotal") for node in _nodes(system)}, want)
+    for pool, count in writes:
+        outcome.differ(str(pool), seen[pool].total, count)
+    mounts = _missing_mounts(system, {pool.size_mib for pool, count in want.items() if count})
+    for size_mib, target in mounts:
+        outcome.differ(f"mount {target}", None, f"hugetlbfs pagesize={size_mib}M")
+    outcome.facts = {"hugepages": _report(seen, want), "hugetlbfs_mounted": [target for _size, target in mounts]}
+    if check:
+        return outcome
+    for pool, count in writes:
+        _write(system, pool, count)
+    for size_mib, target in mounts:
+        system.run(["mkdir", "-p", target])
+        system.run(["mount", "-t", "hugetlbfs", "-o", f"pagesize={size_mib}M", "hugetlbfs", target])
+    outcome.facts["hugepages"] = _report({pool: _count(system, pool) for pool in want}, want)
+    return outcome
+
+
+def _write(system: System, pool: Pool, count: int) -> None:
+    system.poke(f"{pool.directory}/nr_hugepages", str(count))
+    got = _count(system, pool).total
+    if got < count:
+        # Compaction moves used pages together; once is enough to tell fragmentation from want of memory.
+        system.poke("/proc/sys/vm/compact_memory", "1")
+        system.poke(f"{pool.directory}/nr_hugepages", str(count))
+        got = _count(system, pool).total
+    if got != count:
+        free_mib = _memory_mib(system, pool.node, "MemFree")
+        missing_mib = (count - got) * pool.size_mib
+        cause = (
+            f"only {free_mib} MiB are free on that node, and {missing_mib} MiB more are needed: "
+            "stop what uses its memory, or ask for fewer"
+            if free_mib < missing_mib
+            else f"{free_mib} MiB are free on that node, but not in one piece of {pool.size_mib} MiB (fragmentation): "
+            f"reserve them at boot with the kernel arguments hugepagesz={pool.size_mib}M hugepages={pool.node}:{count}"
+        )
+        raise HostError(f"hugepages: the kernel gave {got} of {count} pages of {pool}: {cause}")
+
+
+def _missing_mounts(system: System, sizes_mib: set[int]) -> list[tuple[int, str]]:
+    """libvirt backs a guest only by sizes that it finds mounted; systemd mounts just the default size."""
+    mounted = set()
+    default_mib = _default_size_mib(system)
+    for line in (system.read("/proc/mounts") or "").splitlines():
+        fields = line.split()
+        if len(fields) > 3 and fields[2] == "hugetlbfs":
+            size = re.search(r"pagesize=(\d+)([KMG])", fields[3])
+            mounted.add(int(size[1]) * {"K": 1 / 1024, "M": 1, "G": 1024}[size[2]] if size else default_mib)
+    return [(size, f"/dev/hugepages-{size}M") for size in sorted(sizes_mib) if size not in mounted]
+
+
+def _default_size_mib(system: System) -> int | None:
+    found = re.search(r"Hugepagesize:\s+(\d+) kB", system.read("/proc/meminfo") or "")
+    return int(found[1]) // 1024 if found else None
+
+
+def _nodes(system: System) -> list[int]:
+    return [int(name[4:]) for name in system.names(NODES) if re.fullmatch(r"node\d+", name)]
+
+
+def _memory_mib(system: System, node: int, key: str) -> int:
+    found = re.search(rf"{key}:\s+(\d+) kB", system.read(f"{NODES}/node{node}/meminfo") or "")
+    if not found:
+        raise HostError(f"hugepages: {NODES}/node{node}/meminfo says no {key}")
+    return int(found[1]) // 1024
+
+
+def _count(system: System, pool: Pool) -> Count:
+    total, free = (system.read(f"{pool.directory}/{name}") for name in ("nr_hugepages", "free_hugepages"))
+    if total is None or free is None:
+        raise HostError(f"hugepages: {pool.directory} cannot be read")
+    return Count(int(total), int(free))
+
+
+def _report(seen: dict[Pool, Count], want: dict[Pool, int]) -> list[dict[str, int]]:
+    return [
+        {
+            "node": pool.node,
+            "size_mib": pool.size_mib,
+            "wanted": want[pool],
+            "total": seen[pool].total,
+            "free": seen[pool].free,
+        }
+        for pool in sorted(want)
+    ]

@@ -1,0 +1,216 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""MaxReadReq, relaxed ordering and ACS of all devices of a host, written to config space.
+
+A register may be read-only, as all of DevCtl is on QEMU's devices: what did not take is reported as
+``not_writable``, once its other bits are seen to be as before, and is no change on the next run either.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import acs_bits, selectors, wishes
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci import capabilities, writes
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci.config import ConfigSpace, PciError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
+
+DEVICES = "/sys/bus/pci/devices"
+READ_ONLY = "/run/sailloft/read_only_registers.json"
+# In the order in which they are reported.
+SETTINGS = {"max_read_request_bytes": int, "relaxed_ordering": bool, "acs": list}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One wish for one device."""
+
+    name: str  # a key of SETTINGS
+    value: Any
+    by_address: bool  # the device was named by its address, so that it must be able to
+    allow_less_isolation: bool
+
+
+@dataclass(frozen=True)
+class Change:
+    """One register to write."""
+
+    address: str
+    setting: Setting
+    write: writes.RegisterWrite
+
+    @property
+    def name(self) -> str:
+        """How it is called in the diff."""
+        return f"{self.address} {self.setting.name}"
+
+    def shown(self, value: int) -> Any:
+        """A value of the register as a person reads it."""
+        if self.setting.name == "acs":
+            return acs_bits.names(value)
+        if self.setting.name == "relaxed_ordering":
+            return bool(value & capabilities.r.PCI_EXP_DEVCTL_RELAX_EN)
+        return capabilities.size_bytes((value & capabilities.r.PCI_EXP_DEVCTL_READRQ) >> 12)
+
+
+def wanted(data: Any, host: Host) -> dict[str, dict[str, Setting]]:
+    """``{"settings": [{"devices": [...], "max_read_request_bytes": 4096, ...}]}`` by address and setting.
+
+    A later entry wins over an earlier one. Raises HostError.
+    """
+    given = wishes.record(data, "pci_tuning", {"settings": list}, {})
+    result: dict[str, dict[str, Setting]] = {}
+    for number, item in enumerate(given["settings"]):
+        where = f"pci_tuning.settings[{number}]"
+        entry = wishes.record(item, where, {"devices": list}, {**SETTINGS, "allow_less_isolation": bool})
+        if not set(entry) & set(SETTINGS):
+            raise HostError(f"{where}: nothing is set; give one of {', '.join(SETTINGS)}")
+        _check_values(entry, where)
+        for selector in wishes.strings(entry["devices"], f"{where}.devices"):
+            for function in selectors.select(host, [selector], where):
+                for name in SETTINGS:
+                    if name in entry:
+                        result.setdefault(function.address, {})[name] = Setting(
+                            name, entry[name], selectors.is_address(selector), entry.get("allow_less_isolation", False)
+                        )
+    return result
+
+
+def plan(function: Function, config: ConfigSpace, settings: dict[str, Setting]) -> tuple[list[Change], dict[str, str]]:
+    """The registers of one device to write, and by setting why it does not apply to the device.
+
+    Raises HostError where a device that was named by its address has no such register, and where tenants
+    would be less apart than before and nobody asked for that.
+    """
+    changes = []
+    skipped = {}
+    for name, setting in settings.items():
+        try:
+            reason = _does_not_apply(function, config, name)
+            if reason and setting.by_address:
+                raise HostError(f"pci_tuning: {function.address} cannot have {name}: {reason}")
+            if reason:
+                skipped[name] = reason
+            else:
+                changes.append(Change(function.address, setting, _write(function, config, setting)))
+        except PciError as error:
+            raise HostError(f"pci_tuning: {function.address}: {error}") from error
+    return changes, skipped
+
+
+def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcome:
+    """Bring the devices that ``data`` (see ``wanted``) selects to their settings. Raises HostError.
+
+    Everything is planned before anything is written.
+    """
+    by_address = host.by_address()
+    outcome = Outcome()
+    planned: list[Change] = []
+    report: dict[str, dict[str, Any]] = {}
+    for address, settings in sorted(wanted(data, host).items()):
+        changes, skipped = plan(by_address[address], _config(system, address), settings)
+        planned += changes
+        report[address] = {change.setting.name: change.shown(change.write.value) for change in changes}
+        if skipped:
+            report[address]["not_applicable"] = skipped
+    read_only = _read_only(system)
+    for change in planned:
+        if not change.write.changes:
+            continue
+        took = change.name not in read_only if check else _apply(system, change)
+        if took:
+            outcome.differ(change.name, change.shown(change.write.current), change.shown(change.write.value))
+            read_only.discard(change.name)
+        else:
+            report[change.address][change.setting.name] = change.shown(change.write.current)
+            report[change.address].setdefault("not_writable", []).append(change.setting.name)
+            read_only.add(change.name)
+    if not check and read_only != _read_only(system):
+        system.replace(READ_ONLY, (json.dumps(sorted(read_only), indent=1) + "\n").encode())
+    outcome.facts = {"devices": report}
+    return outcome
+
+
+def _does_not_apply(function: Function, config: ConfigSpace, name: str) -> str:
+    """Why a device of the kind asked for has no such setting; empty where it has."""
+    if config.size < capabilities.r.PCI_CFG_SPACE_SIZE:
+        raise PciError(
+            f"only {config.size} bytes of its config space can be read: be root, and have no kernel lockdown"
+        )
+    if name == "acs":
+        return "" if capabilities.acs(config) else "it has no ACS capability"
+    if capabilities.express(config) is None:
+        return "it is no PCI Express device"
+    if function.physical_function:
+        # PCI Express Base Specification 9.3.5.4: these fields of a VF are reserved.
+        return f"it is a VF, and has what its physical function {function.physical_function} has"
+    return ""
+
+
+def _write(function: Function, config: ConfigSpace, setting: Setting) -> writes.RegisterWrite:
+    if setting.name == "max_read_request_bytes":
+        return writes.max_read_request(config, setting.value)
+    if setting.name == "relaxed_ordering":
+        return writes.relaxed_ordering(config, setting.value)
+    acs = capabilities.acs(config)
+    if acs is None:
+        raise PciError("it has no ACS capability")
+    asked = acs_bits.mask(setting.value)
+    lacking = acs_bits.names(asked & ~acs.capability)
+    if lacking and setting.by_address:
+        raise HostError(f"pci_tuning: {function.address} has no ACS {', '.join(lacking)}: ask for what it has")
+    lost = acs_bits.names(acs.control & ~asked & acs_bits.mask(list(acs_bits.ISOLATING)))
+    if lost and not setting.allow_less_isolation:
+        raise HostError(
+            f"pci_tuning: {function.address} has ACS {', '.join(lost)} on, which keeps the devices below it apart; "
+            "add it to acs, or say allow_less_isolation: true if no two tenants ever share them"
+        )
+    return writes.acs_control(config, asked & acs.capability)
+
+
+def _check_values(entry: dict[str, Any], where: str) -> None:
+    size_bytes = entry.get("max_read_request_bytes", writes.READ_REQUEST_BYTES[0])
+    if size_bytes not in writes.READ_REQUEST_BYTES:
+        raise HostError(
+            f"{where}: max_read_request_bytes is {size_bytes}, wanted one of {list(writes.READ_REQUEST_BYTES)}"
+        )
+    unknown = [name for name in entry.get("acs", []) if name not in acs_bits.BITS]
+    if unknown:
+        raise HostError(f"{where}: acs has {unknown}, known are {', '.join(acs_bits.BITS)}")
+
+
+def _config(system: System, address: str) -> ConfigSpace:
+    data = system.read_bytes(f"{DEVICES}/{address}/config")
+    if data is None:
+        raise HostError(f"pci_tuning: {address} is gone; read the host again")
+    try:
+        return ConfigSpace.of_bytes(data)
+    except PciError as error:
+        raise HostError(f"pci_tuning: {address}: {error}") from error
+
+
+def _apply(system: System, change: Change) -> bool:
+    """Write and read back. False where the register kept its value. Raises HostError where it took another."""
+    # Only the bits that this setting changes: another setting of the same register may have been written just before.
+    bits = change.write.value ^ change.write.current
+    offset, size = change.write.offset, change.write.size_bytes
+    before = _config(system, change.address).read(offset, size)
+    aim = (before & ~bits) | (change.write.value & bits)
+    system.poke_bytes(f"{DEVICES}/{change.address}/config", aim.to_bytes(size, "little"), offset)
+    now = _config(system, change.address).read(offset, size)
+    if now not in (aim, before):
+        raise HostError(
+            f"pci_tuning: {change.name}: wrote {change.shown(aim)}, reads back {change.shown(now)}: "
+            "the device does not support this value"
+        )
+    return now == aim
+
+
+def _read_only(system: System) -> set[str]:
+    """Registers that this kernel's life has shown to be read-only: what lets check mode say so without a write."""
+    return set(json.loads(system.read(READ_ONLY) or "[]"))

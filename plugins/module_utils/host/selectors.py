@@ -1,0 +1,64 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Choosing devices: by kind ("gpu"), by vendor ("15b3:*", "10de:2330") or by address ("0000:3b:00.0")."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
+
+# The kinds of topology/model.py that can be asked for.
+KINDS = ("gpu", "nic", "nvme", "nvswitch", "bridge")
+# Vendors of the display that a server's management controller draws on (pci.ids): no guest wants it, though its
+# class makes it a "gpu". ASPEED, Matrox G200, Huawei Hi1710; QEMU's standard VGA and QXL are the lab's.
+MANAGEMENT_DISPLAYS = (0x1A03, 0x102B, 0x19E5, 0x1234, 0x1B36)
+CLASS_VGA = 0x0300
+ADDRESS = re.compile(r"^(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
+VENDOR = re.compile(r"^([0-9a-f]{4}):([0-9a-f]{4}|\*)$")
+
+
+def full_address(text: str) -> str:
+    """ "3b:00.0" as "0000:3b:00.0"."""
+    return text if text.count(":") == 2 else "0000:" + text
+
+
+def select(host: Host, selectors: list[str], where: str) -> list[Function]:
+    """The functions that any of ``selectors`` names, in the order of the host, each once.
+
+    A kind or a whole vendor may match nothing: servers of a fleet differ. An address or a vendor:device that
+    matches nothing is a mistake. Raises HostError, beginning with ``where``.
+    """
+    chosen: set[str] = set()
+    for selector in selectors:
+        text = selector.strip().lower()
+        matched = {function.address for function in host.functions if _matches(function, text, where)}
+        if not matched and text not in KINDS and not text.endswith(":*"):
+            raise HostError(
+                f"{where}: no device {selector} on this host; see the functions that host_topology_info returns"
+            )
+        chosen |= matched
+    return [function for function in host.functions if function.address in chosen]
+
+
+def is_address(selector: str) -> bool:
+    """Whether a selector names one device by its address."""
+    return bool(ADDRESS.match(selector.strip().lower()))
+
+
+def _matches(function: Function, text: str, where: str) -> bool:
+    if text in KINDS:
+        display = function.class_code >> 8 == CLASS_VGA and function.vendor_id in MANAGEMENT_DISPLAYS
+        return function.kind == text and not display
+    if ADDRESS.match(text):
+        return function.address == full_address(text)
+    vendor = VENDOR.match(text)
+    if vendor:
+        return function.vendor_id == int(vendor[1], 16) and (
+            vendor[2] == "*" or function.device_id == int(vendor[2], 16)
+        )
+    raise HostError(
+        f"{where}: {text!r} is no kind ({', '.join(KINDS)}), no vendor:device (15b3:101d, 15b3:*) "
+        "and no PCI address (0000:3b:00.0)"
+    )
