@@ -31,6 +31,7 @@ class ConfigSpace:
         self._head = head
         self.size = size
         self._fetch = fetch
+        self._extended: dict[int, int] | None = None
 
     @classmethod
     def of_bytes(cls, data: bytes) -> ConfigSpace:
@@ -89,11 +90,14 @@ class ConfigSpace:
 
         Raises PciError where the list loops or points below 0x100.
         """
-        if self.size < r.PCI_CFG_SPACE_EXP_SIZE:
-            return {}
+        if self._extended is None:  # walked once: on a live device each step is a read from the device
+            self._extended = self._walk_extended()
+        return self._extended
+
+    def _walk_extended(self) -> dict[int, int]:
         found: dict[int, int] = {}
         seen: set[int] = set()
-        offset = r.PCI_CFG_SPACE_SIZE
+        offset = r.PCI_CFG_SPACE_SIZE if self.size == r.PCI_CFG_SPACE_EXP_SIZE else 0
         while offset:
             if offset < r.PCI_CFG_SPACE_SIZE:
                 raise PciError(f"the extended capability list points below 0x100, at {offset:#x}")

@@ -1,0 +1,347 @@
+#!/usr/bin/python
+# -*- coding: utf-8 -*-
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: host_topology_info
+short_description: Read a whole host's PCIe and NUMA topology in one call
+version_added: 0.1.0
+description:
+  - Reads NUMA nodes, the PCI tree, config space registers, the IOMMU and what the host itself uses, from C(/sys) and
+    C(/proc), into one structure. It starts no process and changes nothing.
+  - It reads a guest as well as a host.
+options:
+  root:
+    description:
+      - The directory that holds C(sys) and C(proc).
+      - Another one than V(/) reads a recording of another machine.
+    type: path
+    default: /
+attributes:
+  check_mode:
+    description: The module only reads.
+    support: full
+  diff_mode:
+    description: The module changes nothing, so there is nothing to show.
+    support: none
+notes:
+  - Without root, the kernel shows 64 bytes of config space. What lies beyond is then null, and
+    RV(topology.functions[].config_bytes) says how much could be read.
+author:
+  - The Sailloft maintainers (@sailloft)
+"""
+
+EXAMPLES = r"""
+- name: Read the host
+  sailloft.fleet.host_topology_info:
+  register: seen
+
+- name: Show its GPUs
+  ansible.builtin.debug:
+    msg: "{{ seen.topology.functions | selectattr('kind', 'eq', 'gpu') | map(attribute='address') }}"
+
+- name: Read a recording on the controller
+  sailloft.fleet.host_topology_info:
+    root: recordings/hv01
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+topology:
+  description:
+    - What the host is. Lists are sorted, and the same host gives the same content.
+    - A value of null means that it is not known, or that there is no such thing.
+  returned: success
+  type: dict
+  contains:
+    format:
+      description: The name and version of this structure.
+      type: str
+      sample: sailloft-topology/1
+    source:
+      description: Which reader wrote it, here always V(sysfs).
+      type: str
+      sample: sysfs
+    kernel_release:
+      description: Release of the running kernel.
+      type: str
+      sample: 6.1.0-18-amd64
+    kernel_arguments:
+      description: What the kernel was booted with, from C(/proc/cmdline).
+      type: list
+      elements: str
+      sample: [ro, intel_iommu=on, iommu=pt]
+    cpu:
+      description: The processors.
+      type: dict
+      contains:
+        architecture:
+          description: V(x86_64), V(aarch64) or V(ppc64le).
+          type: str
+        vendor:
+          description: The vendor by its CPUID name, V(GenuineIntel) or V(AuthenticAMD).
+          type: str
+        model:
+          description: The model's name.
+          type: str
+        virtualization:
+          description: The CPU flag of its virtual machine extensions, V(vmx) or V(svm); null where BIOS hides them.
+          type: str
+        physical_address_bits:
+          description: Width of a physical address, in bits.
+          type: int
+    iommu:
+      description: The IOMMU as the kernel runs it.
+      type: dict
+      contains:
+        kind:
+          description: V(intel), V(amd) or V(other); null where there is none.
+          type: str
+        default_domain:
+          description:
+            - Type of the IOMMU groups' default domains.
+            - V(identity) is what C(iommu=pt) gives; V(mixed) where they differ.
+          type: str
+        interrupt_remapping:
+          description: Whether interrupts are remapped.
+          type: bool
+    numa_nodes:
+      description: NUMA nodes in ascending order. A node may have no CPUs or no memory.
+      type: list
+      elements: dict
+      contains:
+        id:
+          description: Number of the node.
+          type: int
+        cpus:
+          description: Its online CPUs.
+          type: list
+          elements: int
+        siblings:
+          description: The same CPUs, hardware threads of one core together.
+          type: list
+          elements: list
+        memory_bytes:
+          description: Its memory.
+          type: int
+        memory_free_bytes:
+          description: How much of that is free.
+          type: int
+        huge_pages:
+          description: Its huge pages, by size in ascending order.
+          type: list
+          elements: dict
+          contains:
+            size_bytes:
+              description: Size of one page.
+              type: int
+            total:
+              description: How many pages there are.
+              type: int
+            free:
+              description: How many of them are free.
+              type: int
+        distances:
+          description: Distance to each node by its number (ACPI SLIT; 10 is local).
+          type: dict
+          sample: {"0": 10, "1": 21}
+    root_complexes:
+      description: PCI host bridges, by domain and bus.
+      type: list
+      elements: dict
+      contains:
+        name:
+          description: The kernel's name.
+          type: str
+          sample: pci0000:17
+        domain:
+          description: PCI domain (segment).
+          type: int
+        bus:
+          description: Number of the root bus.
+          type: int
+        numa_node:
+          description: NUMA node of the functions below it; null where they have none or several.
+          type: int
+    functions:
+      description: PCI functions, by address.
+      type: list
+      elements: dict
+      contains:
+        address:
+          description: Domain, bus, device and function.
+          type: str
+          sample: "0000:3b:00.0"
+        root_complex:
+          description: Name of the root complex that it is below.
+          type: str
+        parent:
+          description: Address of the bridge above it; null on a root bus.
+          type: str
+        class_code:
+          description: Class code, 24 bits.
+          type: int
+        vendor_id:
+          description: Vendor.
+          type: int
+        device_id:
+          description: Device.
+          type: int
+        subsystem_vendor_id:
+          description: Subsystem vendor.
+          type: int
+        subsystem_device_id:
+          description: Subsystem device.
+          type: int
+        kind:
+          description: What it is for, V(gpu), V(nic), V(nvme), V(nvswitch), V(bridge) or V(other).
+          type: str
+        port_type:
+          description:
+            - PCI Express device or port type, such as V(endpoint), V(root_port), V(switch_upstream),
+              V(switch_downstream).
+            - Null for conventional PCI, and where config space could not be read so far.
+          type: str
+        secondary_bus:
+          description: Of a bridge, the first bus below it.
+          type: int
+        subordinate_bus:
+          description: Of a bridge, the last bus below it.
+          type: int
+        driver:
+          description: The driver that it is bound to.
+          type: str
+        numa_node:
+          description: NUMA node; null where the kernel says -1.
+          type: int
+        iommu_group:
+          description: IOMMU group.
+          type: int
+        bars:
+          description: Its base address registers.
+          type: list
+          elements: dict
+          contains: &bar
+            index:
+              description: Number of the register; 6 is the expansion ROM.
+              type: int
+            size_bytes:
+              description: Size of the region.
+              type: int
+            kind:
+              description: V(memory) or V(io).
+              type: str
+            width_bits:
+              description: V(32) or V(64).
+              type: int
+            prefetchable:
+              description: Whether it is prefetchable.
+              type: bool
+        link:
+          description: PCI Express link; null where it has none.
+          type: dict
+          contains:
+            speed_gt_s:
+              description: Speed now, in gigatransfers per second.
+              type: float
+            width:
+              description: Lanes now.
+              type: int
+            max_speed_gt_s:
+              description: Highest speed, in gigatransfers per second.
+              type: float
+            max_width:
+              description: Most lanes.
+              type: int
+        sriov:
+          description: Of a physical function with SR-IOV.
+          type: dict
+          contains:
+            total:
+              description: How many VFs it can have.
+              type: int
+            now:
+              description: How many VFs it has.
+              type: int
+            vfs:
+              description: Their addresses, by VF index.
+              type: list
+              elements: str
+            vf_bars:
+              description:
+                - What each one VF asks for, as in RV(topology.functions[].bars).
+                - Empty where config space could not be read whole.
+              type: list
+              elements: dict
+              contains: *bar
+        physical_function:
+          description: Of a VF, the address of its physical function.
+          type: str
+        acs:
+          description: Access Control Services, the registers as in the specification; null where it has none.
+          type: dict
+          contains:
+            capability:
+              description:
+                - Bits that it can do.
+                - 0 source validation, 1 translation blocking, 2 request redirect, 3 completion redirect,
+                  4 upstream forwarding, 5 egress control, 6 direct translated P2P.
+              type: int
+            control:
+              description: Bits that are on.
+              type: int
+        ats:
+          description: Address Translation Services; null where it has none.
+          type: dict
+          contains:
+            enabled:
+              description: Whether it is on.
+              type: bool
+            smallest_translation_unit:
+              description: The unit is 4096 bytes shifted left by this number.
+              type: int
+        max_read_request_bytes:
+          description: MaxReadReq of DevCtl; null for a VF, which does as its physical function is set.
+          type: int
+        max_payload_bytes:
+          description: MaxPayload of DevCtl; null for a VF.
+          type: int
+        relaxed_ordering:
+          description: Whether DevCtl allows relaxed ordering; null for a VF.
+          type: bool
+        config_bytes:
+          description:
+            - How much of config space could be read, V(64), V(256) or V(4096).
+            - V(0) where the device does not answer.
+          type: int
+        interfaces:
+          description: Its kernel objects, names by class. Classes are C(net), C(block) and C(rdma).
+          type: dict
+          sample: {"net": ["eno1"]}
+        used_by_host:
+          description: Why the host itself needs it; empty where it does not.
+          type: list
+          elements: str
+          sample: [carries the default route]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec={"root": {"type": "path", "default": "/"}}, supports_check_mode=True)
+    try:
+        host = read_host(module.params["root"])
+    except TopologyError as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=False, topology=host.to_dict())
+
+
+if __name__ == "__main__":
+    main()
