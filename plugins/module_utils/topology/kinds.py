@@ -23,7 +23,6 @@ KINDS: tuple[tuple[int, int | None, int | None, str], ...] = (
     (0x03, 0x00, 0x1234, "other"),  # QEMU standard VGA
     (0x03, 0x00, 0x1B36, "other"),  # Red Hat QXL
     (0x03, 0x00, 0x1AF4, "other"),  # virtio-vga
-    (0x03, 0x80, 0x1AF4, "other"),  # virtio-gpu-pci
     (0x03, 0x00, 0x1013, "other"),  # Cirrus Logic, as emulated by QEMU
     (0x03, 0x00, 0x15AD, "other"),  # VMware SVGA II
     (0x03, 0x00, None, "gpu"),  # PCI_CLASS_DISPLAY_VGA
