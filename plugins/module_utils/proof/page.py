@@ -122,6 +122,7 @@ def _row(claim: Claim) -> str:
 def _claims_table(claims: list[Claim]) -> str:
     rows = "\n".join(_row(claim) for claim in claims)
     return f"""<div class="scroll"><table>
+<colgroup><col class="mark"><col class="claim"><col class="value"><col class="value"><col class="source"></colgroup>
 <thead><tr><th class="mark"></th><th>Claim</th><th>Wanted</th><th>Seen</th><th>Source</th></tr></thead>
 <tbody>
 {rows}
@@ -146,6 +147,8 @@ def _not_applicable(claims: list[Claim]) -> str:
         by_reason.setdefault(claim.reason, []).append(claim)
     groups = "\n".join(
         f'<div class="group"><h3>{escape(reason)}</h3><div class="scroll"><table>'
+        '<colgroup><col class="claim"><col class="layer"><col class="value"><col class="value">'
+        '<col class="source"></colgroup>'
         "<thead><tr><th>Claim</th><th>Layer</th><th>Wanted</th><th>Seen</th><th>Source</th></tr></thead><tbody>"
         + "\n".join(
             f'<tr><td class="claim">{escape(claim.claim)}</td><td>{escape(heading(claim.layer))}</td>'
@@ -222,21 +225,26 @@ h3 { font-size: 1rem; font-weight: 600; margin: 1.4rem 0 0.4rem; max-width: 60re
 .tally b { font-weight: 600; }
 section { margin: 3rem 0 0; scroll-margin-top: 1rem; }
 .scroll { overflow-x: auto; }
-table { width: 100%; border-collapse: collapse; font-size: 0.925rem; background: var(--card); }
+/* The same columns in every table of the page. */
+table {
+  width: 100%; min-width: 54rem; table-layout: fixed; border-collapse: collapse; font-size: 0.925rem;
+  background: var(--card);
+}
+col.mark { width: 2.6rem; } col.layer { width: 7.5rem; } col.claim { width: 34%; } col.value { width: 17%; }
 section > .scroll, .group > .scroll { border: 1px solid var(--line); border-radius: 8px; }
 th {
-  text-align: left; font-weight: 600; color: var(--soft); font-size: 0.82rem; padding: 0.5rem 0.8rem; white-space: nowrap;
+  text-align: left; font-weight: 600; color: var(--soft); font-size: 0.82rem; padding: 0.5rem 0.8rem;
+  white-space: nowrap;
 }
 td { padding: 0.5rem 0.8rem; border-top: 1px solid var(--line); vertical-align: top; }
-td.claim { min-width: 17rem; }
+td.claim::first-letter { text-transform: uppercase; }
 td.value, td.source {
   font-family: ui-monospace, "SFMono-Regular", "Cascadia Mono", "DejaVu Sans Mono", "Liberation Mono", monospace;
   font-size: 0.8rem; line-height: 1.55; overflow-wrap: anywhere;
 }
-td.value { min-width: 8rem; max-width: 22rem; }
-td.source { color: var(--soft); min-width: 13rem; }
+td.source { color: var(--soft); }
 ul.value { margin: 0; padding: 0; list-style: none; }
-.mark { width: 2.2rem; padding-right: 0; font-weight: 700; }
+.mark { padding-right: 0; font-weight: 700; }
 tr.failed td { background: var(--failed-wash); }
 .reason { margin: 0.2rem 0 0; color: var(--soft); font-size: 0.875rem; }
 .nothing { font-style: italic; color: var(--soft); }

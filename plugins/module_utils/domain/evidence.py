@@ -1,0 +1,90 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a proof of a GPU virtual machine is made of: what was planned, what was asked for, and what was read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
+
+# ACSCtl bits that let translated peer-to-peer requests go straight from NIC to GPU while untranslated ones stay
+# isolated: source validation (0), P2P request redirect (2), P2P completion redirect (3), upstream forwarding (4) and
+# direct translated P2P (6). PCI Express Base Specification 7.7.11.3; Linux PCI_ACS_*; the published settings of the
+# Vela cluster (https://github.com/apoorvemohan/HCIR, vela_asplos2025/vmsetup) have them on every port.
+ACS_FOR_ATS = 0x5D
+
+
+@dataclass
+class Device:
+    """A function that the plan gives to the guest. ``guest_path`` is from the guest's root bus to the function."""
+
+    host_address: str
+    guest_address: str
+    guest_path: list[str]
+    guest_numa_node: int | None
+
+
+@dataclass
+class Cell:
+    """A NUMA cell of the planned guest."""
+
+    id: int
+    host_node: int
+    memory_bytes: int
+    page_bytes: int
+    cpus: list[int]
+
+
+@dataclass
+class Planned:
+    """Of the plan of a domain, what a claim is made of."""
+
+    name: str
+    cells: list[Cell]
+    devices: list[Device]
+    pinning: dict[int, list[int]]  # vCPU: host CPUs
+    physical_address_bits: bool  # whether the guest is to have the host's
+    guest_iommu: bool = False
+
+
+@dataclass
+class Running:
+    """Of the running domain, what was read. None is "not read"."""
+
+    accelerated: bool | None = None  # KVM, not TCG
+    qemu_arguments: list[str] | None = None
+    # One row a huge-page mapping of the QEMU process: {"page_bytes", "policy", "pages_by_node": {"0": 256}}
+    memory: list[dict[str, Any]] | None = None
+    pinning: dict[int, list[int]] | None = None
+    locked_bytes: int | None = None
+
+
+@dataclass
+class Wanted:
+    """What the inventory asks of the hosts and guests, as the roles were given it."""
+
+    max_read_request_bytes: int | None = 4096
+    acs_control: int = ACS_FOR_ATS
+    virtual_functions: dict[str, int] = field(default_factory=dict)  # PF address: count
+    huge_pages: list[dict[str, int]] = field(default_factory=list)  # {"node", "size_bytes", "count"}
+    nccl: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Evidence:
+    """All that was read for one proof. Host names are the inventory's."""
+
+    host_name: str
+    host: Host
+    planned: Planned
+    running: Running = field(default_factory=Running)
+    guest: Host | None = None  # the guest's own topology, read in the guest
+    wanted: Wanted = field(default_factory=Wanted)
+    # Functions whose MaxReadReq was written and did not change, as pci_tuning found: address -> what it says.
+    read_only_on_host: dict[str, str] = field(default_factory=dict)
+    read_only_in_guest: dict[str, str] = field(default_factory=dict)
+    # mstconfig's settings of each ConnectX NIC: address -> {key: {"wanted": , "seen": }}.
+    nic_firmware: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    nccl_settings: str | None = None  # the guest's /etc/nccl.conf

@@ -1,0 +1,560 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The claims of a GPU virtual machine: one for each optimisation that the paper names, layer by layer. Pure.
+
+The five layers and what belongs to each are those of arXiv 2407.05467, section 2.1.2. A claim compares what was
+wanted with what was read back from the far end: the hypervisor's config space and /sys, the arguments and the
+memory map of the running QEMU process, the guest's own /sys. An observation that is missing makes its claim fail;
+what this machine cannot have is not applicable, with the reason.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.evidence import Cell, Device, Evidence, Wanted
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.qemu_arguments import qemu_options
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import path_class
+
+# Bit 1, translation blocking, stops exactly the translated requests that ATS makes.
+ACS_TRANSLATION_BLOCKING = 0x02
+
+# (vendor, device): switch ports without the ACS capability, by design.
+PORTS_WITHOUT_ACS = {
+    (0x104C, 0x8233): "the TI XIO3130 switch, which QEMU emulates, has no ACS capability on its downstream ports",
+}
+
+# Vendors whose functions have the ATS capability unless their firmware hides it (mlxconfig ATS_ENABLED).
+ATS_BY_FIRMWARE = {0x15B3: "the firmware of an NVIDIA ConnectX NIC shows the ATS capability when ATS_ENABLED is 1"}
+
+# PCI vendor of the NICs whose firmware the paper sets: NVIDIA (Mellanox).
+CONNECTX_VENDOR = 0x15B3
+
+# What the paper sets in the NIC's firmware, with mlxconfig's names for it.
+NIC_FIRMWARE = {
+    "PCI_WR_ORDERING": "relaxed PCI ordering is off",
+    "MAX_ACC_OUT_READ": "more outstanding read bytes",
+    "RDMA_SELECTIVE_REPEAT_EN": "selective repeat is on",
+    "ATS_ENABLED": "ATS is on",
+}
+
+
+def prove(evidence: Evidence) -> list[Claim]:
+    """All claims, in the order of the layers. Raises TopologyError where the plan names a device the host lacks."""
+    return [
+        *_bios(evidence),
+        *_nic_firmware(evidence),
+        *_hypervisor(evidence),
+        *_guest_xml(evidence),
+        *_guest_os(evidence),
+    ]
+
+
+# BIOS --------------------------------------------------------------------------------------------------------------
+
+
+def _bios(evidence: Evidence) -> list[Claim]:
+    host, where = evidence.host, evidence.host_name
+    claims = [
+        _one_of(
+            "bios",
+            "the processor's virtualization extensions are on",
+            ["vmx", "svm"],
+            host.cpu.virtualization,
+            f"{where} /proc/cpuinfo flags",
+        ),
+        _one_of(
+            "bios",
+            "the firmware describes an IOMMU (DMAR or IVRS table), and the kernel runs it",
+            ["intel", "amd"],
+            host.iommu.kind,
+            f"{where} /sys/class/iommu",
+        ),
+        compare(
+            "bios",
+            "the IOMMU remaps interrupts",
+            True,
+            host.iommu.interrupt_remapping,
+            f"{where} IOMMU capabilities",
+        ),
+    ]
+    for port in _ports(evidence):
+        claim = f"{_port(port)} has the ACS capability"
+        source = f"{where} config space of {port.address}"
+        by_design = PORTS_WITHOUT_ACS.get((port.vendor_id, port.device_id))
+        if port.acs is None and by_design:
+            claims.append(not_applicable("bios", claim, "present", source, by_design))
+        else:
+            claims.append(compare("bios", claim, "present", "present" if port.acs else "absent", source))
+    functions = _physical_functions(evidence)
+    if not functions:
+        claims.append(
+            not_applicable(
+                "bios",
+                "the NICs have the SR-IOV capability",
+                "present",
+                f"{where} config space",
+                f"{evidence.planned.name} has no virtual function",
+            )
+        )
+    for function in functions:
+        claims.append(
+            compare(
+                "bios",
+                f"NIC {function.address} has the SR-IOV capability",
+                "present",
+                "present" if function.sriov else "absent",
+                f"{where} config space of {function.address}",
+            )
+        )
+    return claims
+
+
+# NIC firmware ------------------------------------------------------------------------------------------------------
+
+
+def _nic_firmware(evidence: Evidence) -> list[Claim]:
+    nics = sorted(
+        {
+            function.physical_function or function.address
+            for function in evidence.host.functions
+            if function.kind == "nic" and function.vendor_id == CONNECTX_VENDOR
+        }
+    )
+    if not nics:
+        reason = (
+            f"{evidence.host_name} has no NVIDIA ConnectX NIC (PCI vendor 15b3), whose firmware these are settings of"
+        )
+        return [
+            not_applicable("nic_firmware", f"{words} ({key})", "set", "mstconfig query", reason)
+            for key, words in NIC_FIRMWARE.items()
+        ]
+    claims = []
+    for nic in nics:
+        settings = evidence.nic_firmware.get(nic, {})
+        for key in sorted({*NIC_FIRMWARE, *settings}):
+            words = NIC_FIRMWARE.get(key, "as asked for")
+            setting = settings.get(key, {})
+            claims.append(
+                compare(
+                    "nic_firmware",
+                    f"NIC {nic}: {words} ({key})",
+                    setting.get("wanted", "set"),
+                    setting.get("seen"),
+                    f"{evidence.host_name} mstconfig query {nic}",
+                )
+            )
+    return claims
+
+
+# Hypervisor --------------------------------------------------------------------------------------------------------
+
+
+def _hypervisor(evidence: Evidence) -> list[Claim]:
+    host, where = evidence.host, evidence.host_name
+    claims = [
+        compare(
+            "hypervisor",
+            "the IOMMU passes the host's own DMA through (iommu=pt)",
+            "identity",
+            host.iommu.default_domain,
+            f"{where} /sys/kernel/iommu_groups/*/type",
+        )
+    ]
+    known = host.by_address()
+    for address, number in sorted(evidence.wanted.virtual_functions.items()):
+        function = known.get(address)
+        claims.append(
+            compare(
+                "hypervisor",
+                f"NIC {address} has its virtual functions",
+                number,
+                function.sriov.now if function and function.sriov else None,
+                f"{where} /sys/bus/pci/devices/{address}/sriov_numvfs",
+            )
+        )
+    for pages in evidence.wanted.huge_pages:
+        claims.append(
+            compare(
+                "hypervisor",
+                f"node {pages['node']} has its huge pages of {_size(pages['size_bytes'])}",
+                pages["count"],
+                _huge_pages(host, pages["node"], pages["size_bytes"]),
+                f"{where} /sys/devices/system/node/node{pages['node']}/hugepages/"
+                f"hugepages-{pages['size_bytes'] // 1024}kB/nr_hugepages",
+            )
+        )
+    for port in _ports(evidence):
+        if port.acs:
+            wanted = evidence.wanted.acs_control & port.acs.capability
+            relevant = port.acs.control & (wanted | ACS_TRANSLATION_BLOCKING)
+            claims.append(
+                compare(
+                    "hypervisor",
+                    f"{_port(port)} isolates untranslated requests and lets translated ones through (ACSCtl)",
+                    f"{wanted:#04x}",
+                    f"{relevant:#04x}",
+                    f"{where} config space of {port.address}, ACSCtl {port.acs.control:#04x}",
+                )
+            )
+    for device in evidence.planned.devices:
+        claims.extend(_device_on_host(evidence, device))
+    return claims
+
+
+def _device_on_host(evidence: Evidence, device: Device) -> list[Claim]:
+    host, where = evidence.host, evidence.host_name
+    function = host.function(device.host_address)
+    name, address = _name(function), function.address
+    others = [
+        member.address
+        for member in (host.group_members(function.iommu_group) if function.iommu_group is not None else [])
+        if member.kind != "bridge" and member.driver not in ("vfio-pci", None)
+    ]
+    claims = [
+        compare(
+            "hypervisor",
+            f"{name} is bound to vfio-pci",
+            "vfio-pci",
+            function.driver,
+            f"{where} /sys/bus/pci/devices/{address}/driver",
+        ),
+        compare(
+            "hypervisor",
+            f"no other function of {name}'s IOMMU group is used by the host",
+            [],
+            None if function.iommu_group is None else others,
+            f"{where} /sys/kernel/iommu_groups/{function.iommu_group}/devices",
+        ),
+    ]
+    claims.append(_ats(evidence, function))
+    claims.append(_read_request_on_host(evidence, function))
+    return claims
+
+
+def _ats(evidence: Evidence, function: Function) -> Claim:
+    claim = f"ATS is enabled on {_name(function)}"
+    source = f"{evidence.host_name} config space of {function.address}, ATSCtl"
+    if function.ats is None and function.vendor_id not in ATS_BY_FIRMWARE:
+        reason = f"{_model(function)} has no ATS capability"
+        return not_applicable("hypervisor", claim, True, source, reason)
+    reason = "" if function.ats else ATS_BY_FIRMWARE[function.vendor_id]
+    return compare("hypervisor", claim, True, function.ats.enabled if function.ats else None, source, reason)
+
+
+def _read_request_on_host(evidence: Evidence, function: Function) -> Claim:
+    # A virtual function has no DevCtl fields of its own: it follows its physical function (PCI Express Base
+    # Specification, "Device Control Register", changes for VFs).
+    owner = evidence.host.function(function.physical_function) if function.physical_function else function
+    claim = f"MaxReadReq of {_name(owner)}" + (f", which {_name(function)} follows" if owner is not function else "")
+    source = f"{evidence.host_name} config space of {owner.address}, DevCtl bits 14:12"
+    return _read_request("hypervisor", claim, owner, evidence.wanted, evidence.read_only_on_host, source)
+
+
+def _read_request(
+    layer: str, claim: str, function: Function | None, wanted: Wanted, read_only: dict[str, str], source: str
+) -> Claim:
+    size = wanted.max_read_request_bytes
+    seen = function.max_read_request_bytes if function else None
+    if not size:
+        return not_applicable(layer, claim, "as it is", source, "the inventory leaves MaxReadReq as it is", seen)
+    if function and seen != size and function.address in read_only:
+        return not_applicable(layer, claim, f"{size} B", source, read_only[function.address], _bytes(seen))
+    return compare(layer, claim, f"{size} B", _bytes(seen), source)
+
+
+# Guest XML ---------------------------------------------------------------------------------------------------------
+
+
+def _guest_xml(evidence: Evidence) -> list[Claim]:
+    claims = []
+    options = qemu_options(evidence.running.qemu_arguments)
+    for cell in evidence.planned.cells:
+        claims.extend(_cell(evidence, cell, options))
+    claims.append(_memory_locked(evidence, options))
+    for vcpu, cpus in sorted(evidence.planned.pinning.items()):
+        seen = evidence.running.pinning
+        claims.append(
+            compare(
+                "guest_xml",
+                f"vCPU {vcpu} runs on its own host CPUs",
+                cpus,
+                None if seen is None else seen.get(vcpu),
+                f"{evidence.host_name} /proc/PID/task/TID/status of QEMU, Cpus_allowed_list",
+            )
+        )
+    claims.append(_physical_address_bits(evidence))
+    for device in evidence.planned.devices:
+        claims.extend(_device_in_guest(evidence, device, options))
+    claims.append(_guest_iommu(evidence, options))
+    return claims
+
+
+def _cell(evidence: Evidence, cell: Cell, options: list[tuple[str, dict[str, str]]] | None) -> list[Claim]:
+    """Backing and binding of a cell's memory in the QEMU process, and the cell as the guest sees it."""
+    wanted = {"size": _size(cell.memory_bytes), "host node": str(cell.host_node), "policy": "bind"}
+    backing = None
+    if options is not None:
+        backing = next(
+            (
+                {
+                    "size": _size(int(fields["size"])) if fields.get("size", "").isdigit() else fields.get("size"),
+                    "host node": fields.get("host-nodes"),
+                    "policy": fields.get("policy"),
+                }
+                for option, fields in options
+                if option == "object" and fields.get("id") == f"ram-node{cell.id}"
+            ),
+            {},
+        )
+    mapped = None
+    if evidence.running.memory is not None:
+        mapped = {}
+        for row in evidence.running.memory:
+            if row["page_bytes"] == cell.page_bytes:
+                for node, number in row["pages_by_node"].items():
+                    mapped[node] = mapped.get(node, 0) + number
+    node = None
+    if evidence.guest is not None:
+        node = next((node for node in evidence.guest.numa_nodes if node.id == cell.id), None)
+    needed = sum(
+        other.memory_bytes // other.page_bytes
+        for other in evidence.planned.cells
+        if (other.host_node, other.page_bytes) == (cell.host_node, cell.page_bytes)
+    )
+    return [
+        compare(
+            "guest_xml",
+            f"memory of guest cell {cell.id} is bound to host node {cell.host_node}",
+            wanted,
+            backing,
+            f"{evidence.host_name} /proc/PID/cmdline of QEMU, -object ram-node{cell.id}",
+        ),
+        Claim(
+            "guest_xml",
+            f"memory of guest cell {cell.id} lies in huge pages of host node {cell.host_node}",
+            {f"node {cell.host_node}": f"{needed} x {_size(cell.page_bytes)}"},
+            None
+            if mapped is None
+            else {f"node {node}": f"{number} x {_size(cell.page_bytes)}" for node, number in sorted(mapped.items())},
+            mapped is not None and mapped.get(str(cell.host_node)) == needed and _only_planned(evidence, mapped, cell),
+            f"{evidence.host_name} /proc/PID/numa_maps of QEMU",
+        ),
+        compare(
+            "guest_xml",
+            f"guest NUMA node {cell.id} has its CPUs",
+            cell.cpus,
+            node.cpus if node else None,
+            f"guest /sys/devices/system/node/node{cell.id}/cpulist",
+        ),
+    ]
+
+
+def _only_planned(evidence: Evidence, mapped: dict[str, int], cell: Cell) -> bool:
+    planned = {str(other.host_node) for other in evidence.planned.cells if other.page_bytes == cell.page_bytes}
+    return {node for node, number in mapped.items() if number} <= planned
+
+
+def _memory_locked(evidence: Evidence, options: list[tuple[str, dict[str, str]]] | None) -> Claim:
+    seen = None
+    if options is not None:
+        seen = next((fields.get("mem-lock") for option, fields in options if option == "overcommit"), "off")
+    return compare(
+        "guest_xml",
+        "the guest's memory is locked",
+        "on",
+        seen,
+        f"{evidence.host_name} /proc/PID/cmdline of QEMU, -overcommit mem-lock",
+    )
+
+
+def _physical_address_bits(evidence: Evidence) -> Claim:
+    claim = "the guest has the host's physical address bits (host-phys-bits)"
+    source = "guest and host /proc/cpuinfo, address sizes"
+    wanted = evidence.host.cpu.physical_address_bits
+    seen = evidence.guest.cpu.physical_address_bits if evidence.guest else None
+    if evidence.running.accelerated is False:
+        reason = "the domain runs under TCG, which has no physical address bits of the host to pass through"
+        return not_applicable("guest_xml", claim, wanted, source, reason, seen)
+    if not evidence.planned.physical_address_bits:
+        return not_applicable("guest_xml", claim, wanted, source, "the plan leaves them at QEMU's default", seen)
+    return compare("guest_xml", claim, wanted, seen, source)
+
+
+def _device_in_guest(
+    evidence: Evidence, device: Device, options: list[tuple[str, dict[str, str]]] | None
+) -> list[Claim]:
+    on_host = evidence.host.function(device.host_address)
+    name = _name(on_host)
+    inside = evidence.guest.by_address().get(device.guest_address) if evidence.guest else None
+    passed = None
+    if options is not None:
+        passed = [
+            fields.get("host")
+            for option, fields in options
+            if option == "device" and fields.get("driver") == "vfio-pci" and fields.get("host") == device.host_address
+        ]
+    path = [step.address for step in evidence.guest.path(inside.address)] if evidence.guest and inside else None
+    where = f"guest /sys/bus/pci/devices/{device.guest_address}"
+    return [
+        compare(
+            "guest_xml",
+            f"QEMU has {name}",
+            [device.host_address],
+            passed,
+            f"{evidence.host_name} /proc/PID/cmdline of QEMU, -device vfio-pci",
+        ),
+        compare(
+            "guest_xml",
+            f"{name} is at {device.guest_address} in the guest",
+            _model(on_host),
+            _model(inside) if inside else None,
+            f"{where}/vendor and device",
+        ),
+        compare("guest_xml", f"{name} has its planned PCI path in the guest", device.guest_path, path, where),
+        compare(
+            "guest_xml",
+            f"{name} is on guest NUMA node {device.guest_numa_node}",
+            device.guest_numa_node,
+            inside.numa_node if inside else None,
+            f"{where}/numa_node",
+        ),
+        compare(
+            "guest_xml",
+            f"{name} has all its memory windows in the guest (BAR sizes)",
+            _bars(on_host),
+            _bars(inside) if inside else None,
+            f"{where}/resource",
+        ),
+    ]
+
+
+def _guest_iommu(evidence: Evidence, options: list[tuple[str, dict[str, str]]] | None) -> Claim:
+    claim = "the guest's IOMMU serves ATS (device IOTLB)"
+    source = f"{evidence.host_name} /proc/PID/cmdline of QEMU, -device intel-iommu"
+    if not evidence.planned.guest_iommu:
+        reason = (
+            "the plan has no guest IOMMU; ATS of a passed-through function is between it and the host's IOMMU, and "
+            "libvirt's ats= on a PCIe port adds nothing to QEMU's arguments"
+        )
+        return not_applicable("guest_xml", claim, "on", source, reason)
+    seen = None
+    if options is not None:
+        seen = next(
+            (
+                fields.get("device-iotlb", "off")
+                for option, fields in options
+                if option == "device" and fields.get("driver") == "intel-iommu"
+            ),
+            None,
+        )
+    return compare("guest_xml", claim, "on", seen, source)
+
+
+# Guest OS ----------------------------------------------------------------------------------------------------------
+
+
+def _guest_os(evidence: Evidence) -> list[Claim]:
+    claims = []
+    for device in evidence.planned.devices:
+        inside = evidence.guest.by_address().get(device.guest_address) if evidence.guest else None
+        claims.append(
+            _read_request(
+                "guest_os",
+                f"MaxReadReq of {_name(evidence.host.function(device.host_address))} in the guest",
+                inside,
+                evidence.wanted,
+                evidence.read_only_in_guest,
+                f"guest config space of {device.guest_address}, DevCtl bits 14:12",
+            )
+        )
+    claims.append(_nccl(evidence))
+    for first, second in combinations(evidence.planned.devices, 2):
+        on_host = path_class(evidence.host, first.host_address, second.host_address)
+        names = [_name(evidence.host.function(device.host_address)) for device in (first, second)]
+        seen = None
+        if evidence.guest and {first.guest_address, second.guest_address} <= set(evidence.guest.by_address()):
+            seen = path_class(evidence.guest, first.guest_address, second.guest_address)
+        claims.append(
+            compare(
+                "guest_os",
+                f"{names[0]} and {names[1]} are as near in the guest as on the host",
+                on_host,
+                seen,
+                f"guest /sys/bus/pci/devices/{first.guest_address} and {second.guest_address}",
+            )
+        )
+    return claims
+
+
+def _nccl(evidence: Evidence) -> Claim:
+    claim, source = "NCCL has its settings", "guest /etc/nccl.conf"
+    if not evidence.wanted.nccl:
+        return not_applicable("guest_os", claim, "none", source, "the inventory sets none (gpu_guest_nccl)")
+    seen = None
+    if evidence.nccl_settings is not None:
+        lines = (line.strip() for line in evidence.nccl_settings.splitlines())
+        seen = dict(sorted(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#")))
+    return compare("guest_os", claim, dict(sorted(evidence.wanted.nccl.items())), seen, source)
+
+
+# Small helpers -----------------------------------------------------------------------------------------------------
+
+
+def _one_of(layer: str, claim: str, wanted: list[str], seen: str | None, source: str) -> Claim:
+    return Claim(layer, claim, " or ".join(wanted), seen, seen in wanted, source)
+
+
+def _ports(evidence: Evidence) -> list[Function]:
+    """The ports on the paths of the VM's devices that can have ACS: root ports and switch downstream ports."""
+    found: dict[str, Function] = {}
+    for device in evidence.planned.devices:
+        for step in evidence.host.path(device.host_address):
+            if step.port_type in ("root_port", "switch_downstream"):
+                found[step.address] = step
+    return [found[address] for address in sorted(found)]
+
+
+def _physical_functions(evidence: Evidence) -> list[Function]:
+    owners = {evidence.host.function(device.host_address).physical_function for device in evidence.planned.devices}
+    return [evidence.host.function(address) for address in sorted(owner for owner in owners if owner)]
+
+
+def _huge_pages(host: Host, node_id: int, size_bytes: int) -> int | None:
+    for node in host.numa_nodes:
+        if node.id == node_id:
+            return next((pages.total for pages in node.huge_pages if pages.size_bytes == size_bytes), None)
+    return None
+
+
+def _name(function: Function) -> str:
+    words = {"gpu": "GPU", "nic": "NIC", "nvme": "NVMe drive", "nvswitch": "NVSwitch"}
+    kind = "VF" if function.physical_function else words.get(function.kind, "device")
+    return f"{kind} {function.address}"
+
+
+def _port(function: Function) -> str:
+    return f"{'root' if function.port_type == 'root_port' else 'switch'} port {function.address}"
+
+
+def _model(function: Function) -> str:
+    return f"{function.vendor_id:04x}:{function.device_id:04x}"
+
+
+def _bars(function: Function) -> dict[str, str]:
+    return {
+        f"BAR {bar.index}": _size(bar.size_bytes) for bar in function.bars if bar.kind == "memory" and bar.index < 6
+    }
+
+
+def _bytes(value: int | None) -> str | None:
+    return None if value is None else f"{value} B"
+
+
+def _size(size_bytes: int) -> str:
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size_bytes and size_bytes % factor == 0:
+            return f"{size_bytes // factor} {unit}"
+    return f"{size_bytes} B"

@@ -1,0 +1,493 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.evidence import (
+    Cell,
+    Device,
+    Evidence,
+    Planned,
+    Running,
+    Wanted,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.prove import prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.qemu_arguments import qemu_options
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import (
+    Acs,
+    Ats,
+    Bar,
+    Cpu,
+    Function,
+    Host,
+    HugePages,
+    Iommu,
+    NumaNode,
+    RootComplex,
+    Sriov,
+    TopologyError,
+)
+
+MIB, GIB = 1 << 20, 1 << 30
+
+
+def bridge(address: str, root: str, parent: str | None, port: str, ids: tuple[int, int], node: int, group: int):
+    acs = Acs(0x5F, 0x5D) if port == "root_port" else None
+    return Function(
+        address, root, parent, 0x060400, *ids, "bridge", port, driver="pcieport", numa_node=node, iommu_group=group,
+        acs=acs, max_read_request_bytes=128,
+    )  # fmt: skip
+
+
+def gpu(address: str, root: str, parent: str, node: int, group: int | None = None) -> Function:
+    return Function(
+        address, root, parent, 0x030200, 0x10DE, 0x2330, "gpu", "endpoint", driver="vfio-pci" if group else "nvidia",
+        numa_node=node, iommu_group=group, ats=Ats(True, 0), max_read_request_bytes=4096,
+        bars=[Bar(0, 16 * MIB, "memory", 64, True), Bar(2, 128 * GIB, "memory", 64, True)],
+    )  # fmt: skip
+
+
+def vf(address: str, root: str, parent: str, node: int, group: int | None = None, pf: str | None = None) -> Function:
+    return Function(
+        address, root, parent, 0x020000, 0x15B3, 0x101E, "nic", "endpoint", driver="vfio-pci" if group else "mlx5_core",
+        numa_node=node, iommu_group=group, ats=Ats(True, 0), max_read_request_bytes=4096, physical_function=pf,
+        bars=[Bar(0, 2 * MIB, "memory", 64, True)],
+    )  # fmt: skip
+
+
+ROOT, UP, DOWN = (0x8086, 0x352A), (0x1000, 0xC030), (0x1000, 0xC030)
+
+
+def host() -> Host:
+    """Two root complexes; under each a switch with one GPU and one NIC with VFs."""
+    functions = []
+    for bus, node in ((0x10, 0), (0x80, 1)):
+        root = f"pci0000:{bus:02x}"
+        port, up = f"0000:{bus:02x}:01.0", f"0000:{bus + 1:02x}:00.0"
+        downs = [f"0000:{bus + 2:02x}:00.0", f"0000:{bus + 2:02x}:01.0"]
+        pf = f"0000:{bus + 4:02x}:00.0"
+        functions += [
+            bridge(port, root, None, "root_port", ROOT, node, bus),
+            bridge(up, root, port, "switch_upstream", UP, node, bus + 1),
+            *(bridge(down, root, up, "switch_downstream", DOWN, node, bus + 2) for down in downs),
+            gpu(f"0000:{bus + 3:02x}:00.0", root, downs[0], node, bus + 5),
+            vf(f"0000:{bus + 4:02x}:00.1", root, downs[1], node, bus + 6, pf),
+        ]
+        function = vf(pf, root, downs[1], node, bus + 7)
+        function.driver, function.physical_function, function.device_id = "mlx5_core", None, 0x101D
+        function.sriov = Sriov(16, 1, [f"0000:{bus + 4:02x}:00.1"])
+        functions.append(function)
+    for function in functions:
+        if function.port_type == "switch_downstream":
+            function.acs = Acs(0x5F, 0x5D)
+    return Host(
+        numa_nodes=[
+            NumaNode(
+                node,
+                list(range(4 * node, 4 * node + 4)),
+                [[4 * node, 4 * node + 1], [4 * node + 2, 4 * node + 3]],
+                64 * GIB,
+                huge_pages=[HugePages(GIB, 32, 0)],
+            )
+            for node in (0, 1)
+        ],
+        root_complexes=[RootComplex("pci0000:10", 0, 0x10, 0), RootComplex("pci0000:80", 0, 0x80, 1)],
+        functions=functions,
+        cpu=Cpu("x86_64", "GenuineIntel", "Xeon", "vmx", 52),
+        iommu=Iommu("intel", "identity", True),
+    )
+
+
+def guest() -> Host:
+    """The mirrored guest: pxb buses 0x20 and 0x60, under each a switch with the GPU and the VF."""
+    functions = []
+    for bus, node in ((0x20, 0), (0x60, 1)):
+        root = f"pci0000:{bus:02x}"
+        port, up = f"0000:{bus:02x}:00.0", f"0000:{bus + 1:02x}:00.0"
+        downs = [f"0000:{bus + 2:02x}:00.0", f"0000:{bus + 2:02x}:01.0"]
+        functions += [
+            bridge(port, root, None, "root_port", (0x1B36, 0x000C), node, 0),
+            bridge(up, root, port, "switch_upstream", (0x104C, 0x8232), node, 0),
+            *(bridge(down, root, up, "switch_downstream", (0x104C, 0x8233), node, 0) for down in downs),
+            gpu(f"0000:{bus + 3:02x}:00.0", root, downs[0], node),
+            vf(f"0000:{bus + 4:02x}:00.0", root, downs[1], node),
+        ]
+    return Host(
+        numa_nodes=[NumaNode(node, [2 * node, 2 * node + 1], [[2 * node, 2 * node + 1]], 32 * GIB) for node in (0, 1)],
+        root_complexes=[RootComplex("pci0000:20", 0, 0x20, 0), RootComplex("pci0000:60", 0, 0x60, 1)],
+        functions=functions,
+        cpu=Cpu("x86_64", "GenuineIntel", "Xeon", None, 52),
+    )
+
+
+def planned() -> Planned:
+    devices = []
+    for on_host, in_guest, node in ((0x10, 0x20, 0), (0x80, 0x60, 1)):
+        way = [f"0000:{in_guest:02x}:00.0", f"0000:{in_guest + 1:02x}:00.0"]
+        for leaf, (own, function) in enumerate(((3, 0), (4, 1))):
+            inside = f"0000:{in_guest + own:02x}:00.0"
+            path = [*way, f"0000:{in_guest + 2:02x}:{leaf:02x}.0", inside]
+            devices.append(Device(f"0000:{on_host + own:02x}:00.{function}", inside, path, node))
+    return Planned(
+        name="vm1",
+        cells=[Cell(node, node, 32 * GIB, GIB, [2 * node, 2 * node + 1]) for node in (0, 1)],
+        devices=devices,
+        pinning={0: [2], 1: [3], 2: [6], 3: [7]},
+        physical_address_bits=True,
+    )
+
+
+def running() -> Running:
+    arguments = ["/usr/bin/qemu-system-x86_64", "-name", "guest=vm1,debug-threads=on", "-overcommit", "mem-lock=on"]
+    for node in (0, 1):
+        arguments += [
+            "-object",
+            f'{{"qom-type":"memory-backend-file","id":"ram-node{node}","mem-path":"/dev/hugepages1G/libvirt/qemu/1-vm1",'
+            f'"prealloc":true,"size":{32 * GIB},"host-nodes":[{node}],"policy":"bind"}}',
+        ]
+    for device in planned().devices:
+        arguments += [
+            "-device",
+            f'{{"driver":"vfio-pci","host":"{device.host_address}","id":"x","bus":"y","addr":"0x0"}}',
+        ]
+    return Running(
+        accelerated=True,
+        qemu_arguments=arguments,
+        memory=[{"page_bytes": GIB, "policy": f"bind:{node}", "pages_by_node": {str(node): 32}} for node in (0, 1)],
+        pinning={0: [2], 1: [3], 2: [6], 3: [7]},
+    )
+
+
+def firmware() -> dict:
+    settings = {"PCI_WR_ORDERING": "0", "MAX_ACC_OUT_READ": "44", "RDMA_SELECTIVE_REPEAT_EN": "1", "ATS_ENABLED": "1"}
+    return {
+        pf: {key: {"wanted": value, "seen": value} for key, value in settings.items()}
+        for pf in ("0000:14:00.0", "0000:84:00.0")
+    }
+
+
+def evidence() -> Evidence:
+    """A server with everything that the paper names, and a VM that has it all."""
+    return Evidence(
+        host_name="gpu01",
+        host=host(),
+        planned=planned(),
+        running=running(),
+        guest=guest(),
+        wanted=Wanted(
+            virtual_functions={"0000:14:00.0": 1, "0000:84:00.0": 1},
+            huge_pages=[{"node": node, "size_bytes": GIB, "count": 32} for node in (0, 1)],
+            nccl={"NCCL_IB_PCI_RELAXED_ORDERING": "2"},
+        ),
+        nic_firmware=firmware(),
+        nccl_settings="# written\nNCCL_IB_PCI_RELAXED_ORDERING=2\n",
+    )
+
+
+def failed(claims: list[Claim]) -> list[str]:
+    return [claim.claim for claim in claims if claim.holds is False]
+
+
+def found(claims: list[Claim], words: str) -> list[Claim]:
+    some = [claim for claim in claims if words in claim.claim]
+    assert some, f"no claim has {words!r}"
+    return some
+
+
+def test_a_server_with_everything_proves_every_layer():
+    claims = prove(evidence())
+    assert failed(claims) == []
+    assert {claim.layer for claim in claims if claim.holds} == {
+        "bios",
+        "nic_firmware",
+        "hypervisor",
+        "guest_xml",
+        "guest_os",
+    }
+    # The one thing that this VM does not have is a guest IOMMU.
+    assert [claim.claim for claim in claims if claim.holds is None] == ["the guest's IOMMU serves ATS (device IOTLB)"]
+
+
+def test_the_same_evidence_gives_the_same_claims():
+    assert prove(evidence()) == prove(evidence())
+
+
+def function(topology: Host, address: str) -> Function:
+    return topology.function(address)
+
+
+def other_path(one: Evidence) -> None:
+    """The VF of the second root complex hangs under the first one's switch."""
+    moved = one.guest.function("0000:64:00.0")
+    moved.parent, moved.root_complex = "0000:22:01.0", "pci0000:20"
+
+
+# What is broken, and the words of the claims that must fail for it, and no others.
+BREAKS = {
+    "no virtualization": (lambda e: setattr(e.host.cpu, "virtualization", None), ["virtualization extensions"]),
+    "no IOMMU": (lambda e: setattr(e.host.iommu, "kind", None), ["describes an IOMMU"]),
+    "no interrupt remapping": (lambda e: setattr(e.host.iommu, "interrupt_remapping", None), ["remaps interrupts"]),
+    "IOMMU translates the host's DMA": (lambda e: setattr(e.host.iommu, "default_domain", "DMA"), ["iommu=pt"]),
+    "ACS capability hidden": (
+        lambda e: setattr(function(e.host, "0000:12:00.0"), "acs", None),
+        ["switch port 0000:12:00.0 has the ACS capability"],
+    ),
+    "direct translated P2P off": (
+        lambda e: setattr(function(e.host, "0000:12:00.0").acs, "control", 0x1D),
+        ["switch port 0000:12:00.0 isolates"],
+    ),
+    "translation blocking on": (
+        lambda e: setattr(function(e.host, "0000:12:00.0").acs, "control", 0x5F),
+        ["switch port 0000:12:00.0 isolates"],
+    ),
+    "no SR-IOV": (
+        lambda e: setattr(function(e.host, "0000:14:00.0"), "sriov", None),
+        ["NIC 0000:14:00.0 has the SR-IOV capability", "NIC 0000:14:00.0 has its virtual functions"],
+    ),
+    "too few VFs": (
+        lambda e: e.wanted.virtual_functions.update({"0000:14:00.0": 8}),
+        ["NIC 0000:14:00.0 has its virtual functions"],
+    ),
+    "firmware not read": (
+        lambda e: e.nic_firmware.pop("0000:84:00.0"),
+        [f"NIC 0000:84:00.0: {words}" for words in ("ATS is on", "more outst", "relaxed PCI", "selective")],
+    ),
+    "firmware differs": (
+        lambda e: e.nic_firmware["0000:84:00.0"]["ATS_ENABLED"].update(seen="0"),
+        ["NIC 0000:84:00.0: ATS is on"],
+    ),
+    "too few huge pages": (
+        lambda e: setattr(e.host.numa_nodes[1].huge_pages[0], "total", 31),
+        ["node 1 has its huge pages"],
+    ),
+    "huge page size unknown": (lambda e: e.host.numa_nodes[0].huge_pages.clear(), ["node 0 has its huge pages"]),
+    "not bound": (
+        lambda e: setattr(function(e.host, "0000:13:00.0"), "driver", "nvidia"),
+        ["GPU 0000:13:00.0 is bound", "no other function of GPU 0000:13:00.0's"],
+    ),
+    "no IOMMU group": (
+        lambda e: setattr(function(e.host, "0000:13:00.0"), "iommu_group", None),
+        ["no other function of GPU 0000:13:00.0's"],
+    ),
+    "a foreign member in the group": (
+        lambda e: setattr(function(e.host, "0000:14:00.0"), "iommu_group", 0x15),
+        ["no other function of GPU 0000:13:00.0's"],
+    ),
+    "ATS off": (
+        lambda e: setattr(function(e.host, "0000:13:00.0").ats, "enabled", False),
+        ["ATS is enabled on GPU 0000:13:00.0"],
+    ),
+    "ATS hidden by firmware": (
+        lambda e: setattr(function(e.host, "0000:14:00.1"), "ats", None),
+        ["ATS is enabled on VF 0000:14:00.1"],
+    ),
+    "MaxReadReq of the host's GPU": (
+        lambda e: setattr(function(e.host, "0000:13:00.0"), "max_read_request_bytes", 512),
+        ["MaxReadReq of GPU 0000:13:00.0"],
+    ),
+    "MaxReadReq of a PF, which its VF follows": (
+        lambda e: setattr(function(e.host, "0000:14:00.0"), "max_read_request_bytes", 512),
+        ["MaxReadReq of NIC 0000:14:00.0, which VF 0000:14:00.1 follows"],
+    ),
+    "MaxReadReq in the guest": (
+        lambda e: setattr(function(e.guest, "0000:23:00.0"), "max_read_request_bytes", 512),
+        ["MaxReadReq of GPU 0000:13:00.0 in the guest"],
+    ),
+    "memory bound elsewhere": (
+        lambda e: e.running.qemu_arguments.__setitem__(
+            e.running.qemu_arguments.index("-object") + 1,
+            e.running.qemu_arguments[e.running.qemu_arguments.index("-object") + 1].replace("[0]", "[0,1]"),
+        ),
+        ["memory of guest cell 0 is bound"],
+    ),
+    "pages on another node": (
+        lambda e: e.running.memory[0].update(pages_by_node={"0": 31, "1": 1}),
+        ["memory of guest cell 0 lies", "memory of guest cell 1 lies"],
+    ),
+    "pages of a foreign node": (
+        lambda e: e.running.memory.append({"page_bytes": GIB, "policy": "default", "pages_by_node": {"2": 1}}),
+        ["memory of guest cell 0 lies", "memory of guest cell 1 lies"],
+    ),
+    "small pages": (
+        lambda e: e.running.memory[0].update(page_bytes=4096),
+        ["memory of guest cell 0 lies"],
+    ),
+    "memory not locked": (
+        lambda e: e.running.qemu_arguments.remove("mem-lock=on"),
+        ["memory is locked"],
+    ),
+    "a vCPU elsewhere": (lambda e: e.running.pinning.update({3: [6, 7]}), ["vCPU 3 runs"]),
+    "a vCPU without thread": (lambda e: e.running.pinning.pop(3), ["vCPU 3 runs"]),
+    "fewer address bits": (lambda e: setattr(e.guest.cpu, "physical_address_bits", 40), ["host-phys-bits"]),
+    "a CPU in the wrong cell": (lambda e: e.guest.numa_nodes[0].cpus.append(9), ["guest NUMA node 0 has its CPUs"]),
+    "a cell missing": (lambda e: e.guest.numa_nodes.pop(), ["guest NUMA node 1 has its CPUs"]),
+    "another device": (
+        lambda e: setattr(function(e.guest, "0000:23:00.0"), "device_id", 1),
+        ["GPU 0000:13:00.0 is at 0000:23:00.0"],
+    ),
+    "guest NUMA node -1": (
+        lambda e: setattr(function(e.guest, "0000:23:00.0"), "numa_node", None),
+        ["GPU 0000:13:00.0 is on guest NUMA node 0"],
+    ),
+    "a BAR missing": (
+        lambda e: function(e.guest, "0000:23:00.0").bars.pop(),
+        ["GPU 0000:13:00.0 has all its memory windows"],
+    ),
+    "under another switch": (
+        other_path,
+        [
+            "VF 0000:84:00.1 has its planned PCI path",
+            "VF 0000:14:00.1 and VF 0000:84:00.1 are as near",
+            "GPU 0000:13:00.0 and VF 0000:84:00.1 are as near",
+            "GPU 0000:83:00.0 and VF 0000:84:00.1 are as near",
+        ],
+    ),
+    "another NCCL setting": (
+        lambda e: setattr(e, "nccl_settings", "NCCL_IB_PCI_RELAXED_ORDERING=0\n"),
+        ["NCCL has its settings"],
+    ),
+    "no NCCL file": (lambda e: setattr(e, "nccl_settings", None), ["NCCL has its settings"]),
+    "an empty NCCL file": (lambda e: setattr(e, "nccl_settings", ""), ["NCCL has its settings"]),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_what_is_broken_fails_its_claims_and_no_others(name):
+    breaks, words = BREAKS[name]
+    one = evidence()
+    breaks(one)
+    names = failed(prove(one))
+    assert len(names) == len(words), names
+    for word in words:
+        assert [name for name in names if word in name], f"{word!r} is not in {names}"
+
+
+def test_a_guest_that_was_not_read_fails_every_claim_about_it_and_loses_none():
+    whole, without = prove(evidence()), prove(replace(evidence(), guest=None, nccl_settings=None))
+    assert [claim.claim for claim in whole] == [claim.claim for claim in without]
+    for before, after in zip(whole, without):
+        if before.source.startswith("guest"):
+            assert (after.holds, after.seen) == (False, None), after
+        else:
+            assert after == before
+
+
+def test_a_domain_that_was_not_read_fails_every_claim_about_it_and_loses_none():
+    whole, without = prove(evidence()), prove(replace(evidence(), running=Running()))
+    assert [claim.claim for claim in whole] == [claim.claim for claim in without]
+    for before, after in zip(whole, without):
+        if "QEMU" in before.source and before.holds is not None:
+            assert (after.holds, after.seen) == (False, None), after
+
+
+def test_a_domain_that_does_not_run_is_not_taken_for_one_without_pages():
+    one = evidence()
+    one.running.memory = []
+    assert all(claim.holds is False for claim in found(prove(one), "lies in huge pages"))
+
+
+def test_a_host_without_connectx_has_no_firmware_claim_that_passes():
+    one = evidence()
+    for each in one.host.functions:
+        if each.vendor_id == 0x15B3:
+            each.vendor_id = 0x8086
+    claims = [claim for claim in prove(one) if claim.layer == "nic_firmware"]
+    assert len(claims) == 4
+    assert {claim.holds for claim in claims} == {None}
+    assert {"no NVIDIA ConnectX NIC" in claim.reason for claim in claims} == {True}
+
+
+def test_a_port_that_has_no_acs_by_design_is_not_applicable():
+    one = evidence()
+    port = function(one.host, "0000:12:00.0")
+    port.vendor_id, port.device_id, port.acs = 0x104C, 0x8233, None
+    (claim,) = found(prove(one), "switch port 0000:12:00.0")
+    assert claim.holds is None
+    assert "XIO3130" in claim.reason
+
+
+def test_a_device_without_ats_is_not_applicable_unless_firmware_can_hide_it():
+    one = evidence()
+    function(one.host, "0000:13:00.0").ats = None
+    (claim,) = found(prove(one), "ATS is enabled on GPU 0000:13:00.0")
+    assert claim.holds is None
+    assert claim.reason == "10de:2330 has no ATS capability"
+
+
+def test_a_read_only_register_is_not_applicable_only_with_the_tunings_word_for_it():
+    one = evidence()
+    function(one.host, "0000:13:00.0").max_read_request_bytes = 128
+    assert failed(prove(one)) == ["MaxReadReq of GPU 0000:13:00.0"]
+    one.read_only_on_host = {"0000:13:00.0": "wrote 4096, read back 128"}
+    claim = found(prove(one), "MaxReadReq of GPU 0000:13:00.0")[0]
+    assert (claim.holds, claim.seen, claim.reason) == (None, "128 B", "wrote 4096, read back 128")
+
+
+def test_a_word_about_a_read_only_register_does_not_hide_a_register_that_is_right():
+    one = evidence()
+    one.read_only_on_host = {"0000:13:00.0": "wrote 4096, read back 128"}
+    assert found(prove(one), "MaxReadReq of GPU 0000:13:00.0")[0].holds is True
+
+
+def test_tcg_has_no_address_bits_to_pass_through():
+    one = evidence()
+    one.running.accelerated = False
+    one.guest.cpu.physical_address_bits = 40
+    (claim,) = found(prove(one), "host-phys-bits")
+    assert claim.holds is None
+    assert "TCG" in claim.reason
+
+
+def test_not_knowing_whether_it_is_tcg_excuses_nothing():
+    one = evidence()
+    one.running.accelerated = None
+    one.guest.cpu.physical_address_bits = 40
+    assert failed(prove(one)) == ["the guest has the host's physical address bits (host-phys-bits)"]
+
+
+@pytest.mark.parametrize(
+    ("argument", "holds"),
+    [
+        ('{"driver":"intel-iommu","id":"iommu0","device-iotlb":true}', True),
+        ("intel-iommu,device-iotlb=on", True),
+        ('{"driver":"intel-iommu","id":"iommu0"}', False),
+        (None, False),
+    ],
+)
+def test_a_planned_guest_iommu_serves_ats(argument, holds):
+    one = evidence()
+    one.planned.guest_iommu = True
+    if argument:
+        one.running.qemu_arguments += ["-device", argument]
+    (claim,) = found(prove(one), "guest's IOMMU")
+    assert claim.holds is holds
+
+
+def test_a_plan_for_another_host_is_one_clear_error():
+    one = evidence()
+    one.planned.devices[0].host_address = "0000:ff:00.0"
+    with pytest.raises(TopologyError, match=r"no PCI function 0000:ff:00\.0"):
+        prove(one)
+
+
+def test_proving_changes_nothing_that_was_read():
+    one = evidence()
+    before = copy.deepcopy(one)
+    prove(one)
+    assert one == before
+
+
+def test_qemus_two_notations_read_the_same():
+    assert qemu_options(["-object", '{"qom-type":"x","id":"a","prealloc":true,"host-nodes":[0,1],"size":5}']) == [
+        ("object", {"qom-type": "x", "id": "a", "prealloc": "on", "host-nodes": "0,1", "size": "5"})
+    ]
+    assert qemu_options(["-cpu", "host,migratable=on,x,path=a,,b", "-S", "-overcommit", "mem-lock=off"]) == [
+        ("cpu", {"model": "host", "migratable": "on", "x": "on", "path": "a,b"}),
+        ("overcommit", {"mem-lock": "off"}),
+    ]
+    assert qemu_options(None) is None
