@@ -162,7 +162,8 @@ def _set(system: System, address: str, changes: dict[str, Any], want: dict[str, 
     left = plan(address, seen, want)
     if left:
         raise HostError(
-            f"nic_firmware: {address} took {', '.join(left)}, but its next boot has other values: a reset is due, or its firmware refuses them"
+            f"nic_firmware: {address} took {', '.join(left)}, "
+            "but its next boot has other values: its firmware refuses them"
         )
     return seen
 

@@ -66,7 +66,7 @@ def check_groups(host: Host, bind: list[Function]) -> None:
             names = ", ".join(f"{other.address} ({other.driver or 'no driver'})" for other in foreign)
             raise HostError(
                 f"vfio_binding: {function.address} shares IOMMU group {function.iommu_group} with {names}, and a guest "
-                "gets a group only as a whole: bind that too, or turn ACS on in the BIOS so that they get their own groups"
+                "gets a group only as a whole: bind that too, or turn ACS on in the BIOS so that each gets its own"
             )
 
 

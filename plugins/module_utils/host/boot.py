@@ -1,0 +1,59 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What runs at every boot: the settings that were saved, brought about by the same code as in a module's run.
+
+``python3 gpu_host.pyz SETTINGS.json``. A device or its driver may come late, and what one concern lacks must not
+keep the others from being done: each is tried until it succeeds or the time is up.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any, Callable
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+
+PATIENCE_SECONDS = 60
+PAUSE_SECONDS = 2
+
+
+def apply(
+    system: System, settings: dict[str, Any], say: Callable[[str], object], wait: Callable[[float], object] = time.sleep
+) -> list[str]:
+    """Bring about all of ``settings`` and return what could not be, an error a concern."""
+    left = concerns.checked(settings)
+    errors: dict[str, str] = {}
+    for _attempt in range(PATIENCE_SECONDS // PAUSE_SECONDS):
+        errors = {}
+        for concern, wishes in left.items():
+            try:
+                outcome = concerns.Run(system, check=False).one(concern, wishes)
+            except HostError as error:
+                errors[concern] = str(error)
+                continue
+            for name, after in outcome.after.items():
+                say(f"{concern}: {name}: {outcome.before[name]} -> {after}")
+            for line in outcome.pending:
+                say(line)
+        left = {concern: left[concern] for concern in errors}
+        if not left:
+            break
+        wait(PAUSE_SECONDS)
+    return list(errors.values())
+
+
+def main(arguments: list[str]) -> int:
+    """Exit status 0 where everything is as saved."""
+    system = System()
+    saved = system.read(arguments[0])
+    if saved is None:
+        print(f"there is no {arguments[0]}: run the role gpu_host again", file=sys.stderr)
+        return 1
+    errors = apply(system, json.loads(saved), print)
+    for error in errors:
+        print(error, file=sys.stderr)
+    return 1 if errors else 0

@@ -1,0 +1,112 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""All that a reboot loses, in the order in which it is brought about; a module's run and a boot go the same way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Callable
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import hugepages, pci_tuning, sriov, vfio_binding
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host, TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
+
+# Huge pages first, while memory is in large pieces; VFs before what is said about them.
+ORDER = ("hugepages", "sriov", "vfio_binding", "pci_tuning")
+
+
+def read_topology(system: System) -> Host:
+    """The host that ``system`` is. Raises HostError."""
+    try:
+        return read_host(system.root)
+    except TopologyError as error:
+        raise HostError(str(error)) from error
+
+
+class Run:
+    """One pass over the concerns of a host, which is read again only after it changed."""
+
+    def __init__(self, system: System, check: bool) -> None:
+        self.system = system
+        self.check = check
+        self._host: Host | None = None
+
+    @property
+    def host(self) -> Host:
+        """The host as it was last read."""
+        if self._host is None:
+            self._host = read_topology(self.system)
+        return self._host
+
+    def read_again(self) -> Host:
+        """The host as it is now."""
+        self._host = None
+        return self.host
+
+    def one(self, concern: str, settings: Any) -> Outcome:
+        """Bring one concern to its settings, or in check mode say what that would change. Raises HostError."""
+        outcome = self._ensure()[concern](settings)
+        if concern in ("sriov", "vfio_binding") and outcome.changed:
+            self._host = (
+                _without_vfs(self.host, sriov.wanted(settings, self.host))
+                if self.check and concern == "sriov"
+                else None
+            )
+        return outcome
+
+    def _ensure(self) -> dict[str, Callable[[Any], Outcome]]:
+        return {
+            "hugepages": lambda settings: hugepages.ensure(self.system, settings, self.check),
+            "sriov": lambda settings: sriov.ensure(self.system, self.host, settings, self.check, self.read_again),
+            "vfio_binding": lambda settings: vfio_binding.ensure(self.system, self.host, settings, self.check),
+            "pci_tuning": lambda settings: pci_tuning.ensure(self.system, self.host, settings, self.check),
+        }
+
+
+def checked(settings: Any) -> dict[str, Any]:
+    """The settings by concern, in order, without those that are not given. Raises HostError for an unknown one."""
+    unknown = sorted(set(settings) - set(ORDER))
+    if unknown:
+        raise HostError(f"unknown settings {', '.join(unknown)}; known are {', '.join(ORDER)}")
+    return {concern: settings[concern] for concern in ORDER if settings.get(concern) is not None}
+
+
+def ensure(system: System, settings: dict[str, Any], check: bool = False) -> dict[str, Outcome]:
+    """Bring every concern in ``settings`` to its state. All are planned before the first is touched.
+
+    Raises HostError. By concern, what it came to.
+    """
+    given = checked(settings)
+    trial = Run(system, check=True)
+    planned = {concern: trial.one(concern, wishes) for concern, wishes in given.items()}
+    if check or not any(outcome.changed for outcome in planned.values()):
+        return planned
+    run = Run(system, check=False)
+    return {concern: run.one(concern, wishes) for concern, wishes in given.items()}
+
+
+def together(done: dict[str, Outcome], saved: Outcome) -> Outcome:
+    """One outcome of several concerns and of what brings them back."""
+    whole = Outcome(saved.before, saved.after, {**saved.facts, "results": {}}, list(saved.pending))
+    for concern, outcome in done.items():
+        for name, before in outcome.before.items():
+            whole.differ(f"{concern}: {name}", before, outcome.after[name])
+        whole.facts["results"][concern] = outcome.facts
+        whole.pending += outcome.pending
+    return whole
+
+
+def _without_vfs(host: Host, want: dict[str, sriov.Wish]) -> Host:
+    """The host as it will be, as far as it can be known: VFs that go are gone, those that come have no address yet."""
+    gone: set[str] = set()
+    functions = []
+    for function in host.functions:
+        wish = want.get(function.address)
+        if wish is not None and function.sriov is not None and function.sriov.now != wish.count:
+            gone |= set(function.sriov.vfs)
+            function = replace(function, sriov=replace(function.sriov, now=wish.count, vfs=[]))
+        functions.append(function)
+    return replace(host, functions=[function for function in functions if function.address not in gone])

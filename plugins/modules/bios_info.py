@@ -1,0 +1,77 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""What the BIOS has to turn on."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: bios_info
+short_description: Whether the BIOS of a host is set for GPU virtual machines
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Reads, from what Linux found, whether virtual machine extensions, IOMMU, ACS and SR-IOV are on, and says it
+    as claims.
+options:
+  required:
+    description:
+      - Which of them have to be on; the call fails, naming what to turn on, where one is not.
+      - A host without ACS works, with whole switches as one IOMMU group, and one without SR-IOV gives out whole NICs.
+    type: list
+    elements: str
+    choices: [extensions, iommu, acs, sriov]
+    default: []
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Nothing works without these
+  sailloft.fleet.bios_info:
+    required: [extensions, iommu]
+"""
+
+RETURN = r"""
+claims:
+  description: A claim a setting.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{"layer": "bios", "claim": "the IOMMU is on", "seen": ["DMAR"], "holds": true}]
+missing:
+  description: What is not on, and what to do, a line each.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import bios
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.concerns import read_topology
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+
+
+def main() -> None:
+    """The module."""
+    module = AnsibleModule(
+        argument_spec={
+            "required": {"type": "list", "elements": "str", "choices": list(bios.CLAIMS), "default": []},
+        },
+        supports_check_mode=True,
+    )
+    system = System()
+    finish(module, lambda: bios.observe(system, read_topology(system), module.params["required"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""All that a reboot loses, now and at every boot."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_host_boot
+short_description: Huge pages, VFs, bindings and PCI settings of a GPU host, now and at every boot
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Does in one call what M(sailloft.fleet.hugepages), M(sailloft.fleet.sriov), M(sailloft.fleet.vfio_binding) and
+    M(sailloft.fleet.pci_tuning) do, in this order, and has it done again at every boot before libvirt starts
+    its guests.
+  - All four are planned before the first is touched, so that what cannot be had is known before anything was changed.
+  - For the boot it saves the settings (C(/etc/sailloft/gpu_host.json)), its own code
+    (C(/usr/lib/sailloft/gpu_host.pyz)) and a systemd unit (C(sailloft-gpu-host.service)) that runs the one on the other. There is no second
+    implementation; the code at boot is the code of this call.
+  - What is not given is not touched, and is not done at boot any more.
+options:
+  hugepages:
+    description: The arguments of M(sailloft.fleet.hugepages).
+    type: dict
+  sriov:
+    description: The arguments of M(sailloft.fleet.sriov).
+    type: dict
+  vfio_binding:
+    description: The arguments of M(sailloft.fleet.vfio_binding).
+    type: dict
+  pci_tuning:
+    description: The arguments of M(sailloft.fleet.pci_tuning).
+    type: dict
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: The host is as the paper's, now and after every boot
+  sailloft.fleet.gpu_host_boot:
+    hugepages:
+      pages:
+        - {node: 0, size_mib: 1024, count: 200}
+        - {node: 1, size_mib: 1024, count: 200}
+    sriov:
+      functions:
+        - {devices: ["15b3:1021"], count: 8, drivers_autoprobe: false}
+    vfio_binding:
+      devices: [gpu, nvswitch]
+    pci_tuning:
+      settings:
+        - {devices: [gpu, nic, nvme], max_read_request_bytes: 4096}
+"""
+
+RETURN = r"""
+results:
+  description: What each of the modules returns, by its name.
+  returned: success
+  type: dict
+unit:
+  description: The systemd unit.
+  returned: success
+  type: str
+settings_file:
+  description: Where the settings are saved.
+  returned: success
+  type: str
+pending:
+  description: What cannot take effect before the next boot, a line each.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns, persistence
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+
+
+def main() -> None:
+    """The module."""
+    module = AnsibleModule(
+        argument_spec={concern: {"type": "dict"} for concern in concerns.ORDER},
+        supports_check_mode=True,
+    )
+    system = System()
+
+    def ensure() -> Outcome:
+        settings = concerns.checked(module.params)
+        done = concerns.ensure(system, settings, module.check_mode)
+        saved = persistence.ensure(system, settings, module.check_mode)
+        return concerns.together(done, saved)
+
+    finish(module, ensure)
+
+
+if __name__ == "__main__":
+    main()

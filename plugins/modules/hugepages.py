@@ -1,0 +1,102 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Huge pages by NUMA node and size."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: hugepages
+short_description: Huge pages by NUMA node and size, at run time
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Brings the huge pages of the given NUMA nodes and sizes to a count, in one call for the whole host, and says how
+    many the kernel really gave. Nodes and sizes that are not given stay as they are.
+  - More pages than a node has memory for, a size that the CPU does not have, and taking away pages that a guest uses
+    are refused before anything is written. Where the kernel gives fewer pages than asked for, the failure says whether
+    the node is short of memory or its memory is fragmented.
+  - Mounts a hugetlbfs for every size that is used and not mounted, under C(/dev/hugepages-<size>M). libvirt
+    finds it when it is started.
+  - What it does lasts until the next boot; M(sailloft.fleet.gpu_host_boot) brings it back,
+    M(sailloft.fleet.kernel_arguments) reserves 1 GiB pages before memory is fragmented.
+options:
+  pages:
+    description: The counts.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      node:
+        description: The NUMA node.
+        type: int
+        required: true
+      size_mib:
+        description: The size of a page in MiB, V(2) or V(1024) on x86_64.
+        type: int
+        required: true
+      count:
+        description: How many pages.
+        type: int
+        required: true
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: 200 GiB of huge pages on each node
+  sailloft.fleet.hugepages:
+    pages:
+      - {node: 0, size_mib: 1024, count: 200}
+      - {node: 1, size_mib: 1024, count: 200}
+"""
+
+RETURN = r"""
+hugepages:
+  description: The pools that were given, as they are now (in check mode, as they are).
+  returned: success
+  type: list
+  elements: dict
+  sample: [{"node": 0, "size_mib": 1024, "wanted": 200, "total": 200, "free": 200}]
+hugetlbfs_mounted:
+  description: Where a hugetlbfs was mounted by this call; libvirt has to be started again to see it.
+  returned: success
+  type: list
+  elements: str
+pending:
+  description: What cannot take effect before the next boot, a line each.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import hugepages
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+
+
+def main() -> None:
+    """The module."""
+    page = {
+        "node": {"type": "int", "required": True},
+        "size_mib": {"type": "int", "required": True},
+        "count": {"type": "int", "required": True},
+    }
+    module = AnsibleModule(
+        argument_spec={"pages": {"type": "list", "elements": "dict", "required": True, "options": page}},
+        supports_check_mode=True,
+    )
+    finish(module, lambda: hugepages.ensure(System(), module.params, module.check_mode))
+
+
+if __name__ == "__main__":
+    main()

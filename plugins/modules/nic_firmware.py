@@ -1,0 +1,107 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""NIC firmware settings."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nic_firmware
+short_description: Settings in the firmware of NVIDIA (Mellanox) NICs
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Sets what differs in the firmware of ConnectX and BlueField NICs, through C(mstconfig), and knows what is in effect
+    now and what will be after the next boot.
+  - Devices of a kind or vendor that are no such NIC are left out, so that C(devices=[nic]) is right everywhere.
+  - Tested against recorded output of the tool, not against a NIC.
+options:
+  settings:
+    description: What which NICs are to have; a later entry wins over an earlier one.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      devices:
+        description: >-
+          A device is named by its kind (V(gpu), V(nic), V(nvme), V(nvswitch), V(bridge)), by vendor and device
+          (V(10de:2330), or V(15b3:*) for all of a vendor), or by address (V(0000:3b:00.0)).
+          The first function of a NIC stands for its firmware.
+        type: list
+        elements: str
+        required: true
+      values:
+        description:
+          - Settings by their name in C(mstconfig), with a boolean, a number or a word as C(mstconfig) prints it.
+          - C(MAX_ACC_OUT_READ) is visible only with C(ADVANCED_PCI_SETTINGS); both can be given together, and one boot
+            serves both.
+        type: dict
+        required: true
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: The paper's settings
+  sailloft.fleet.nic_firmware:
+    settings:
+      - devices: ["15b3:*"]
+        values:
+          ADVANCED_PCI_SETTINGS: true
+          MAX_ACC_OUT_READ: 44
+          PCI_WR_ORDERING: per_mkey
+          RDMA_SELECTIVE_REPEAT_EN: true
+          ATS_ENABLED: true
+          SRIOV_EN: true
+          NUM_OF_VFS: 8
+  register: firmware
+"""
+
+RETURN = r"""
+devices:
+  description: By address, what each setting is now (null where the firmware does not say) and after the next boot.
+  returned: success
+  type: dict
+  sample: {"0000:3b:00.0": {"ATS_ENABLED": {"current": "False(0)", "next_boot": "True(1)"}}}
+reboot_required:
+  description: Whether a setting takes effect only at the next boot.
+  returned: success
+  type: bool
+pending:
+  description: What cannot take effect before the next boot, a line each.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import nic_firmware
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.concerns import read_topology
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+
+
+def main() -> None:
+    """The module."""
+    setting = {
+        "devices": {"type": "list", "elements": "str", "required": True},
+        "values": {"type": "dict", "required": True},
+    }
+    module = AnsibleModule(
+        argument_spec={"settings": {"type": "list", "elements": "dict", "required": True, "options": setting}},
+        supports_check_mode=True,
+    )
+    system = System()
+    finish(module, lambda: nic_firmware.ensure(system, read_topology(system), module.params, module.check_mode))
+
+
+if __name__ == "__main__":
+    main()

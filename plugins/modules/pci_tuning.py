@@ -1,0 +1,116 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""MaxReadReq, relaxed ordering and ACS."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: pci_tuning
+short_description: MaxReadReq, relaxed ordering and ACS of all PCI devices of a host
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Writes the device control and ACS control registers of all selected devices in one call, and reads them back.
+  - What a device's capabilities do not allow is refused where the device is named by its address, and left out and
+    reported where it is one of a kind. A register that is read-only is reported as C(not_writable).
+  - ACS is never weakened by the way. Where a bit that keeps devices apart is on and not asked for, the call fails
+    unless O(settings[].allow_less_isolation=true).
+  - What it does lasts until the next boot; M(sailloft.fleet.gpu_host_boot) brings it back.
+options:
+  settings:
+    description: What which devices are to have; a later entry wins over an earlier one.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      devices:
+        description: >-
+          A device is named by its kind (V(gpu), V(nic), V(nvme), V(nvswitch), V(bridge)), by vendor and device
+          (V(10de:2330), or V(15b3:*) for all of a vendor), or by address (V(0000:3b:00.0)).
+        type: list
+        elements: str
+        required: true
+      max_read_request_bytes:
+        description: The largest read that the device asks for at once (MaxReadReq). VFs have what their PF has.
+        type: int
+        choices: [128, 256, 512, 1024, 2048, 4096]
+      relaxed_ordering:
+        description: Whether the device may let its writes overtake others.
+        type: bool
+      acs:
+        description: >-
+          The ACS bits that are on, restricted to what the port has. The paper's are all but V(translation_blocking)
+          and V(egress_control), so that requests go through the IOMMU unless it has translated them already.
+        type: list
+        elements: str
+        choices: [source_validation, translation_blocking, request_redirect, completion_redirect, upstream_forwarding,
+          egress_control, direct_translated]
+      allow_less_isolation:
+        description: Turn isolating ACS bits off that are on. Never do so where two tenants share a switch.
+        type: bool
+        default: false
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: The paper's settings
+  sailloft.fleet.pci_tuning:
+    settings:
+      - devices: [gpu, nic, nvme]
+        max_read_request_bytes: 4096
+      - devices: [bridge]
+        acs: [source_validation, request_redirect, completion_redirect, upstream_forwarding, direct_translated]
+"""
+
+RETURN = r"""
+devices:
+  description:
+    - By address, the value of each setting now (in check mode, the value to be), C(not_writable) for registers
+      that are read-only, and under C(not_applicable) the settings that it cannot have, with the reason.
+  returned: success
+  type: dict
+  sample: {"0000:10:00.0": {"acs": ["source_validation"]}}
+pending:
+  description: What cannot take effect before the next boot, a line each.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import acs_bits, pci_tuning
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.concerns import read_topology
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci.writes import READ_REQUEST_BYTES
+
+
+def main() -> None:
+    """The module."""
+    setting = {
+        "devices": {"type": "list", "elements": "str", "required": True},
+        "max_read_request_bytes": {"type": "int", "choices": list(READ_REQUEST_BYTES)},
+        "relaxed_ordering": {"type": "bool"},
+        "acs": {"type": "list", "elements": "str", "choices": list(acs_bits.BITS)},
+        "allow_less_isolation": {"type": "bool", "default": False},
+    }
+    module = AnsibleModule(
+        argument_spec={"settings": {"type": "list", "elements": "dict", "required": True, "options": setting}},
+        supports_check_mode=True,
+    )
+    system = System()
+    finish(module, lambda: pci_tuning.ensure(system, read_topology(system), module.params, module.check_mode))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Bind devices to vfio-pci, for good."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: vfio_binding
+short_description: Bind PCI devices to vfio-pci, now and at every boot
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Gives PCI devices to vfio-pci, so that guests can have them, and back. Works through C(driverctl), whose udev rule
+    binds them again at every boot.
+  - A guest gets an IOMMU group only as a whole. A group with a member that is not chosen, and a device that the
+    host itself uses (its disk, its management NIC), are refused before anything is changed.
+  - VFs need no binding, libvirt does that for each guest.
+  - Where the IOMMU is off, nothing is bound and RV(pending) says so; it works after the reboot with it on.
+options:
+  devices:
+    description: >-
+      A device is named by its kind (V(gpu), V(nic), V(nvme), V(nvswitch), V(bridge)), by vendor and device
+      (V(10de:2330), or V(15b3:*) for all of a vendor), or by address (V(0000:3b:00.0)).
+    type: list
+    elements: str
+    required: true
+  release:
+    description: Devices to give back to the host's own drivers, named in the same ways.
+    type: list
+    elements: str
+    default: []
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: All GPUs and NVSwitches are for guests
+  sailloft.fleet.vfio_binding:
+    devices: [gpu, nvswitch]
+"""
+
+RETURN = r"""
+bound:
+  description: The addresses of the devices that are bound (in check mode, that will be).
+  returned: success
+  type: list
+  elements: str
+pending:
+  description: What cannot take effect before the next boot, a line each.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import vfio_binding
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.concerns import read_topology
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+
+
+def main() -> None:
+    """The module."""
+    module = AnsibleModule(
+        argument_spec={
+            "devices": {"type": "list", "elements": "str", "required": True},
+            "release": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    system = System()
+    finish(module, lambda: vfio_binding.ensure(system, read_topology(system), module.params, module.check_mode))
+
+
+if __name__ == "__main__":
+    main()
