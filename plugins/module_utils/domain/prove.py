@@ -279,7 +279,7 @@ def _guest_xml(evidence: Evidence) -> list[Claim]:
         claims.append(
             compare(
                 "guest_xml",
-                f"vCPU {vcpu} runs on its own host CPUs",
+                f"virtual CPU {vcpu} runs on its own host CPUs",
                 cpus,
                 None if seen is None else seen.get(vcpu),
                 f"{evidence.host_name} /proc/PID/task/TID/status of QEMU, Cpus_allowed_list",

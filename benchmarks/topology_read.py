@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Reading a whole host: our reader against ``lspci -vvv`` plus ``lstopo``, in one run, taking turns.
+
+    benchmarks/topology_read.py                                  # this machine
+    benchmarks/topology_read.py --ssh "ssh -p 2222 root@hv01"    # another one; it needs pciutils and hwloc
+
+Two comparisons, each the median of its rounds:
+
+- reading: in an interpreter that runs already, as a module does once Ansible has started it. The peer's two
+  programs print text and XML that a role would still have to parse; that part is not counted against them.
+- processes: a Python started for nothing but this, its start and imports included, against the same two programs.
+
+Needs root on the machine, or both sides see 64 bytes of config space. Nothing stays there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import shlex
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = "ansible_collections/sailloft/fleet"
+
+# What runs on the machine that is read.
+MEASURE = r"""
+import json, os, statistics, subprocess, sys, time
+rounds = int(sys.argv[1])
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
+quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "check": True}
+reader = "from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host; read_host()"
+things = {
+    "read": read_host,
+    "lspci": lambda: subprocess.run(["lspci", "-vvv"], **quiet),
+    "lstopo": lambda: subprocess.run(["lstopo-no-graphics", "--of", "xml"], **quiet),
+    "process": lambda: subprocess.run([sys.executable, "-c", reader], **quiet),
+    "python": lambda: subprocess.run([sys.executable, "-c", "pass"], **quiet),
+}
+seconds = {name: [] for name in things}
+for _ in range(rounds):
+    for name, thing in things.items():
+        start = time.perf_counter()
+        thing()
+        seconds[name].append(time.perf_counter() - start)
+host = read_host()
+print(json.dumps({
+    "seconds": {name: statistics.median(values) for name, values in seconds.items()},
+    "functions": len(host.functions),
+    "whole": all(function.config_bytes >= 256 for function in host.functions),
+    "machine": os.uname().nodename,
+}))
+"""
+
+
+def code() -> bytes:
+    """A tar of the library, laid out as Python imports it, and of what measures it."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for part in ("pci", "topology"):
+            for path in sorted((ROOT / "plugins/module_utils" / part).glob("*.py")):
+                archive.add(path, f"{PACKAGE}/plugins/module_utils/{part}/{path.name}")
+        measure = tarfile.TarInfo("measure.py")
+        measure.size = len(MEASURE.encode())
+        archive.addfile(measure, io.BytesIO(MEASURE.encode()))
+    return buffer.getvalue()
+
+
+def main() -> int:
+    """Exit status 0 where all was measured, whatever the ratios are."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--ssh", default="", help="command that reaches the machine; empty: this machine")
+    parser.add_argument("--rounds", type=int, default=9, help="rounds to take the median of (default 9)")
+    options = parser.parse_args()
+    script = (
+        "set -e; d=$(mktemp -d); trap 'rm -rf $d' EXIT; tar xf - -C $d; cd $d; "
+        f"python3 -m compileall -q . ; python3 measure.py {options.rounds}"
+    )
+    command = [*shlex.split(options.ssh), script] if options.ssh else ["sh", "-c", script]
+    done = subprocess.run(command, input=code(), stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        print(f"the measurement ended with {done.returncode}; it needs python3, lspci, lstopo-no-graphics", file=sys.stderr)
+        return 1
+    result = json.loads(done.stdout)
+    seconds = {name: value * 1000 for name, value in result["seconds"].items()}
+    peer = seconds["lspci"] + seconds["lstopo"]
+    access = "all of config space" if result["whole"] else "64 bytes of config space: run it as root"
+    print(f"{result['machine']}: {result['functions']} PCI functions, {access}; median of {options.rounds}, ms")
+    print(f"  lspci -vvv {seconds['lspci']:.1f} + lstopo {seconds['lstopo']:.1f} = {peer:.1f}")
+    print(f"  reading    {seconds['read']:.1f}: {seconds['read'] / peer:.2f} of lspci -vvv plus lstopo")
+    print(
+        f"  processes  {seconds['process']:.1f}: {seconds['process'] / peer:.2f} of lspci -vvv plus lstopo "
+        f"(Python's own start is {seconds['python']:.1f} of it)"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
