@@ -1,0 +1,74 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Bus numbers: what the firmware will give, proven to fit before anything is defined. Pure.
+
+SeaBIOS and OVMF number a root bus's tree depth first, by slot and function: each bridge takes the next number for the
+bus below it. A PCI Express guest has one domain of 256 buses; an expander bus starts at its ``busNr``, and what lies
+below must end before the next one's, else the firmware silently enumerates fewer devices.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.tree import EXPANDER, Port
+
+BUSES = 256
+# Round numbers are easier to read in lspci: the largest of these spacings with which everything fits.
+SPACINGS = (32, 16, 8, 4, 2, 1)
+
+
+def needed(port: Port) -> int:
+    """Buses of one root bus: itself and one for each bridge below; expander buses below the root count for themselves.
+
+    For an expander bus with one switch of L leaves: itself, the root port's, the upstream port's, L: L + 3.
+    """
+    return 1 + sum(needed(below) for below in port.ports if below.model != EXPANDER)
+
+
+def assign(name: str, root: Port) -> None:
+    """Give every bus of the tree its number. Raises DomainError where 256 do not suffice."""
+    total = needed(root) + sum(needed(expander) for expander in root.expanders)
+    if total > BUSES:
+        parts = ", ".join(f"{expander.host} {needed(expander)}" for expander in root.expanders)
+        raise DomainError(
+            f"virtual machine {name}: its PCI tree needs {total} buses, a guest has {BUSES} "
+            f"(the guest's own root bus {needed(root)}, {parts}); give it fewer devices"
+        )
+    starts = next(filter(None, (_starts(root, spacing) for spacing in SPACINGS)))
+    _number(root, 0)
+    for expander, start in zip(root.expanders, starts):
+        _number(expander, start)
+    _prove(name, root)
+
+
+def _starts(root: Port, spacing: int) -> list[int] | None:
+    """First buses of the expanders, each on a multiple of ``spacing``; None where that does not fit."""
+    starts, free = [], needed(root)
+    for expander in root.expanders:
+        start = -(-free // spacing) * spacing
+        starts.append(start)
+        free = start + needed(expander)
+    return starts if free <= BUSES else None
+
+
+def _number(port: Port, bus: int) -> int:
+    """The firmware's walk; returns the next free number."""
+    port.bus = bus
+    free = bus + 1
+    for below in sorted(port.ports, key=lambda item: (item.slot, item.function)):
+        if below.model != EXPANDER:
+            free = _number(below, free)
+    port.last_bus = free - 1
+    return free
+
+
+def _prove(name: str, root: Port) -> None:
+    """What must hold of any assignment, whoever made it: no bus twice, none past the end or into the next root bus."""
+    roots = [root, *root.expanders]
+    for first, second in zip(roots, [*roots[1:], None]):
+        end = BUSES if second is None else second.bus
+        if first.last_bus >= end:
+            raise DomainError(f"virtual machine {name}: buses {first.bus}-{first.last_bus} of {first.host} run into bus {end}")
+    numbers = [port.bus for port in root.walk()]
+    if len(set(numbers)) != len(numbers):
+        raise DomainError(f"virtual machine {name}: a bus number is given twice: {sorted(numbers)}")

@@ -1,0 +1,89 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What libvirt and the host's kernel say of themselves, as plain data: the observed side of a plan.
+
+``client.observe`` fills it; everything here is pure.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass, field
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cpuset import parse_set
+
+
+@dataclass
+class Accelerator:
+    """One virtualization type ("kvm" or "qemu") as domcapabilities tell it."""
+
+    max_vcpus: int
+    firmwares: list[str]  # "bios" always; "efi" where libvirt finds a firmware descriptor
+    machine: str
+
+
+@dataclass
+class ObservedDomain:
+    """A domain that libvirt knows. ``live_xml`` is None where it does not run."""
+
+    name: str
+    uuid: str
+    inactive_xml: str
+    live_xml: str | None = None
+    autostart: bool = False
+    state: str = "shutoff"  # libvirt's: running, paused, shutdown, shutoff, crashed, pmsuspended, blocked
+
+    @property
+    def running(self) -> bool:
+        """Whether there is a QEMU process."""
+        return self.live_xml is not None
+
+
+@dataclass
+class Hypervisor:
+    """``hugetlbfs_mib`` are the page sizes a hugetlbfs is mounted for; ``networks`` says which are active."""
+
+    accelerators: dict[str, Accelerator] = field(default_factory=dict)
+    libvirt_version: tuple[int, int, int] = (0, 0, 0)
+    qemu_version: tuple[int, int, int] = (0, 0, 0)
+    hugetlbfs_mib: list[int] = field(default_factory=list)
+    networks: dict[str, bool] = field(default_factory=dict)
+    missing_paths: list[str] = field(default_factory=list)
+    domains: dict[str, ObservedDomain] = field(default_factory=dict)
+
+
+@dataclass
+class Holdings:
+    """What a domain takes of its host: PCI addresses, CPUs that are pinned one by one, memory by node.
+
+    ``memory_mib`` and ``page_mib`` are by host node; page size 0 is ordinary memory.
+    """
+
+    devices: list[str] = field(default_factory=list)
+    cpus: list[int] = field(default_factory=list)
+    memory_mib: dict[int, int] = field(default_factory=dict)
+    page_mib: int = 0
+
+
+def holdings(xml: str) -> Holdings:
+    """What the domain of this libvirt XML holds. Memory that is not bound to one node counts nowhere."""
+    root = ET.fromstring(xml)
+    held = Holdings()
+    for source in root.iterfind("devices/hostdev[@type='pci']/source/address"):
+        part = {key: int(source.get(key, "0"), 16) for key in ("domain", "bus", "slot", "function")}
+        held.devices.append(f"{part['domain']:04x}:{part['bus']:02x}:{part['slot']:02x}.{part['function']:x}")
+    for pin in root.iterfind("cputune/vcpupin"):
+        cpus = parse_set(pin.get("cpuset", ""))
+        # A pin to many CPUs is a fence, not a claim to all of them.
+        if len(cpus) == 1:
+            held.cpus.append(cpus[0])
+    page = root.find("memoryBacking/hugepages/page")
+    if page is not None:
+        held.page_mib = int(page.get("size", "0")) * {"KiB": 1, "MiB": 1024, "GiB": 1024**2}[page.get("unit", "KiB")] // 1024
+    nodes = {node.get("cellid"): parse_set(node.get("nodeset", "")) for node in root.iterfind("numatune/memnode")}
+    for cell in root.iterfind("cpu/numa/cell"):
+        bound = nodes.get(cell.get("id"), [])
+        if len(bound) == 1:
+            unit = {"KiB": 1, "MiB": 1024, "GiB": 1024**2}[cell.get("unit", "KiB")]
+            held.memory_mib[bound[0]] = held.memory_mib.get(bound[0], 0) + int(cell.get("memory", "0")) * unit // 1024
+    return held

@@ -1,0 +1,123 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The guest's windows for memory-mapped I/O: how large they must be, and whether they fit. Pure.
+
+A bridge forwards 64-bit prefetchable memory in one window, which may lie anywhere, and everything else in one that
+must lie below 4 GiB (PCI-to-PCI Bridge Architecture Specification, "Memory Base/Limit", "Prefetchable Base/Limit").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.tree import Port
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Bar, Function
+
+MIB = 1024**2
+GIB = 1024**3
+# A bridge's windows are in steps of 1 MiB; OVMF adds 2 MiB and 32 MiB to those of a hot-plug port
+# (OvmfPkg/PciHotPlugInitDxe).
+LOW_PADDING_BYTES = 2 * MIB
+HIGH_PADDING_BYTES = 32 * MIB
+# OVMF on q35 gives PCI 0xC0000000 to 0xFC000000 (OvmfPkg); SeaBIOS gives a little more.
+LOW_WINDOW_BYTES = 0xFC000000 - 0xC0000000
+# q35's pci-hole64-size where nothing else is said (QEMU, Q35_PCI_HOST_HOLE64_SIZE_DEFAULT).
+SMALLEST_WINDOW_BYTES = 32 * GIB
+# QEMU's phys-bits where the CPU model does not follow the host's (TCG_PHYS_ADDR_BITS).
+DEFAULT_ADDRESS_BITS = 40
+# Below 1 TiB an AMD host cannot map this range (HyperTransport), so QEMU 7.1+ moves memory above it when RAM and
+# window do not fit beneath (QEMU hw/i386/pc.c, AMD_HT_START).
+AMD_HYPERTRANSPORT_START_BYTES = 0xFD00000000
+
+
+@dataclass
+class Window:
+    """Bytes below 4 GiB and above that the devices need, and the 64-bit window that the guest gets."""
+
+    low_bytes: int
+    high_bytes: int
+    window_bytes: int
+    address_bits: int | None
+
+
+def size_up(
+    name: str,
+    root: Port,
+    functions: dict[str, Function],
+    memory_mib: int,
+    address_bits: int | None,
+    vendor: str | None,
+    wanted_mib: int,
+) -> Window:
+    """The window for the tree. ``wanted_mib`` other than 0 overrides what is computed, and must hold it.
+
+    Raises DomainError naming the device that tips it. ``address_bits`` None: the host's are not known, no check.
+    """
+    buses = [root, *root.expanders]
+    low = sum(_span(bus, functions, high=False)[0] for bus in buses)
+    if low > LOW_WINDOW_BYTES:
+        culprit = _largest(root, functions, high=False)
+        raise DomainError(
+            f"virtual machine {name}: its devices want {low // MIB} MiB of memory space below 4 GiB, a guest has "
+            f"{LOW_WINDOW_BYTES // MIB} MiB; {culprit} wants most of it: leave it out"
+        )
+    high = sum(_span(bus, functions, high=True)[0] for bus in buses)
+    window = max(_power_of_two(high), SMALLEST_WINDOW_BYTES)
+    if wanted_mib:
+        window = wanted_mib * MIB
+        if window < high:
+            raise DomainError(f"virtual machine {name}: mmio_window_mib {wanted_mib} is too small, its devices need {-(-high // MIB)} MiB; leave it out")
+    if address_bits is not None:
+        # Memory above 4 GiB starts there; low memory is counted in, which errs on the safe side.
+        start = -(-(4 * GIB + memory_mib * MIB) // GIB) * GIB
+        limit = 2**address_bits
+        if vendor == "AuthenticAMD" and address_bits <= 40:
+            limit = min(limit, AMD_HYPERTRANSPORT_START_BYTES)
+        if start + window > limit:
+            culprit = _largest(root, functions, high=True)
+            raise DomainError(
+                f"virtual machine {name}: {memory_mib} MiB of memory and a 64-bit MMIO window of {window // GIB} GiB do not "
+                f"fit into {address_bits} physical address bits ({limit // GIB} GiB); {culprit} has the largest BARs: "
+                "give it fewer devices, or more address bits (physical_address_bits: passthrough)"
+            )
+    return Window(low, high, window, address_bits)
+
+
+def is_high(bar: Bar) -> bool:
+    """Whether a BAR may lie above 4 GiB behind a bridge."""
+    return bar.width_bits == 64 and bar.prefetchable
+
+
+def _span(port: Port, functions: dict[str, Function], high: bool) -> tuple[int, int]:
+    """(size, alignment) of a bus's window, at most: everything below, packed largest first, each on its own size."""
+    parts = []
+    for endpoint in port.endpoints:
+        if endpoint.role == "hostdev":
+            for bar in functions[endpoint.key].bars:
+                if bar.kind == "memory" and is_high(bar) == high:
+                    size = _power_of_two(bar.size_bytes)
+                    parts.append((size, size))
+        else:
+            # QEMU's virtio devices: 16 KiB prefetchable, 4 KiB for MSI-X.
+            parts.append((16 * 1024, 16 * 1024))
+    # An expander bus counts for itself.
+    parts += [_span(below, functions, high) for below in port.ports if below.model != "pcie-expander-bus"]
+    alignment = max([MIB, *(part[1] for part in parts)])
+    size = sum(part[0] for part in parts) + (HIGH_PADDING_BYTES if high else LOW_PADDING_BYTES)
+    return -(-size // alignment) * alignment, alignment
+
+
+def _largest(root: Port, functions: dict[str, Function], high: bool) -> str:
+    def wants(address: str) -> int:
+        return sum(bar.size_bytes for bar in functions[address].bars if bar.kind == "memory" and is_high(bar) == high)
+
+    addresses = [endpoint.key for port in root.walk() for endpoint in port.endpoints if endpoint.role == "hostdev"]
+    if not addresses:
+        return "no passed-through device"
+    address = max(addresses, key=lambda item: (wants(item), item))
+    return f"{functions[address].kind} {address} ({wants(address) // MIB} MiB)"
+
+
+def _power_of_two(number: int) -> int:
+    return 1 << max(number - 1, 0).bit_length()

@@ -1,0 +1,278 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""From what is wished and what is there to a planned virtual machine. Pure: the same input gives the same plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import buses, cells, mmio, tree
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Holdings, Hypervisor, holdings
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import Chosen, Surroundings, choose
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import DomainSpec, explicit_addresses
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
+
+# Where libvirt was not asked: what QEMU's q35 allows at least since 2.8.
+MAX_VCPUS = 288
+MACHINE = "q35"
+
+
+@dataclass
+class DomainPlan:
+    """A virtual machine, decided in every point; ``libvirt_xml.render`` only writes it down."""
+
+    spec: DomainSpec
+    accelerator: str  # "kvm" or "qemu"
+    processors: cells.Processors
+    chosen: Chosen
+    root: tree.Port
+    window: mmio.Window
+    address_bits_mode: str  # "passthrough", "emulate" or "off"
+    address_bits: int | None  # None: the host's, not known here
+    vendor: str | None
+    functions: dict[str, Function]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The virtual machine's name."""
+        return self.spec.name
+
+    @property
+    def ats_on_virtio(self) -> bool:
+        """ATS of QEMU's own devices: it translates through the guest's IOMMU, and does nothing without one."""
+        return self.spec.ats and self.spec.guest_iommu
+
+    def endpoints(self) -> Iterator[tuple[tree.Port, tree.Endpoint]]:
+        """Every endpoint with the port that it is plugged into."""
+        for port in self.root.walk():
+            for endpoint in port.endpoints:
+                yield port, endpoint
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON-ready form that the modules return as ``plan``; its keys are documented in docs/gpu-vm.md."""
+        spec = self.spec
+        by_node = {cell.host_node: cell.id for cell in self.processors.cells}
+        return {
+            "name": spec.name,
+            "uuid": spec.uuid,
+            "accelerator": self.accelerator,
+            "firmware": spec.firmware,
+            "memory_mib": spec.memory_mib,
+            "huge_page_mib": spec.huge_page_mib,
+            "memory_locked": spec.lock_memory,
+            "vcpus": sum(len(cell.vcpus) for cell in self.processors.cells),
+            "threads_per_core": self.processors.threads,
+            "physical_address_bits": {"mode": self.address_bits_mode, "bits": self.address_bits},
+            "cells": [
+                {
+                    **asdict(cell),
+                    "huge_pages": cell.memory_mib // spec.huge_page_mib if spec.huge_page_mib else 0,
+                    "strict": spec.strict_memory,
+                }
+                for cell in self.processors.cells
+            ],
+            "emulator_cpus": self.processors.kept_cpus if spec.pin_cpus else [],
+            "iothreads": [
+                {"id": number, "cpus": self.processors.kept_cpus if spec.pin_cpus else []}
+                for number in range(1, spec.iothreads + 1)
+            ],
+            "root_complexes": [
+                {
+                    "host": expander.host,
+                    "guest": f"pci0000:{expander.bus:02x}",
+                    "cell": expander.cell,
+                    "first_bus": expander.bus,
+                    "buses_needed": buses.needed(expander),
+                    "buses_room": end - expander.bus,
+                }
+                for expander, end in self._expanders()
+            ],
+            "devices": [
+                self._device(port, endpoint, by_node) for port, endpoint in self.endpoints() if endpoint.role == "hostdev"
+            ],
+            "virtio": [
+                {"role": endpoint.role, "key": endpoint.key, "guest_address": _address(port.bus, endpoint.slot, endpoint.function)}
+                for port, endpoint in self.endpoints()
+                if endpoint.role != "hostdev"
+            ],
+            "mmio": {
+                "low_bytes": self.window.low_bytes,
+                "high_bytes": self.window.high_bytes,
+                "window_bytes": self.window.window_bytes,
+            },
+            "guest_iommu": spec.guest_iommu,
+            "ats": {"wanted": spec.ats, "on_virtio": self.ats_on_virtio},
+            "console_log": spec.console_log_path,
+            "notes": self.notes,
+        }
+
+    def _expanders(self) -> Iterator[tuple[tree.Port, int]]:
+        expanders = self.root.expanders
+        return zip(expanders, [*(expander.bus for expander in expanders[1:]), buses.BUSES])
+
+    def _device(self, port: tree.Port, endpoint: tree.Endpoint, by_node: dict[int, int]) -> dict[str, Any]:
+        function = self.functions[endpoint.key]
+        way = _way(self.root, port)
+        expander = next((step for step in way if step.model == tree.EXPANDER), None)
+        ports = [step for step in way if step.model not in (tree.ROOT, tree.EXPANDER)]
+        # The bus on which each port itself stands is the one before it on the way.
+        guest_path = [_address(above.bus, step.slot, step.function) for above, step in zip(way[-len(ports) - 1 :], ports)]
+        guest_path.append(_address(port.bus, endpoint.slot, endpoint.function))
+        return {
+            "host_address": function.address,
+            "guest_address": guest_path[-1],
+            "kind": function.kind,
+            "vendor_id": function.vendor_id,
+            "device_id": function.device_id,
+            "physical_function": function.physical_function,
+            "iommu_group": function.iommu_group,
+            "host_root_complex": function.root_complex,
+            "host_node": function.numa_node,
+            "cell": expander.cell if expander else None,
+            "guest_path": guest_path,
+            "host_path": [*self._host_path(function), function.address],
+            "libvirt_address": {"bus": port.index, "slot": endpoint.slot, "function": endpoint.function},
+        }
+
+    def _host_path(self, function: Function) -> list[str]:
+        path: list[str] = []
+        here = function.parent
+        while here is not None:
+            path.insert(0, here)
+            here = self.functions[here].parent
+        return path
+
+
+def _address(bus: int, slot: int, function: int) -> str:
+    return f"0000:{bus:02x}:{slot:02x}.{function:x}"
+
+
+def _way(here: tree.Port, target: tree.Port) -> list[tree.Port]:
+    """From the root bus to ``target``, both included; empty where it is not below."""
+    if here is target:
+        return [here]
+    for below in here.ports:
+        way = _way(below, target)
+        if way:
+            return [here, *way]
+    return []
+
+
+def plan_domains(host: Host, specs: list[DomainSpec], hypervisor: Hypervisor | None = None) -> list[DomainPlan]:
+    """Plans for all virtual machines of one host that are wished together, in the order of ``specs``.
+
+    What other domains of ``hypervisor`` hold is left to them; what a domain of the list holds today it keeps where
+    its spec still allows. ``hypervisor`` None: nothing is known of libvirt, KVM is assumed.
+
+    Raises DomainError, or TopologyError where the host contradicts itself.
+    """
+    listed = {spec.name for spec in specs}
+    held: dict[str, Holdings] = {}
+    around = Surroundings(host)
+    cpu_holder: dict[int, str] = {}
+    for observed in hypervisor.domains.values() if hypervisor else []:
+        own = holdings(observed.inactive_xml)
+        held[observed.name] = own
+        if observed.name not in listed:
+            around.holder.update(dict.fromkeys(own.devices, observed.name))
+            cpu_holder.update(dict.fromkeys(own.cpus, observed.name))
+    for spec in specs:
+        for address in explicit_addresses(spec):
+            around.holder.setdefault(address, spec.name)
+
+    plans: dict[str, DomainPlan] = {}
+    # Those that exist choose first: a new virtual machine never moves them.
+    for spec in sorted(specs, key=lambda item: item.name not in held):
+        own = held.get(spec.name, Holdings())
+        plan = _plan(spec, around, {cpu for cpu, name in cpu_holder.items() if name != spec.name}, own, hypervisor)
+        plans[spec.name] = plan
+        around.holder.update({function.address: spec.name for function in plan.chosen.all()})
+        if spec.pin_cpus:
+            cpu_holder.update({cpu: spec.name for cell in plan.processors.cells for cpu in cell.cpus})
+    return [plans[spec.name] for spec in specs]
+
+
+def _plan(spec: DomainSpec, around: Surroundings, taken_cpus: set[int], held: Holdings, hypervisor: Hypervisor | None) -> DomainPlan:
+    host = around.host
+    accelerator = _accelerator(spec, hypervisor)
+    max_vcpus = hypervisor.accelerators[accelerator].max_vcpus if hypervisor else MAX_VCPUS
+    chosen = choose(spec, around, held.devices)
+    devices = chosen.all()
+    processors = cells.arrange(spec, host, devices, taken_cpus, set(held.cpus), max_vcpus)
+
+    cell_of_node = {cell.host_node: cell.id for cell in processors.cells}
+    cell_of_complex: dict[str, int | None] = {}
+    notes = []
+    for device in devices:
+        node = cells.device_node(host, device)
+        if node is None:
+            notes.append(f"the host does not say which NUMA node {device.address} is on; the guest will not know either")
+            cell_of_complex.setdefault(device.root_complex, None)
+            continue
+        serving = cells.serving_node(host, node)
+        if serving != node:
+            notes.append(f"NUMA node {node} of {device.address} has no CPUs or no memory; the guest sees it on that of node {serving}")
+        cell_of_complex.setdefault(device.root_complex, cell_of_node[serving])
+
+    virtio = [tree.Endpoint("serial", "0")]
+    virtio += [tree.Endpoint("disk", str(number)) for number in range(len(spec.disks))]
+    virtio += [tree.Endpoint("interface", str(number)) for number in range(len(spec.interfaces))]
+    root, tree_notes = tree.build(spec.name, around, devices, cell_of_complex, virtio, spec.mirror_topology)
+    buses.assign(spec.name, root)
+
+    mode, bits = _address_bits(spec, accelerator, host.cpu.physical_address_bits)
+    window = mmio.size_up(spec.name, root, around.functions, spec.memory_mib, bits, host.cpu.vendor, spec.mmio_window_mib)
+    if spec.ats and not spec.guest_iommu:
+        notes.append("ats has no effect on virtio devices without guest_iommu; of passed-through devices it is the NIC firmware's and the host's ACS")
+    return DomainPlan(
+        spec=spec,
+        accelerator=accelerator,
+        processors=processors,
+        chosen=chosen,
+        root=root,
+        window=window,
+        address_bits_mode=mode,
+        address_bits=bits,
+        vendor=host.cpu.vendor,
+        functions=around.functions,
+        notes=[*notes, *tree_notes],
+    )
+
+
+def _accelerator(spec: DomainSpec, hypervisor: Hypervisor | None) -> str:
+    """KVM where libvirt can, else QEMU's emulation; what is asked for by name must be there."""
+    if hypervisor is None:
+        return "qemu" if spec.accelerator == "qemu" else "kvm"
+    wanted = ("kvm", "qemu") if spec.accelerator == "auto" else (spec.accelerator,)
+    for name in wanted:
+        if name in hypervisor.accelerators:
+            return name
+    there = ", ".join(sorted(hypervisor.accelerators)) or "none"
+    raise DomainError(
+        f"virtual machine {spec.name}: accelerator {spec.accelerator} is not to be had: libvirt on this host offers {there}; "
+        "for kvm the BIOS must enable virtualization and /dev/kvm exist (virt-host-validate says what is missing)"
+    )
+
+
+def _address_bits(spec: DomainSpec, accelerator: str, host_bits: int | None) -> tuple[str, int | None]:
+    """How the guest gets its physical address bits, and how many they will be."""
+    wanted = spec.physical_address_bits
+    if wanted == "auto":
+        wanted = "passthrough" if accelerator == "kvm" else "off"
+    if wanted == "passthrough":
+        if accelerator != "kvm":
+            raise DomainError(
+                f"virtual machine {spec.name}: physical_address_bits passthrough needs KVM, and this host runs guests by "
+                "emulation; use auto, off or a number"
+            )
+        return "passthrough", host_bits
+    if wanted == "off":
+        return "off", mmio.DEFAULT_ADDRESS_BITS
+    bits = int(wanted)
+    if accelerator == "kvm" and host_bits is not None and bits > host_bits:
+        raise DomainError(f"virtual machine {spec.name}: physical_address_bits {bits} is more than the host's {host_bits}; use passthrough")
+    return "emulate", bits

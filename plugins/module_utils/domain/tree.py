@@ -1,0 +1,144 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The guest's PCI tree: expander buses, ports and what is plugged into them, as the host's. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import Surroundings
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function
+
+ROOT = "pcie-root"
+EXPANDER = "pcie-expander-bus"
+ROOT_PORT = "pcie-root-port"
+UPSTREAM = "pcie-switch-upstream-port"
+DOWNSTREAM = "pcie-switch-downstream-port"
+
+# PCI Express lets only these stand below each other; None is the root bus. libvirt has a model for each.
+BELOW = {None: ROOT_PORT, ROOT_PORT: UPSTREAM, UPSTREAM: DOWNSTREAM, DOWNSTREAM: UPSTREAM}
+MODEL_OF_TYPE = {"root_port": ROOT_PORT, "switch_upstream": UPSTREAM, "switch_downstream": DOWNSTREAM}
+
+# Places on the guest's own root bus. q35 has its chipset at slot 31 (and libvirt looks for sound and USB at 27 and
+# 29), slot 1 is for a video card: the ports of virtio devices, eight to a slot, and the expander buses lie between.
+PORT_SLOTS = range(0x02, 0x08)
+EXPANDER_SLOTS = range(0x08, 0x1B)
+SLOTS = 32
+FUNCTIONS = 8
+
+
+@dataclass
+class Endpoint:
+    """What is plugged into a port: ``role`` "hostdev" (``key`` its host address) or a virtio device (``key`` its number)."""
+
+    role: str
+    key: str
+    slot: int = 0
+    function: int = 0
+
+
+@dataclass
+class Port:
+    """A bus and the way to it: a root bus, or the port above. ``index`` is libvirt's, ``bus`` what the firmware gives.
+
+    ``slot`` and ``function`` are its own place on the bus above. ``host`` is the bridge (or root complex) that it
+    mirrors; None: the guest needs it, the host has no such thing.
+    """
+
+    model: str
+    host: str | None = None
+    cell: int | None = None
+    slot: int = 0
+    function: int = 0
+    index: int = 0
+    bus: int = 0
+    last_bus: int = 0
+    ports: list[Port] = field(default_factory=list)
+    endpoints: list[Endpoint] = field(default_factory=list)
+
+    def walk(self) -> Iterator[Port]:
+        """Itself and all ports below, in the order in which firmware finds them."""
+        yield self
+        for port in self.ports:
+            yield from port.walk()
+
+    @property
+    def expanders(self) -> list[Port]:
+        """The expander buses right below."""
+        return [port for port in self.ports if port.model == EXPANDER]
+
+
+def build(name: str, around: Surroundings, devices: list[Function], cells: dict[str, int | None], virtio: list[Endpoint], mirror: bool) -> tuple[Port, list[str]]:
+    """The tree for ``devices`` (passed through) and ``virtio`` endpoints; and notes on what could not be as on the host.
+
+    ``cells`` gives the guest cell by root complex. Without ``mirror`` each device gets a root port of its own on the
+    guest's root bus: the flat guest that others make.
+    """
+    root = Port(ROOT)
+    notes: list[str] = []
+    loose = [Endpoint("hostdev", function.address) for function in devices] if not mirror else []
+    for number, endpoint in enumerate([*virtio, *loose]):
+        if number >= len(PORT_SLOTS) * FUNCTIONS:
+            raise DomainError(f"virtual machine {name}: more than {len(PORT_SLOTS) * FUNCTIONS} devices on the guest's own root bus")
+        slot, function = PORT_SLOTS[number // FUNCTIONS], number % FUNCTIONS
+        root.ports.append(Port(ROOT_PORT, slot=slot, function=function, endpoints=[endpoint]))
+    if mirror:
+        by_complex: dict[str, list[Function]] = {}
+        for device in devices:
+            by_complex.setdefault(device.root_complex, []).append(device)
+        if len(by_complex) > len(EXPANDER_SLOTS):
+            raise DomainError(f"virtual machine {name}: its devices are on {len(by_complex)} root complexes, a guest can have {len(EXPANDER_SLOTS)}")
+        for slot, (complex_name, members) in zip(EXPANDER_SLOTS, sorted(by_complex.items())):
+            expander = Port(EXPANDER, host=complex_name, cell=cells.get(complex_name), slot=slot)
+            for device in members:
+                _plug(name, expander, around, device, notes)
+            root.ports.append(expander)
+    for index, port in enumerate(root.walk()):
+        port.index = index
+    return root, notes
+
+
+def _plug(name: str, expander: Port, around: Surroundings, device: Function, notes: list[str]) -> None:
+    """Put a device below ``expander`` the way it is below its root complex."""
+    here = expander
+    for address in around.bridges(device.address):
+        bridge = around.functions[address]
+        wanted = BELOW[None if here is expander else here.model]
+        model = MODEL_OF_TYPE.get(bridge.port_type or "", wanted if bridge.port_type is None else None)
+        if model != wanted:
+            note = f"bridge {address} ({bridge.port_type}) is left out: a guest has no such bridge at this place"
+            if note not in notes:
+                notes.append(note)
+            continue
+        here = _below(name, here, model, address)
+    if here.model in (EXPANDER, UPSTREAM):
+        # An integrated endpoint, or a function on a switch's own bus: the guest needs a port where the host has none.
+        model = BELOW[None if here is expander else here.model]
+        here = _below(name, here, model, f"{here.host}/{device.address.rpartition('.')[0]}")
+        notes.append(f"{device.address} hangs on no port of its own on the host; in the guest it is below a {model}")
+    while len(here.endpoints) >= FUNCTIONS:
+        # Without ARI a port carries one device of eight functions.
+        here = _below(name, _above(expander, here), here.model, f"{here.host}+")
+        note = f"more than {FUNCTIONS} functions behind {here.host.rstrip('+')}: the others are behind a port beside it"
+        if note not in notes:
+            notes.append(note)
+    here.endpoints.append(Endpoint("hostdev", device.address, function=len(here.endpoints)))
+
+
+def _below(name: str, here: Port, model: str, host: str) -> Port:
+    """The port that mirrors ``host`` right below ``here``, made if there is none."""
+    for port in here.ports:
+        if port.host == host:
+            return port
+    # One upstream port is a switch; root and downstream ports stand beside each other, one to a slot.
+    if len(here.ports) >= SLOTS:
+        raise DomainError(f"virtual machine {name}: more than {SLOTS} ports below {here.host}")
+    port = Port(model, host=host, slot=len(here.ports))
+    here.ports.append(port)
+    return port
+
+
+def _above(expander: Port, below: Port) -> Port:
+    return next(port for port in expander.walk() if any(item is below for item in port.ports))
