@@ -18,8 +18,8 @@ description:
     its guests.
   - All four are planned before the first is touched, so that what cannot be had is known before anything was changed.
   - For the boot it saves the settings (C(/etc/sailloft/gpu_host.json)), its own code
-    (C(/usr/lib/sailloft/gpu_host.pyz)) and a systemd unit (C(sailloft-gpu-host.service)) that runs the one on the other. There is no second
-    implementation; the code at boot is the code of this call.
+    (C(/usr/lib/sailloft/gpu_host.pyz)) and a systemd unit (C(sailloft-gpu-host.service)) that runs the one on the
+    other. There is no second implementation; the code at boot is the code of this call.
   - What is not given is not touched, and is not done at boot any more.
 options:
   hugepages:
@@ -61,7 +61,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-results:
+outcomes:
   description: What each of the modules returns, by its name.
   returned: success
   type: dict

@@ -20,10 +20,13 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def build(start: str) -> bytes:
-    """A zip file with module ``start`` (its name below PREFIX, "host.boot"), all of ours that it imports, and a
-    ``__main__`` that calls its ``main`` with the arguments."""
-    files = {"__main__.py": f"import sys\n\nfrom {PREFIX}{start} import main\n\nsys.exit(main(sys.argv[1:]))\n"}
-    for name in closure(PREFIX + start):
+    """A zip file with the module named ``start``, all of ours that it imports, and a ``__main__`` that calls its
+    ``main`` with the arguments.
+
+    The caller has to import ``start`` itself: Ansible brings along only what it sees imported.
+    """
+    files = {"__main__.py": f"import sys\n\nfrom {start} import main\n\nsys.exit(main(sys.argv[1:]))\n"}
+    for name in closure(start):
         parts = name.split(".")
         for depth in range(1, len(parts)):
             files["/".join([*parts[:depth], "__init__.py"])] = ""

@@ -90,11 +90,11 @@ def ensure(system: System, settings: dict[str, Any], check: bool = False) -> dic
 
 def together(done: dict[str, Outcome], saved: Outcome) -> Outcome:
     """One outcome of several concerns and of what brings them back."""
-    whole = Outcome(saved.before, saved.after, {**saved.facts, "results": {}}, list(saved.pending))
+    whole = Outcome(saved.before, saved.after, {**saved.facts, "outcomes": {}}, list(saved.pending))
     for concern, outcome in done.items():
         for name, before in outcome.before.items():
             whole.differ(f"{concern}: {name}", before, outcome.after[name])
-        whole.facts["results"][concern] = outcome.facts
+        whole.facts["outcomes"][concern] = outcome.facts
         whole.pending += outcome.pending
     return whole
 

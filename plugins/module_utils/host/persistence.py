@@ -9,7 +9,7 @@ import sys
 from hashlib import sha256
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import archive
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import archive, boot
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
@@ -43,7 +43,7 @@ def files(settings: dict[str, Any], python: str) -> dict[str, bytes]:
     """What has to be in which file; the unit last, so that it never runs without the others."""
     return {
         SETTINGS: (json.dumps(settings, indent=2, sort_keys=True) + "\n").encode(),
-        CODE: archive.build("host.boot"),
+        CODE: archive.build(boot.__name__),
         UNIT_FILE: TEMPLATE.format(python=python, code=CODE, settings=SETTINGS).encode(),
     }
 
