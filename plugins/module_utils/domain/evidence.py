@@ -7,7 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
+
+MIB = 1 << 20
 
 # ACSCtl bits that let translated peer-to-peer requests go straight from NIC to GPU while untranslated ones stay
 # isolated: source validation (0), P2P request redirect (2), P2P completion redirect (3), upstream forwarding (4) and
@@ -28,13 +31,14 @@ class Device:
 
 @dataclass
 class Cell:
-    """A NUMA cell of the planned guest."""
+    """A NUMA cell of the planned guest. ``page_bytes`` 0: ordinary memory."""
 
     id: int
     host_node: int
     memory_bytes: int
     page_bytes: int
     cpus: list[int]
+    strict: bool = True  # bound to the host node, not only preferring it
 
 
 @dataclass
@@ -44,9 +48,42 @@ class Planned:
     name: str
     cells: list[Cell]
     devices: list[Device]
-    pinning: dict[int, list[int]]  # vCPU: host CPUs
-    physical_address_bits: bool  # whether the guest is to have the host's
+    pinning: dict[int, list[int]]  # vCPU: host CPUs; empty: not pinned
+    address_bits_mode: str  # "passthrough" (the host's), "emulate" (a number) or "off" (QEMU's default)
+    address_bits: int | None = None
+    memory_locked: bool = True
     guest_iommu: bool = False
+
+    @classmethod
+    def from_plan(cls, plan: dict[str, Any]) -> Planned:
+        """Of what ``DomainPlan.to_dict`` gives. Raises ProofError where something is missing in it."""
+        try:
+            page_bytes = plan["huge_page_mib"] * MIB
+            return cls(
+                name=plan["name"],
+                cells=[
+                    Cell(
+                        cell["id"],
+                        cell["host_node"],
+                        cell["memory_mib"] * MIB,
+                        page_bytes,
+                        cell["vcpus"],
+                        cell["strict"],
+                    )
+                    for cell in plan["cells"]
+                ],
+                devices=[
+                    Device(device["host_address"], device["guest_address"], device["guest_path"], device["cell"])
+                    for device in plan["devices"]
+                ],
+                pinning={vcpu: [cpu] for cell in plan["cells"] for vcpu, cpu in zip(cell["vcpus"], cell["cpus"])},
+                address_bits_mode=plan["physical_address_bits"]["mode"],
+                address_bits=plan["physical_address_bits"]["bits"],
+                memory_locked=plan["memory_locked"],
+                guest_iommu=plan["guest_iommu"],
+            )
+        except (KeyError, TypeError) as error:
+            raise ProofError(f"not a whole plan: {error!r}; give what gpu_domain returned as plan") from error
 
 
 @dataclass

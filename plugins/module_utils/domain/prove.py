@@ -13,7 +13,7 @@ from __future__ import annotations
 from itertools import combinations
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.evidence import Cell, Device, Evidence, Wanted
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.qemu_arguments import qemu_options
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.qemu_arguments import Options, qemu_options
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import path_class
@@ -272,19 +272,21 @@ def _guest_xml(evidence: Evidence) -> list[Claim]:
     claims = []
     options = qemu_options(evidence.running.qemu_arguments)
     for cell in evidence.planned.cells:
-        claims.extend(_cell(evidence, cell, options))
-    claims.append(_memory_locked(evidence, options))
-    for vcpu, cpus in sorted(evidence.planned.pinning.items()):
-        seen = evidence.running.pinning
-        claims.append(
+        claims += [
+            _binding(evidence, cell, options),
+            _huge_page_backing(evidence, cell),
             compare(
                 "guest_xml",
-                f"virtual CPU {vcpu} runs on its own host CPUs",
-                cpus,
-                None if seen is None else seen.get(vcpu),
-                f"{evidence.host_name} /proc/PID/task/TID/status of QEMU, Cpus_allowed_list",
-            )
-        )
+                f"guest NUMA node {cell.id} has its CPUs",
+                cell.cpus,
+                next((node.cpus for node in evidence.guest.numa_nodes if node.id == cell.id), None)
+                if evidence.guest
+                else None,
+                f"guest /sys/devices/system/node/node{cell.id}/cpulist",
+            ),
+        ]
+    claims.append(_memory_locked(evidence, options))
+    claims.extend(_pinning(evidence))
     claims.append(_physical_address_bits(evidence))
     for device in evidence.planned.devices:
         claims.extend(_device_in_guest(evidence, device, options))
@@ -292,82 +294,83 @@ def _guest_xml(evidence: Evidence) -> list[Claim]:
     return claims
 
 
-def _cell(evidence: Evidence, cell: Cell, options: list[tuple[str, dict[str, str]]] | None) -> list[Claim]:
-    """Backing and binding of a cell's memory in the QEMU process, and the cell as the guest sees it."""
+def _binding(evidence: Evidence, cell: Cell, options: Options) -> Claim:
+    """A cell's memory as QEMU was told to take it."""
+    claim = f"memory of guest cell {cell.id} is bound to host node {cell.host_node}"
+    source = f"{evidence.host_name} /proc/PID/cmdline of QEMU, -object ram-node{cell.id}"
     wanted = {"size": _size(cell.memory_bytes), "host node": str(cell.host_node), "policy": "bind"}
-    backing = None
-    if options is not None:
-        backing = next(
-            (
-                {
-                    "size": _size(int(fields["size"])) if fields.get("size", "").isdigit() else fields.get("size"),
-                    "host node": fields.get("host-nodes"),
-                    "policy": fields.get("policy"),
-                }
-                for option, fields in options
-                if option == "object" and fields.get("id") == f"ram-node{cell.id}"
-            ),
-            {},
-        )
-    mapped = None
-    if evidence.running.memory is not None:
-        mapped = {}
-        for row in evidence.running.memory:
-            if row["page_bytes"] == cell.page_bytes:
-                for node, number in row["pages_by_node"].items():
-                    mapped[node] = mapped.get(node, 0) + number
-    node = None
-    if evidence.guest is not None:
-        node = next((node for node in evidence.guest.numa_nodes if node.id == cell.id), None)
-    needed = sum(
-        other.memory_bytes // other.page_bytes
-        for other in evidence.planned.cells
-        if (other.host_node, other.page_bytes) == (cell.host_node, cell.page_bytes)
+    if not cell.strict:
+        return not_applicable("guest_xml", claim, wanted, source, "the plan binds no memory (strict_memory: false)")
+    seen = None
+    for option, fields in options or []:
+        if option == "object" and fields.get("id") == f"ram-node{cell.id}":
+            size = fields.get("size", "")
+            seen = {
+                "size": _size(int(size)) if size.isdigit() else size,
+                "host node": fields.get("host-nodes"),
+                "policy": fields.get("policy"),
+            }
+    return compare("guest_xml", claim, wanted, seen, source)
+
+
+def _huge_page_backing(evidence: Evidence, cell: Cell) -> Claim:
+    """A cell's memory as the kernel has it: all pages of the size on planned nodes, as many as planned on this one."""
+    node = str(cell.host_node)
+    claim = f"memory of guest cell {cell.id} lies in huge pages of host node {node}"
+    source = f"{evidence.host_name} /proc/PID/numa_maps of QEMU"
+    if not cell.page_bytes:
+        return not_applicable("guest_xml", claim, "huge pages", source, "the plan has no huge pages (huge_page_mib: 0)")
+    # Cells of one size and node cannot be told apart in the map of the process: they are counted together.
+    alike = [other for other in evidence.planned.cells if other.page_bytes == cell.page_bytes]
+    needed = sum(other.memory_bytes // other.page_bytes for other in alike if other.host_node == cell.host_node)
+    seen = _mapped(evidence, cell.page_bytes)
+    planned_nodes = {str(other.host_node) for other in alike}
+    return Claim(
+        "guest_xml",
+        claim,
+        {f"node {node}": f"{needed} x {_size(cell.page_bytes)}"},
+        None
+        if seen is None
+        else {f"node {there}": f"{number} x {_size(cell.page_bytes)}" for there, number in sorted(seen.items())},
+        seen is not None and seen.get(node) == needed and set(seen) <= planned_nodes,
+        source,
     )
-    return [
-        compare(
-            "guest_xml",
-            f"memory of guest cell {cell.id} is bound to host node {cell.host_node}",
-            wanted,
-            backing,
-            f"{evidence.host_name} /proc/PID/cmdline of QEMU, -object ram-node{cell.id}",
-        ),
-        Claim(
-            "guest_xml",
-            f"memory of guest cell {cell.id} lies in huge pages of host node {cell.host_node}",
-            {f"node {cell.host_node}": f"{needed} x {_size(cell.page_bytes)}"},
-            None
-            if mapped is None
-            else {f"node {node}": f"{number} x {_size(cell.page_bytes)}" for node, number in sorted(mapped.items())},
-            mapped is not None and mapped.get(str(cell.host_node)) == needed and _only_planned(evidence, mapped, cell),
-            f"{evidence.host_name} /proc/PID/numa_maps of QEMU",
-        ),
-        compare(
-            "guest_xml",
-            f"guest NUMA node {cell.id} has its CPUs",
-            cell.cpus,
-            node.cpus if node else None,
-            f"guest /sys/devices/system/node/node{cell.id}/cpulist",
-        ),
-    ]
 
 
-def _only_planned(evidence: Evidence, mapped: dict[str, int], cell: Cell) -> bool:
-    planned = {str(other.host_node) for other in evidence.planned.cells if other.page_bytes == cell.page_bytes}
-    return {node for node, number in mapped.items() if number} <= planned
+def _mapped(evidence: Evidence, page_bytes: int) -> dict[str, int] | None:
+    """How many pages of a size the QEMU process has, by host node; None where that was not read."""
+    if evidence.running.memory is None:
+        return None
+    pages: dict[str, int] = {}
+    for row in evidence.running.memory:
+        if row["page_bytes"] == page_bytes:
+            for node, number in row["pages_by_node"].items():
+                if number:
+                    pages[str(node)] = pages.get(str(node), 0) + number
+    return pages
 
 
-def _memory_locked(evidence: Evidence, options: list[tuple[str, dict[str, str]]] | None) -> Claim:
+def _memory_locked(evidence: Evidence, options: Options) -> Claim:
+    claim = "the guest's memory is locked"
+    source = f"{evidence.host_name} /proc/PID/cmdline of QEMU, -overcommit mem-lock"
+    if not evidence.planned.memory_locked:
+        return not_applicable("guest_xml", claim, "on", source, "the plan locks no memory (lock_memory: false)")
     seen = None
     if options is not None:
         seen = next((fields.get("mem-lock") for option, fields in options if option == "overcommit"), "off")
-    return compare(
-        "guest_xml",
-        "the guest's memory is locked",
-        "on",
-        seen,
-        f"{evidence.host_name} /proc/PID/cmdline of QEMU, -overcommit mem-lock",
-    )
+    return compare("guest_xml", claim, "on", seen, source)
+
+
+def _pinning(evidence: Evidence) -> list[Claim]:
+    source = f"{evidence.host_name} /proc/PID/task/TID/status of QEMU, Cpus_allowed_list"
+    if not evidence.planned.pinning:
+        reason = "the plan pins no CPUs (pin_cpus: false)"
+        return [not_applicable("guest_xml", "virtual CPUs run on their own host CPUs", "pinned", source, reason)]
+    seen = evidence.running.pinning or {}
+    return [
+        compare("guest_xml", f"virtual CPU {vcpu} runs on its own host CPUs", cpus, seen.get(vcpu), source)
+        for vcpu, cpus in sorted(evidence.planned.pinning.items())
+    ]
 
 
 def _physical_address_bits(evidence: Evidence) -> Claim:
@@ -378,14 +381,17 @@ def _physical_address_bits(evidence: Evidence) -> Claim:
     if evidence.running.accelerated is False:
         reason = "the domain runs under TCG, which has no physical address bits of the host to pass through"
         return not_applicable("guest_xml", claim, wanted, source, reason, seen)
-    if not evidence.planned.physical_address_bits:
-        return not_applicable("guest_xml", claim, wanted, source, "the plan leaves them at QEMU's default", seen)
+    mode = evidence.planned.address_bits_mode
+    if mode == "emulate":
+        claim = "the guest has its planned physical address bits"
+        return compare("guest_xml", claim, evidence.planned.address_bits, seen, "guest /proc/cpuinfo, address sizes")
+    if mode == "off":
+        reason = "the plan leaves them at QEMU's default (physical_address_bits: off)"
+        return not_applicable("guest_xml", claim, wanted, source, reason, seen)
     return compare("guest_xml", claim, wanted, seen, source)
 
 
-def _device_in_guest(
-    evidence: Evidence, device: Device, options: list[tuple[str, dict[str, str]]] | None
-) -> list[Claim]:
+def _device_in_guest(evidence: Evidence, device: Device, options: Options) -> list[Claim]:
     on_host = evidence.host.function(device.host_address)
     name = _name(on_host)
     inside = evidence.guest.by_address().get(device.guest_address) if evidence.guest else None
@@ -431,7 +437,7 @@ def _device_in_guest(
     ]
 
 
-def _guest_iommu(evidence: Evidence, options: list[tuple[str, dict[str, str]]] | None) -> Claim:
+def _guest_iommu(evidence: Evidence, options: Options) -> Claim:
     claim = "the guest's IOMMU serves ATS (device IOTLB)"
     source = f"{evidence.host_name} /proc/PID/cmdline of QEMU, -device intel-iommu"
     if not evidence.planned.guest_iommu:

@@ -5,10 +5,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Optional
+
+# (option, its fields) in the order of the command line; None: there was none to read.
+Options = Optional[list[tuple[str, dict[str, str]]]]
 
 
-def qemu_options(arguments: list[str] | None) -> list[tuple[str, dict[str, str]]] | None:
+def qemu_options(arguments: list[str] | None) -> Options:
     """QEMU's command line as (option, its fields), both of its notations alike; None stays None.
 
     ``-object {"qom-type":"x","id":"a"}`` and ``-object x,id=a`` both give ("object", {"qom-type": "x", "id": "a"}).

@@ -138,7 +138,7 @@ def planned() -> Planned:
         cells=[Cell(node, node, 32 * GIB, GIB, [2 * node, 2 * node + 1]) for node in (0, 1)],
         devices=devices,
         pinning={0: [2], 1: [3], 2: [6], 3: [7]},
-        physical_address_bits=True,
+        address_bits_mode="passthrough",
     )
 
 
