@@ -1,0 +1,136 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci import capabilities
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci.capabilities import Acs, Ats, LinkRegisters, VfBar
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci.config import ConfigSpace, PciError
+
+
+def parsed(parse, data: bytearray):
+    return parse(ConfigSpace.of_bytes(bytes(data)))
+
+
+def test_express(endpoint):
+    express = parsed(capabilities.express, endpoint)
+    assert (express.offset, express.version, express.port_type) == (0x60, 2, 0)
+    assert (express.max_payload_supported_bytes, express.max_payload_bytes) == (512, 256)
+    assert express.max_read_request_bytes == 4096
+    assert express.relaxed_ordering is True
+    assert (express.device_capabilities_2, express.device_control_2) == (0x70993, 0x0009)
+    assert express.link == LinkRegisters(16.0, 8, 32.0, 16)
+
+
+@pytest.mark.parametrize("code", range(8))
+def test_every_read_request_code(endpoint, code):
+    endpoint[0x69] = code << 4 | 0x09
+    sizes = {0: 128, 1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096, 6: None, 7: None}
+    assert parsed(capabilities.express, endpoint).max_read_request_bytes == sizes[code]
+
+
+def test_relaxed_ordering_off(endpoint):
+    endpoint[0x68] &= ~0x10
+    assert parsed(capabilities.express, endpoint).relaxed_ordering is False
+
+
+@pytest.mark.parametrize("port_type", [0x9, 0xA])
+def test_inside_the_root_complex_there_is_no_link(endpoint, port_type):
+    endpoint[0x62] = port_type << 4 | 2
+    assert parsed(capabilities.express, endpoint).link is None
+
+
+def test_the_speed_vector_is_above_the_old_number(endpoint):
+    endpoint[0x8C] = 0x1E  # to 16 GT/s
+    assert parsed(capabilities.express, endpoint).link.max_speed_gt_s == 16.0
+    endpoint[0x8C] = 0
+    assert parsed(capabilities.express, endpoint).link.max_speed_gt_s == 32.0
+
+
+def test_an_unknown_link_is_none(endpoint):
+    endpoint[0x72:0x74] = bytes(2)
+    link = parsed(capabilities.express, endpoint).link
+    assert (link.speed_gt_s, link.width) == (None, None)
+
+
+def test_version_1_has_no_second_registers(endpoint):
+    endpoint[0x62] = 0x01
+    express = parsed(capabilities.express, endpoint)
+    assert (express.device_capabilities_2, express.device_control_2) == (None, None)
+    assert express.max_read_request_bytes == 4096
+
+
+def test_express_that_does_not_fit(endpoint):
+    endpoint[0x41] = 0xE0
+    endpoint[0xE0:0xE4] = bytes([0x10, 0x00, 0x02, 0x00])
+    with pytest.raises(PciError, match=r"at 0xe0 \(version 2\) does not fit"):
+        parsed(capabilities.express, endpoint)
+
+
+def test_a_link_that_does_not_fit(endpoint):
+    endpoint[0x41] = 0xF0
+    endpoint[0xF0:0xF4] = bytes([0x10, 0x00, 0x01, 0x00])
+    with pytest.raises(PciError, match="no room for its link registers"):
+        parsed(capabilities.express, endpoint)
+
+
+def test_acs_and_ats(endpoint):
+    assert parsed(capabilities.acs, endpoint) == Acs(0x100, 0x5F, 0x1D)
+    assert parsed(capabilities.ats, endpoint) == Ats(0x150, True, 5)
+    endpoint[0x157] = 0
+    assert parsed(capabilities.ats, endpoint) == Ats(0x150, False, 5)
+
+
+def test_sriov(endpoint):
+    sriov = parsed(capabilities.sriov, endpoint)
+    assert (sriov.enabled, sriov.initial_vfs, sriov.total_vfs, sriov.num_vfs) == (True, 16, 16, 3)
+    assert sriov.vf_device_id == 0x101E
+    assert sriov.vf_bars == (VfBar(0, 0x184, "memory", 64, True), VfBar(2, 0x18C, "memory", 32, False))
+
+
+def test_vf_addresses_go_on_to_the_next_bus(endpoint):
+    assert parsed(capabilities.sriov, endpoint).vf_routing_ids(0x3B00) == [0x3C00, 0x3C02, 0x3C04]
+    endpoint[0x168] = 0
+    assert parsed(capabilities.sriov, endpoint).vf_routing_ids(0x3B00) == []
+
+
+def test_a_vf_bar_cut_in_half(endpoint):
+    endpoint[0x198] = 0x0C
+    with pytest.raises(PciError, match="VF BAR at 0x198 is 64 bits wide"):
+        parsed(capabilities.sriov, endpoint)
+
+
+def test_a_capability_at_the_very_end(endpoint):
+    endpoint[0x160:0x164] = ((0xFFC << 20) | 0x1_0000).to_bytes(4, "little")
+    endpoint[0xFFC:0x1000] = (0x1_0010).to_bytes(4, "little")
+    with pytest.raises(PciError, match="ends at 0x1000"):
+        parsed(capabilities.sriov, endpoint)
+
+
+# What lspci -vvv printed on the machine when these were recorded.
+LSPCI = {
+    "root-port": (0x4, LinkRegisters(2.5, 1, 16.0, 32), Acs(0x148, 0x5F, 0x1D), None),
+    "switch-upstream": (0x5, LinkRegisters(2.5, 1, 2.5, 1), None, None),
+    "switch-downstream": (0x6, LinkRegisters(2.5, 1, None, None), None, None),
+    "igb-pf": (0x0, LinkRegisters(2.5, 1, 2.5, 1), None, None),
+    "igb-vf": (0x0, LinkRegisters(2.5, 1, 2.5, 1), None, None),
+    "ats-endpoint": (0x0, LinkRegisters(2.5, 1, 2.5, 1), None, Ats(0x100, False, 0)),
+}
+
+
+@pytest.mark.parametrize("name", LSPCI)
+def test_recorded_functions_are_what_lspci_says(recorded, name):
+    config = recorded(name)
+    express = capabilities.express(config)
+    assert (express.port_type, express.link, capabilities.acs(config), capabilities.ats(config)) == LSPCI[name]
+    assert (express.max_read_request_bytes, express.max_payload_bytes, express.relaxed_ordering) == (128, 128, False)
+
+
+def test_the_recorded_physical_function(recorded):
+    sriov = capabilities.sriov(recorded("igb-pf"))
+    assert (sriov.initial_vfs, sriov.total_vfs, sriov.num_vfs, sriov.enabled) == (8, 8, 2, True)
+    # Linux put the two VFs of 0000:15:00.0 at 15:10.0 and 15:10.2.
+    assert sriov.vf_routing_ids(0x15 << 8) == [0x15 << 8 | 0x10 << 3, 0x15 << 8 | 0x10 << 3 | 2]
+    assert [(bar.index, bar.width_bits, bar.prefetchable) for bar in sriov.vf_bars] == [(0, 64, True), (3, 64, True)]
+    assert capabilities.sriov(recorded("igb-vf")) is None

@@ -1,0 +1,145 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci import capabilities
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci.config import SIZES, ConfigSpace, PciError
+
+
+def test_both_lists_are_walked(endpoint):
+    config = ConfigSpace.of_bytes(bytes(endpoint))
+    assert config.capabilities() == {0x01: 0x40, 0x10: 0x60}
+    assert config.extended_capabilities() == {0x0D: 0x100, 0x0F: 0x150, 0x10: 0x160}
+
+
+def test_a_recorded_root_port(recorded):
+    config = recorded("root-port")
+    assert config.header_type == 1
+    assert config.capabilities() == {0x10: 0x54, 0x11: 0x48, 0x0D: 0x40}
+    assert config.extended_capabilities() == {0x01: 0x100, 0x0D: 0x148}
+
+
+def test_the_first_of_two_capabilities_counts(endpoint):
+    endpoint[0x61] = 0x90
+    endpoint[0x90:0x92] = bytes([0x10, 0x00])
+    assert ConfigSpace.of_bytes(bytes(endpoint)).capabilities()[0x10] == 0x60
+
+
+def test_reserved_low_bits_of_a_pointer_are_ignored(endpoint):
+    endpoint[0x34] = 0x43
+    endpoint[0x41] = 0x61
+    assert ConfigSpace.of_bytes(bytes(endpoint)).capabilities() == {0x01: 0x40, 0x10: 0x60}
+
+
+def test_no_list_where_the_status_register_says_so(endpoint):
+    endpoint[0x06] = 0
+    assert ConfigSpace.of_bytes(bytes(endpoint)).capabilities() == {}
+
+
+def test_a_cardbus_bridge_has_its_pointer_elsewhere(endpoint):
+    endpoint[0x0E] = 0x82  # the top bit says that it has several functions
+    endpoint[0x14], endpoint[0x34] = 0x60, 0x00
+    assert ConfigSpace.of_bytes(bytes(endpoint)).capabilities() == {0x10: 0x60}
+
+
+def test_a_list_that_loops(endpoint):
+    endpoint[0x61] = 0x40
+    with pytest.raises(PciError, match="capability list loops at 0x40"):
+        ConfigSpace.of_bytes(bytes(endpoint)).capabilities()
+
+
+def test_a_list_that_points_into_the_header(endpoint):
+    endpoint[0x61] = 0x10
+    with pytest.raises(PciError, match="points into the header, at 0x10"):
+        ConfigSpace.of_bytes(bytes(endpoint)).capabilities()
+
+
+@pytest.mark.parametrize("target", [0x100, 0x150])
+def test_an_extended_list_that_loops(endpoint, target):
+    endpoint[0x160:0x164] = ((target << 20) | 0x10010).to_bytes(4, "little")
+    with pytest.raises(PciError, match=f"extended capability list loops at {target:#x}"):
+        ConfigSpace.of_bytes(bytes(endpoint)).extended_capabilities()
+
+
+def test_an_extended_list_that_points_below_0x100(endpoint):
+    endpoint[0x160:0x164] = ((0x40 << 20) | 0x10010).to_bytes(4, "little")
+    with pytest.raises(PciError, match="points below 0x100, at 0x40"):
+        ConfigSpace.of_bytes(bytes(endpoint)).extended_capabilities()
+
+
+def test_a_null_capability_only_leads_on(endpoint):
+    endpoint[0x100:0x104] = (0x150 << 20).to_bytes(4, "little")
+    assert ConfigSpace.of_bytes(bytes(endpoint)).extended_capabilities() == {0x0F: 0x150, 0x10: 0x160}
+
+
+@pytest.mark.parametrize("header", [b"\x00" * 4, b"\xff" * 4])
+def test_no_extended_list(endpoint, header):
+    endpoint[0x100:0x104] = header
+    assert ConfigSpace.of_bytes(bytes(endpoint)).extended_capabilities() == {}
+
+
+@pytest.mark.parametrize("length", [0, 3, 63, 65, 255, 257, 4095, 4097])
+def test_truncated_config_space(endpoint, length):
+    with pytest.raises(PciError, match=f"of {length} bytes"):
+        ConfigSpace.of_bytes(bytes(endpoint + bytes(1))[:length])
+
+
+@pytest.mark.parametrize("length", [64, 128])
+def test_without_privilege_only_the_header_is_there(endpoint, length):
+    config = ConfigSpace.of_bytes(bytes(endpoint[:length]))
+    assert (config.capabilities(), config.extended_capabilities()) == ({}, {})
+    assert capabilities.express(config) is None
+    assert capabilities.acs(config) is None
+
+
+def test_conventional_config_space_has_no_extended_list(endpoint):
+    config = ConfigSpace.of_bytes(bytes(endpoint[:256]))
+    assert config.capabilities() == {0x01: 0x40, 0x10: 0x60}
+    assert config.extended_capabilities() == {}
+
+
+def test_reading_beyond_the_end(endpoint):
+    with pytest.raises(PciError, match="ends at 0x100, before the register at 0xfe"):
+        ConfigSpace.of_bytes(bytes(endpoint[:256])).read(0xFE, 4)
+
+
+def test_a_device_that_is_gone(endpoint):
+    assert ConfigSpace.of_bytes(bytes(endpoint)).answers
+    assert not ConfigSpace.of_bytes(b"\xff" * 4096).answers
+
+
+def test_only_wanted_registers_are_fetched(endpoint):
+    asked = []
+
+    def fetch(offset: int, size_bytes: int) -> bytes:
+        asked.append((offset, size_bytes))
+        return bytes(endpoint[offset : offset + size_bytes])
+
+    config = ConfigSpace(bytes(endpoint[:256]), 4096, fetch)
+    assert capabilities.acs(config).control == 0x1D
+    assert capabilities.ats(config).enabled
+    assert asked == [(0x100, 4), (0x150, 4), (0x160, 4), (0x104, 2), (0x106, 2), (0x156, 2)]
+
+
+def test_a_short_answer_is_an_error(endpoint):
+    config = ConfigSpace(bytes(endpoint[:256]), 4096, lambda offset, size_bytes: b"\x0d")
+    with pytest.raises(PciError, match="1 of 4 bytes at 0x100"):
+        config.extended_capabilities()
+
+
+@given(st.sampled_from(SIZES), st.randoms(use_true_random=False))
+def test_any_bytes_give_data_or_one_kind_of_error(size, random):
+    data = bytearray(random.randbytes(size))
+    if random.random() < 0.8:  # so that the lists are walked, and not given up at once
+        data[0x06] |= 0x10
+        data[0x0E] &= 0x80
+    config = ConfigSpace.of_bytes(bytes(data))
+    for parse in (capabilities.express, capabilities.acs, capabilities.ats, capabilities.sriov):
+        with contextlib.suppress(PciError):
+            parse(config)
