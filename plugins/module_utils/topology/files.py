@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import TopologyError
@@ -84,6 +85,8 @@ class Files:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
+            if error.errno == errno.EINVAL:  # something else than a link
+                return None
             raise self._unreadable(relative, error) from error
         return os.path.normpath(os.path.join("/", os.path.dirname(relative), target))[1:]
 

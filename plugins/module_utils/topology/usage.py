@@ -164,7 +164,7 @@ def _routes(files: Files) -> dict[str, list[str]]:
         try:
             # Hexadecimal, in the byte order of the processor: little-endian wherever GPUs are.
             destination, mask = (int.from_bytes(bytes.fromhex(words[column]), "little") for column in (1, 7))
-            network = ipaddress.ip_network((destination, bin(mask).count("1")), strict=False)
+            network = ipaddress.IPv4Network((destination, bin(mask).count("1")), strict=False)
         except (IndexError, ValueError) as error:
             raise TopologyError(f"{files.path(path)}: {line.strip()!r} is not a route: {error}") from error
         add(words[0], "carries the default route" if network.prefixlen == 0 else f"carries the route to {network}")

@@ -1,0 +1,154 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import (
+    Function,
+    Host,
+    NumaNode,
+    RootComplex,
+    TopologyError,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import (
+    PATH_CLASSES,
+    fidelity,
+    pairs,
+    path_class,
+    port_role,
+)
+
+
+def function(address: str, parent: str | None, root: str, kind: str = "bridge", role: str | None = None) -> Function:
+    return Function(address, root, parent, 0, 0, 0, kind, role)
+
+
+@pytest.fixture
+def two_levels() -> Host:
+    """One root port, an upper switch with a GPU of its own and two lower switches; another root port; another node."""
+    a, b, c = "pci0000:00", "pci0000:40", "pci0000:80"
+    functions = [
+        function("0000:00:01.0", None, a),
+        function("0000:01:00.0", "0000:00:01.0", a),  # upper switch
+        function("0000:02:00.0", "0000:01:00.0", a),
+        function("0000:02:01.0", "0000:01:00.0", a),
+        function("0000:02:02.0", "0000:01:00.0", a),
+        function("0000:03:00.0", "0000:02:00.0", a),  # lower switch
+        function("0000:04:00.0", "0000:03:00.0", a),
+        function("0000:04:01.0", "0000:03:00.0", a),
+        function("0000:05:00.0", "0000:04:00.0", a, "gpu"),
+        function("0000:06:00.0", "0000:04:01.0", a, "nic"),
+        function("0000:06:00.1", "0000:04:01.0", a, "nic"),
+        function("0000:07:00.0", "0000:02:01.0", a),  # the other lower switch
+        function("0000:08:00.0", "0000:07:00.0", a),
+        function("0000:09:00.0", "0000:08:00.0", a, "gpu"),
+        function("0000:0a:00.0", "0000:02:02.0", a, "gpu"),
+        function("0000:00:02.0", None, a),
+        function("0000:0b:00.0", "0000:00:02.0", a, "nic"),
+        function("0000:40:00.0", None, b, "nic"),
+        function("0000:80:00.0", None, c, "nic"),
+    ]
+    complexes = [RootComplex(a, 0, 0, 0), RootComplex(b, 0, 0x40, 0), RootComplex(c, 0, 0x80, 1)]
+    return Host([NumaNode(0, [0], [[0]], 1), NumaNode(1, [1], [[1]], 1)], complexes, functions)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "wanted"),
+    [
+        ("0000:05:00.0", "0000:05:00.0", "X"),
+        ("0000:06:00.0", "0000:06:00.1", "PIX"),  # two functions of one device
+        ("0000:05:00.0", "0000:06:00.0", "PIX"),  # two ports of one switch
+        ("0000:05:00.0", "0000:09:00.0", "PXB"),  # two lower switches
+        ("0000:05:00.0", "0000:0a:00.0", "PXB"),  # a lower switch and the upper one
+        ("0000:05:00.0", "0000:0b:00.0", "PHB"),  # two root ports of one root complex
+        ("0000:05:00.0", "0000:40:00.0", "NODE"),  # two root complexes of one node
+        ("0000:05:00.0", "0000:80:00.0", "SYS"),
+        ("0000:40:00.0", "0000:80:00.0", "SYS"),
+    ],
+)
+def test_path_classes(two_levels, one, other, wanted):
+    assert path_class(two_levels, one, other) == wanted
+    assert path_class(two_levels, other, one) == wanted
+    assert wanted in PATH_CLASSES
+
+
+def test_two_functions_below_a_root_port(two_levels):
+    two_levels.functions.append(function("0000:0b:00.1", "0000:00:02.0", "pci0000:00", "nic"))
+    assert path_class(two_levels, "0000:0b:00.0", "0000:0b:00.1") == "PIX"
+
+
+def test_a_function_has_its_own_node(two_levels):
+    two_levels.function("0000:40:00.0").numa_node = 1
+    assert path_class(two_levels, "0000:40:00.0", "0000:80:00.0") == "NODE"
+
+
+def test_unknown_nodes_are_not_one_node(two_levels):
+    for root_complex in two_levels.root_complexes:
+        root_complex.numa_node = None
+    assert path_class(two_levels, "0000:40:00.0", "0000:80:00.0") == "SYS"
+    del two_levels.numa_nodes[1]
+    assert path_class(two_levels, "0000:40:00.0", "0000:80:00.0") == "NODE"
+
+
+def test_roles_are_inferred_where_config_space_is_short(two_levels):
+    roles = [port_role(two_levels, step.address) for step in two_levels.path("0000:05:00.0")]
+    assert roles == ["root_port", *["switch_upstream", "switch_downstream"] * 2, None]
+
+
+def test_a_known_role_is_not_inferred(two_levels):
+    two_levels.function("0000:01:00.0").port_type = "pcie_to_pci_bridge"
+    assert port_role(two_levels, "0000:01:00.0") == "pcie_to_pci_bridge"
+    # What is below a conventional bridge is another bridge: two of them on the way.
+    assert port_role(two_levels, "0000:02:00.0") == "switch_upstream"
+
+
+def test_the_recorded_server_with_two_plx_switches(recording):
+    host = recording("supermicro-4029gp-ve")
+    assert path_class(host, "0000:1b:00.0", "0000:1e:00.0") == "PIX"
+    assert path_class(host, "0000:1b:00.0", "0000:1a:00.0") == "PIX"
+    assert path_class(host, "0000:1b:00.0", "0000:3d:00.0") == "NODE"
+    assert path_class(host, "0000:60:00.0", "0000:60:00.1") == "PIX"
+
+
+def test_the_recorded_emulated_server(recording):
+    host = recording("emulated-gpu-server")
+    assert path_class(host, "0000:13:00.0", "0000:14:00.0") == "PIX"
+    assert path_class(host, "0000:13:00.0", "0000:15:00.0") == "PHB"
+    assert path_class(host, "0000:15:00.0", "0000:15:10.2") == "PIX"
+    assert path_class(host, "0000:13:00.0", "0000:83:00.0") == "SYS"
+
+
+def test_unknown_address(two_levels):
+    for one, other in (("0000:ff:00.0", "0000:05:00.0"), ("0000:ff:00.0", "0000:ff:00.0")):
+        with pytest.raises(TopologyError, match=r"no PCI function 0000:ff:00\.0"):
+            path_class(two_levels, one, other)
+
+
+def test_pairs_have_names_and_stand_once(recording):
+    devices = {"nic0": "0000:14:00.0", "gpu0": "0000:13:00.0", "gpu1": "0000:83:00.0"}
+    assert pairs(recording("emulated-gpu-server"), devices) == {
+        ("gpu0", "gpu1"): "SYS",
+        ("gpu0", "nic0"): "PIX",
+        ("gpu1", "nic0"): "SYS",
+    }
+
+
+def test_fidelity():
+    host = {("a", "b"): "PIX", ("a", "c"): "SYS", ("b", "c"): "NODE"}
+    found = fidelity(host, {("a", "b"): "PIX", ("a", "c"): "PHB", ("b", "c"): "NODE"})
+    assert (found.total, found.equal, found.share) == (3, 2, pytest.approx(2 / 3))
+    assert found.differences == [{"pair": ["a", "c"], "host": "SYS", "guest": "PHB"}]
+    assert fidelity({}, {}).share == 1.0
+
+
+def test_fidelity_of_different_devices():
+    with pytest.raises(TopologyError, match=r"\('a', 'c'\) is on one side only"):
+        fidelity({("a", "b"): "PIX", ("a", "c"): "SYS"}, {("a", "b"): "PIX"})
+
+
+@given(st.dictionaries(st.tuples(st.text(), st.text()), st.sampled_from(sorted(PATH_CLASSES))))
+def test_fidelity_with_itself_is_whole(classes):
+    assert fidelity(classes, dict(classes)).share == 1.0

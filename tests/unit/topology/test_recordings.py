@@ -1,0 +1,74 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The recordings say what they say they do, and what their originals say."""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
+
+RECORDINGS = Path(__file__).parents[2] / "recordings"
+ORIGINALS = os.environ.get("SAILLOFT_RECORDINGS")
+
+
+@pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.json")), ids=lambda path: path.stem)
+def test_every_recording_is_whole_and_named(path):
+    recording = json.loads(path.read_text(encoding="utf-8"))
+    assert set(recording) == {"machine", "source", "topology"}
+    assert recording["machine"]
+    assert recording["source"]
+    host = Host.from_dict(recording["topology"])
+    for function in host.functions:
+        assert host.path(function.address)[-1] == function
+        assert function.root_complex in {item.name for item in host.root_complexes}
+
+
+def test_the_supermicro_with_vector_engines(recording):
+    host = recording("supermicro-4029gp-ve")
+    assert Counter(function.kind for function in host.functions) == {"bridge": 17, "gpu": 8, "nic": 4}
+    assert [node.memory_bytes for node in host.numa_nodes] == [49075843072, 50708443136]
+    assert [(item.name, item.numa_node) for item in host.root_complexes] == [
+        ("pci0000:17", 0),
+        ("pci0000:3a", 0),
+        ("pci0000:5d", 0),
+    ]
+    for function in host.functions:
+        if function.kind == "gpu":
+            assert function.bars[0].size_bytes == 64 << 30
+
+
+def test_the_emulated_server(recording):
+    host = recording("emulated-gpu-server")
+    assert [function.address for function in host.functions if function.kind == "gpu"] == [
+        "0000:13:00.0",
+        "0000:83:00.0",
+    ]
+    assert host.function("0000:15:00.0").sriov.vfs == ["0000:15:10.0", "0000:15:10.2"]
+    assert host.function("0000:10:01.0").acs.control == 0x1D
+    assert [bar.size_bytes for bar in host.function("0000:15:00.0").sriov.vf_bars] == [
+        bar.size_bytes for bar in host.function("0000:15:10.0").bars
+    ]
+    assert host.function("0000:00:02.0").used_by_host == ["holds the mounted file system /"]
+    assert "carries the default route" in host.function("0000:00:03.0").used_by_host
+    for port, device in (("0000:12:00.0", "0000:13:00.0"), ("0000:82:01.0", "0000:84:00.0")):
+        group = host.function(device).iommu_group
+        assert [member.address for member in host.group_members(group)] == [port, device]
+    assert host.iommu.kind == "intel"
+    assert host.iommu.default_domain == "identity"
+    assert host.iommu.interrupt_remapping is True
+
+
+@pytest.mark.skipif(not ORIGINALS, reason="SAILLOFT_RECORDINGS names no folder with the originals")
+def test_the_original_gives_the_recorded_facts(tmp_path, recording):
+    with tarfile.open(Path(ORIGINALS or "") / "topology" / "32intel64-2p8co2t+8ve.tar.bz2") as archive:
+        archive.extractall(tmp_path, filter="data")
+    (root,) = tmp_path.iterdir()
+    assert read_host(str(root)) == recording("supermicro-4029gp-ve")
