@@ -99,29 +99,75 @@ class Running:
 
 
 @dataclass
-class Wanted:
-    """What the inventory asks of the hosts and guests, as the roles were given it."""
+class Settings:
+    """What a call of gpu_host_boot in check mode found: on the hypervisor, or in the guest."""
 
-    max_read_request_bytes: int | None = 4096
-    acs_control: int = ACS_FOR_ATS
-    virtual_functions: dict[str, int] = field(default_factory=dict)  # PF address: count
-    huge_pages: list[dict[str, int]] = field(default_factory=list)  # {"node", "size_bytes", "count"}
-    nccl: dict[str, str] = field(default_factory=dict)
+    # What it would have changed, a name each; empty: everything is as asked for, and saved for the next boot.
+    differences: list[str]
+    virtual_functions: dict[str, int] = field(default_factory=dict)  # physical function: how many are asked for
+    huge_pages: list[dict[str, int]] = field(default_factory=list)  # {"node", "size_mib", "wanted"}
+    acs_ports: list[str] = field(default_factory=list)  # ports whose ACS is asked for
+    read_only: list[str] = field(default_factory=list)  # functions whose MaxReadReq was written and did not change
+
+    @classmethod
+    def of_result(cls, result: dict[str, Any] | None) -> Settings | None:
+        """Of the module's result; None where there is none. Raises ProofError where it is another module's."""
+        if result is None:
+            return None
+        try:
+            outcomes = result["outcomes"]
+            tuned = outcomes.get("pci_tuning", {}).get("devices", {})
+            return cls(
+                differences=sorted(result["diff"]["after"]),
+                virtual_functions={
+                    address: function["count"]
+                    for address, function in outcomes.get("sriov", {}).get("functions", {}).items()
+                },
+                huge_pages=outcomes.get("hugepages", {}).get("hugepages", []),
+                acs_ports=sorted(address for address, device in tuned.items() if "acs" in device),
+                read_only=sorted(
+                    address
+                    for address, device in tuned.items()
+                    if "max_read_request_bytes" in device.get("not_writable", [])
+                ),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ProofError(f"not a result of gpu_host_boot in check mode: {error!r}") from error
+
+
+def firmware_of_result(result: dict[str, Any] | None) -> dict[str, dict[str, dict[str, Any]]]:
+    """By NIC and setting {"wanted", "seen"}, of the result of nic_firmware in check mode. Raises ProofError.
+
+    What the module would change, it wants otherwise; what it leaves is as wanted at the next boot. "Seen" is what
+    the NIC runs with now, which differs from both until the host has rebooted.
+    """
+    if result is None:
+        return {}
+    try:
+        after = result["diff"]["after"]
+        return {
+            nic: {
+                name: {"wanted": after.get(f"{nic} {name}", setting["next_boot"]), "seen": setting["current"]}
+                for name, setting in settings.items()
+            }
+            for nic, settings in result["devices"].items()
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ProofError(f"not a result of nic_firmware in check mode: {error!r}") from error
 
 
 @dataclass
 class Evidence:
-    """All that was read for one proof. Host names are the inventory's."""
+    """All that was read for one proof, and what the inventory asks beside the plan. Names are the inventory's."""
 
     host_name: str
     host: Host
     planned: Planned
     running: Running = field(default_factory=Running)
     guest: Host | None = None  # the guest's own topology, read in the guest
-    wanted: Wanted = field(default_factory=Wanted)
-    # Functions whose MaxReadReq was written and did not change, as pci_tuning found: address -> what it says.
-    read_only_on_host: dict[str, str] = field(default_factory=dict)
-    read_only_in_guest: dict[str, str] = field(default_factory=dict)
-    # mstconfig's settings of each ConnectX NIC: address -> {key: {"wanted": , "seen": }}.
-    nic_firmware: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    host_settings: Settings | None = None
+    guest_settings: Settings | None = None
+    nic_firmware: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)  # see firmware_of_result
     nccl_settings: str | None = None  # the guest's /etc/nccl.conf
+    max_read_request_bytes: int = 4096  # 0: left as it is
+    nccl: dict[str, str] = field(default_factory=dict)  # empty: left as it is

@@ -12,10 +12,16 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.evidence import Cell, Device, Evidence, Wanted
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.evidence import (
+    ACS_FOR_ATS,
+    Cell,
+    Device,
+    Evidence,
+    Settings,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.qemu_arguments import Options, qemu_options
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Acs, Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import path_class
 
 # Bit 1, translation blocking, stops exactly the translated requests that ATS makes.
@@ -29,8 +35,12 @@ PORTS_WITHOUT_ACS = {
 # Vendors whose functions have the ATS capability unless their firmware hides it (mlxconfig ATS_ENABLED).
 ATS_BY_FIRMWARE = {0x15B3: "the firmware of an NVIDIA ConnectX NIC shows the ATS capability when ATS_ENABLED is 1"}
 
+READ_ONLY = "MaxReadReq is read-only on this device: it was written, and kept its value"
+
 # PCI vendor of the NICs whose firmware the paper sets: NVIDIA (Mellanox).
 CONNECTX_VENDOR = 0x15B3
+
+MIB = 1 << 20
 
 # What the paper sets in the NIC's firmware, with mlxconfig's names for it.
 NIC_FIRMWARE = {
@@ -163,8 +173,18 @@ def _hypervisor(evidence: Evidence) -> list[Claim]:
             f"{where} /sys/kernel/iommu_groups/*/type",
         )
     ]
+    settings = evidence.host_settings
+    claims.append(
+        compare(
+            "hypervisor",
+            "every setting of the host is as asked for, and comes back at every boot",
+            [],
+            settings.differences if settings else None,
+            f"{where} gpu_host_boot in check mode",
+        )
+    )
     known = host.by_address()
-    for address, number in sorted(evidence.wanted.virtual_functions.items()):
+    for address, number in sorted(settings.virtual_functions.items()) if settings else []:
         function = known.get(address)
         claims.append(
             compare(
@@ -175,33 +195,33 @@ def _hypervisor(evidence: Evidence) -> list[Claim]:
                 f"{where} /sys/bus/pci/devices/{address}/sriov_numvfs",
             )
         )
-    for pages in evidence.wanted.huge_pages:
+    for pages in settings.huge_pages if settings else []:
+        node, size_bytes = pages["node"], pages["size_mib"] * MIB
         claims.append(
             compare(
                 "hypervisor",
-                f"node {pages['node']} has its huge pages of {_size(pages['size_bytes'])}",
-                pages["count"],
-                _huge_pages(host, pages["node"], pages["size_bytes"]),
-                f"{where} /sys/devices/system/node/node{pages['node']}/hugepages/"
-                f"hugepages-{pages['size_bytes'] // 1024}kB/nr_hugepages",
+                f"node {node} has its huge pages of {_size(size_bytes)}",
+                pages["wanted"],
+                _huge_pages(host, node, size_bytes),
+                f"{where} /sys/devices/system/node/node{node}/hugepages/hugepages-{size_bytes // 1024}kB/nr_hugepages",
             )
         )
-    for port in _ports(evidence):
-        if port.acs:
-            wanted = evidence.wanted.acs_control & port.acs.capability
-            relevant = port.acs.control & (wanted | ACS_TRANSLATION_BLOCKING)
-            claims.append(
-                compare(
-                    "hypervisor",
-                    f"{_port(port)} isolates untranslated requests and lets translated ones through (ACSCtl)",
-                    f"{wanted:#04x}",
-                    f"{relevant:#04x}",
-                    f"{where} config space of {port.address}, ACSCtl {port.acs.control:#04x}",
-                )
-            )
+    claims.extend(_acs(evidence, port) for port in _ports(evidence) if port.acs)
     for device in evidence.planned.devices:
         claims.extend(_device_on_host(evidence, device))
     return claims
+
+
+def _acs(evidence: Evidence, port: Function) -> Claim:
+    claim = f"{_port(port)} isolates untranslated requests and lets translated ones through (ACSCtl)"
+    acs = port.acs or Acs(0, 0)
+    wanted = ACS_FOR_ATS & acs.capability
+    source = f"{evidence.host_name} config space of {port.address}, ACSCtl {acs.control:#04x}"
+    if evidence.host_settings and port.address not in evidence.host_settings.acs_ports:
+        reason = "the inventory leaves ACS as it is on this port"
+        return not_applicable("hypervisor", claim, f"{wanted:#04x}", source, reason, f"{acs.control:#04x}")
+    relevant = acs.control & (wanted | ACS_TRANSLATION_BLOCKING)
+    return compare("hypervisor", claim, f"{wanted:#04x}", f"{relevant:#04x}", source)
 
 
 def _device_on_host(evidence: Evidence, device: Device) -> list[Claim]:
@@ -250,19 +270,21 @@ def _read_request_on_host(evidence: Evidence, function: Function) -> Claim:
     owner = evidence.host.function(function.physical_function) if function.physical_function else function
     claim = f"MaxReadReq of {_name(owner)}" + (f", which {_name(function)} follows" if owner is not function else "")
     source = f"{evidence.host_name} config space of {owner.address}, DevCtl bits 14:12"
-    return _read_request("hypervisor", claim, owner, evidence.wanted, evidence.read_only_on_host, source)
+    return _read_request("hypervisor", claim, owner, evidence.max_read_request_bytes, evidence.host_settings, source)
 
 
 def _read_request(
-    layer: str, claim: str, function: Function | None, wanted: Wanted, read_only: dict[str, str], source: str
+    layer: str, claim: str, function: Function | None, size_bytes: int, settings: Settings | None, source: str
 ) -> Claim:
-    size = wanted.max_read_request_bytes
     seen = function.max_read_request_bytes if function else None
-    if not size:
-        return not_applicable(layer, claim, "as it is", source, "the inventory leaves MaxReadReq as it is", seen)
-    if function and seen != size and function.address in read_only:
-        return not_applicable(layer, claim, f"{size} B", source, read_only[function.address], _bytes(seen))
-    return compare(layer, claim, f"{size} B", _bytes(seen), source)
+    if not size_bytes:
+        return not_applicable(
+            layer, claim, "as it is", source, "the inventory leaves MaxReadReq as it is", _bytes(seen)
+        )
+    if function and seen != size_bytes and settings and function.address in settings.read_only:
+        # That it was written and kept its value, not that it is emulated, is what makes it so.
+        return not_applicable(layer, claim, _bytes(size_bytes), source, READ_ONLY, _bytes(seen))
+    return compare(layer, claim, _bytes(size_bytes), _bytes(seen), source)
 
 
 # Guest XML ---------------------------------------------------------------------------------------------------------
@@ -471,8 +493,8 @@ def _guest_os(evidence: Evidence) -> list[Claim]:
                 "guest_os",
                 f"MaxReadReq of {_name(evidence.host.function(device.host_address))} in the guest",
                 inside,
-                evidence.wanted,
-                evidence.read_only_in_guest,
+                evidence.max_read_request_bytes,
+                evidence.guest_settings,
                 f"guest config space of {device.guest_address}, DevCtl bits 14:12",
             )
         )
@@ -497,13 +519,13 @@ def _guest_os(evidence: Evidence) -> list[Claim]:
 
 def _nccl(evidence: Evidence) -> Claim:
     claim, source = "NCCL has its settings", "guest /etc/nccl.conf"
-    if not evidence.wanted.nccl:
+    if not evidence.nccl:
         return not_applicable("guest_os", claim, "none", source, "the inventory sets none (gpu_guest_nccl)")
     seen = None
     if evidence.nccl_settings is not None:
         lines = (line.strip() for line in evidence.nccl_settings.splitlines())
         seen = dict(sorted(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#")))
-    return compare("guest_os", claim, dict(sorted(evidence.wanted.nccl.items())), seen, source)
+    return compare("guest_os", claim, dict(sorted(evidence.nccl.items())), seen, source)
 
 
 # Small helpers -----------------------------------------------------------------------------------------------------

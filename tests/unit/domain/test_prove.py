@@ -13,11 +13,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.evidence imp
     Evidence,
     Planned,
     Running,
-    Wanted,
+    Settings,
+    firmware_of_result,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.prove import prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.qemu_arguments import qemu_options
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, ProofError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import (
     Acs,
     Ats,
@@ -164,10 +165,27 @@ def running() -> Running:
 
 
 def firmware() -> dict:
-    settings = {"PCI_WR_ORDERING": "0", "MAX_ACC_OUT_READ": "44", "RDMA_SELECTIVE_REPEAT_EN": "1", "ATS_ENABLED": "1"}
+    """The result of nic_firmware in check mode."""
+    settings = {
+        "PCI_WR_ORDERING": "per_mkey(0)",
+        "MAX_ACC_OUT_READ": "44",
+        "RDMA_SELECTIVE_REPEAT_EN": "True(1)",
+        "ATS_ENABLED": "True(1)",
+    }
+    now = {key: {"current": value, "next_boot": value} for key, value in settings.items()}
+    return {"devices": dict.fromkeys(("0000:14:00.0", "0000:84:00.0"), now), "diff": {"before": {}, "after": {}}}
+
+
+def on_host() -> dict:
+    """The result of gpu_host_boot in check mode."""
+    ports = [each.address for each in host().functions if each.acs]
     return {
-        pf: {key: {"wanted": value, "seen": value} for key, value in settings.items()}
-        for pf in ("0000:14:00.0", "0000:84:00.0")
+        "diff": {"before": {}, "after": {}},
+        "outcomes": {
+            "hugepages": {"hugepages": [{"node": node, "size_mib": 1024, "wanted": 32} for node in (0, 1)]},
+            "sriov": {"functions": {pf: {"count": 1, "vfs": []} for pf in ("0000:14:00.0", "0000:84:00.0")}},
+            "pci_tuning": {"devices": {port: {"acs": ["direct_translated"]} for port in ports}},
+        },
     }
 
 
@@ -179,12 +197,10 @@ def evidence() -> Evidence:
         planned=planned(),
         running=running(),
         guest=guest(),
-        wanted=Wanted(
-            virtual_functions={"0000:14:00.0": 1, "0000:84:00.0": 1},
-            huge_pages=[{"node": node, "size_bytes": GIB, "count": 32} for node in (0, 1)],
-            nccl={"NCCL_IB_PCI_RELAXED_ORDERING": "2"},
-        ),
-        nic_firmware=firmware(),
+        host_settings=Settings.of_result(on_host()),
+        guest_settings=Settings.of_result({"outcomes": {"pci_tuning": {"devices": {}}}, "diff": {"after": {}}}),
+        nccl={"NCCL_IB_PCI_RELAXED_ORDERING": "2"},
+        nic_firmware=firmware_of_result(firmware()),
         nccl_settings="# written\nNCCL_IB_PCI_RELAXED_ORDERING=2\n",
     )
 
@@ -250,12 +266,16 @@ BREAKS = {
         ["NIC 0000:14:00.0 has the SR-IOV capability", "NIC 0000:14:00.0 has its virtual functions"],
     ),
     "too few VFs": (
-        lambda e: e.wanted.virtual_functions.update({"0000:14:00.0": 8}),
+        lambda e: e.host_settings.virtual_functions.update({"0000:14:00.0": 8}),
         ["NIC 0000:14:00.0 has its virtual functions"],
     ),
     "firmware not read": (
         lambda e: e.nic_firmware.pop("0000:84:00.0"),
         [f"NIC 0000:84:00.0: {words}" for words in ("ATS is on", "more outst", "relaxed PCI", "selective")],
+    ),
+    "a host setting drifted": (
+        lambda e: e.host_settings.differences.append("hugepages: node0 2 MiB"),
+        ["every setting of the host"],
     ),
     "firmware differs": (
         lambda e: e.nic_firmware["0000:84:00.0"]["ATS_ENABLED"].update(seen="0"),
@@ -423,14 +443,15 @@ def test_a_read_only_register_is_not_applicable_only_with_the_tunings_word_for_i
     one = evidence()
     function(one.host, "0000:13:00.0").max_read_request_bytes = 128
     assert failed(prove(one)) == ["MaxReadReq of GPU 0000:13:00.0"]
-    one.read_only_on_host = {"0000:13:00.0": "wrote 4096, read back 128"}
+    one.host_settings.read_only = ["0000:13:00.0"]
     claim = found(prove(one), "MaxReadReq of GPU 0000:13:00.0")[0]
-    assert (claim.holds, claim.seen, claim.reason) == (None, "128 B", "wrote 4096, read back 128")
+    assert (claim.holds, claim.seen) == (None, "128 B")
+    assert "read-only" in claim.reason
 
 
 def test_a_word_about_a_read_only_register_does_not_hide_a_register_that_is_right():
     one = evidence()
-    one.read_only_on_host = {"0000:13:00.0": "wrote 4096, read back 128"}
+    one.host_settings.read_only = ["0000:13:00.0"]
     assert found(prove(one), "MaxReadReq of GPU 0000:13:00.0")[0].holds is True
 
 
@@ -473,6 +494,96 @@ def test_a_plan_for_another_host_is_one_clear_error():
     one.planned.devices[0].host_address = "0000:ff:00.0"
     with pytest.raises(TopologyError, match=r"no PCI function 0000:ff:00\.0"):
         prove(one)
+
+
+def test_host_settings_that_were_not_read_fail():
+    assert failed(prove(replace(evidence(), host_settings=None))) == [
+        "every setting of the host is as asked for, and comes back at every boot"
+    ]
+
+
+def test_what_the_inventory_leaves_alone_is_not_applicable():
+    one = evidence()
+    one.host_settings.acs_ports.remove("0000:12:00.0")
+    one.max_read_request_bytes, one.nccl = 0, {}
+    one.planned.memory_locked, one.planned.pinning, one.planned.address_bits_mode = False, {}, "off"
+    for cell in one.planned.cells:
+        cell.page_bytes, cell.strict = 0, False
+    claims = prove(one)
+    assert failed(claims) == []
+    for words in (
+        "port 0000:12:00.0 iso",
+        "MaxReadReq",
+        "NCCL",
+        "locked",
+        "own host CPUs",
+        "phys-bits",
+        "huge pages of host",
+        "bound to host",
+    ):
+        assert {claim.holds for claim in found(claims, words)} == {None}, words
+
+
+def test_planned_address_bits_that_are_a_number_are_compared_with_it():
+    one = evidence()
+    one.planned.address_bits_mode, one.planned.address_bits = "emulate", 46
+    assert failed(prove(one)) == ["the guest has its planned physical address bits"]
+    one.guest.cpu.physical_address_bits = 46
+    assert failed(prove(one)) == []
+
+
+def test_firmware_that_waits_for_a_reboot_does_not_hold():
+    result = firmware()
+    result["devices"]["0000:84:00.0"] = {
+        **result["devices"]["0000:84:00.0"],
+        "ATS_ENABLED": {"current": "False(0)", "next_boot": "True(1)"},
+    }
+    claims = prove(replace(evidence(), nic_firmware=firmware_of_result(result)))
+    (claim,) = [claim for claim in claims if claim.holds is False]
+    assert (claim.claim, claim.wanted, claim.seen) == (
+        "NIC 0000:84:00.0: ATS is on (ATS_ENABLED)",
+        "True(1)",
+        "False(0)",
+    )
+
+
+def test_firmware_that_the_module_would_change_does_not_hold():
+    result = firmware()
+    result["diff"]["after"] = {"0000:84:00.0 MAX_ACC_OUT_READ": "64"}
+    claims = prove(replace(evidence(), nic_firmware=firmware_of_result(result)))
+    assert failed(claims) == ["NIC 0000:84:00.0: more outstanding read bytes (MAX_ACC_OUT_READ)"]
+
+
+@pytest.mark.parametrize("read", [Settings.of_result, firmware_of_result])
+@pytest.mark.parametrize(
+    "result", [{}, {"outcomes": 1}, {"diff": {"after": {}}}, {"devices": [], "diff": {"after": {}}}]
+)
+def test_a_result_of_something_else_is_refused(read, result):
+    with pytest.raises(ProofError, match="not a result of"):
+        read(result)
+
+
+@pytest.mark.parametrize(
+    "missing", ["name", "cells", "devices", "huge_page_mib", "physical_address_bits", "guest_iommu"]
+)
+def test_half_a_plan_is_refused(missing):
+    plan = {
+        "name": "vm1",
+        "huge_page_mib": 1024,
+        "cells": [{"id": 0, "host_node": 1, "memory_mib": 2048, "vcpus": [0, 1], "cpus": [4, 5], "strict": True}],
+        "devices": [
+            {"host_address": "0000:13:00.0", "guest_address": "0000:23:00.0", "guest_path": ["0000:23:00.0"], "cell": 0}
+        ],
+        "physical_address_bits": {"mode": "passthrough", "bits": 52},
+        "memory_locked": True,
+        "guest_iommu": False,
+    }
+    whole = Planned.from_plan(plan)
+    assert whole.pinning == {0: [4], 1: [5]}
+    assert whole.cells == [Cell(0, 1, 2 * GIB, GIB, [0, 1])]
+    del plan[missing]
+    with pytest.raises(ProofError, match=missing):
+        Planned.from_plan(plan)
 
 
 def test_proving_changes_nothing_that_was_read():
