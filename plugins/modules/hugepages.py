@@ -18,8 +18,8 @@ description:
   - More pages than a node has memory for, a size that the CPU does not have, and taking away pages that a guest uses
     are refused before anything is written. Where the kernel gives fewer pages than asked for, the failure says whether
     the node is short of memory or its memory is fragmented.
-  - Mounts a hugetlbfs for every size that is used and not mounted, under C(/dev/hugepages-<size>M). libvirt
-    finds it when it is started.
+  - Mounts a hugetlbfs for every size that is used and not mounted, under C(/dev/hugepages-<size>M), and then starts
+    a running libvirt again, which looks for mounts only at its start; its guests are left alone.
   - What it does lasts until the next boot; M(sailloft.fleet.gpu_host_boot) brings it back,
     M(sailloft.fleet.kernel_arguments) reserves 1 GiB pages before memory is fragmented.
 options:
@@ -66,7 +66,7 @@ hugepages:
   elements: dict
   sample: [{"node": 0, "size_mib": 1024, "wanted": 200, "total": 200, "free": 200}]
 hugetlbfs_mounted:
-  description: Where a hugetlbfs was mounted by this call; libvirt has to be started again to see it.
+  description: Where a hugetlbfs was mounted by this call (in check mode, would be).
   returned: success
   type: list
   elements: str

@@ -23,11 +23,37 @@ description:
     C(grubby), which replaces all arguments of one name by the last, so that C(hugepages=) cannot be given twice;
     C(lineinfile) on C(/etc/default/grub) fights with every other owner of that line.
 options:
+  iommu:
+    description:
+      - How the kernel runs the IOMMU. V(passthrough) is C(iommu=pt), host devices are mapped one to one and only
+        guests' devices are translated; V(translated) is C(iommu=nopt). Intel's is turned on by C(intel_iommu=on).
+    type: str
+    choices: [passthrough, translated]
+  pages:
+    description:
+      - Huge pages to reserve at boot, as in M(sailloft.fleet.hugepages). The largest size becomes the default size.
+      - Counts by node need Linux 5.16, or a kernel that has this from later.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      node:
+        description: The NUMA node.
+        type: int
+        required: true
+      size_mib:
+        description: The size of a page in MiB.
+        type: int
+        required: true
+      count:
+        description: How many pages.
+        type: int
+        required: true
   arguments:
-    description: The arguments, in order, V(name) or V(name=value).
+    description: Other arguments, in order, V(name) or V(name=value).
     type: list
     elements: str
-    required: true
+    default: []
   remove:
     description:
       - Names of arguments to be without. On RHEL-likes, an argument that was given to an earlier run and is
@@ -47,12 +73,11 @@ attributes:
 EXAMPLES = r"""
 - name: IOMMU for guests, and 1 GiB pages by node
   sailloft.fleet.kernel_arguments:
-    arguments:
-      - intel_iommu=on
-      - iommu=pt
-      - default_hugepagesz=1G
-      - hugepagesz=1G
-      - hugepages=0:200,1:200
+    iommu: passthrough
+    pages:
+      - {node: 0, size_mib: 1024, count: 200}
+      - {node: 1, size_mib: 1024, count: 200}
+    arguments: [pci=realloc]
   register: arguments
 """
 
@@ -61,6 +86,11 @@ boot_loader:
   description: V(grub) (Debian's way) or V(bls) (RHEL's way).
   returned: success
   type: str
+arguments:
+  description: The arguments that the next boot has, of those keys that are set.
+  returned: success
+  type: list
+  elements: str
 running:
   description: The arguments of the running kernel.
   returned: success
@@ -86,9 +116,16 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import 
 
 def main() -> None:
     """The module."""
+    page = {
+        "node": {"type": "int", "required": True},
+        "size_mib": {"type": "int", "required": True},
+        "count": {"type": "int", "required": True},
+    }
     module = AnsibleModule(
         argument_spec={
-            "arguments": {"type": "list", "elements": "str", "required": True},
+            "iommu": {"type": "str", "choices": list(kernel_arguments.IOMMU_MODES)},
+            "pages": {"type": "list", "elements": "dict", "default": [], "options": page},
+            "arguments": {"type": "list", "elements": "str", "default": []},
             "remove": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,

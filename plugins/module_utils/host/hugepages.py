@@ -132,6 +132,8 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
     for size_mib, target in mounts:
         system.run(["mkdir", "-p", target])
         system.run(["mount", "-t", "hugetlbfs", "-o", f"pagesize={size_mib}M", "hugetlbfs", target])
+    if mounts:
+        _tell_libvirt(system)
     outcome.facts["hugepages"] = _report({pool: _count(system, pool) for pool in want}, want)
     return outcome
 
@@ -167,6 +169,15 @@ def _missing_mounts(system: System, sizes_mib: set[int]) -> list[tuple[int, str]
             size = re.search(r"pagesize=(\d+)([KMG])", fields[3])
             mounted.add(int(size[1]) * {"K": 1 / 1024, "M": 1, "G": 1024}[size[2]] if size else default_mib)
     return [(size, f"/dev/hugepages-{size}M") for size in sorted(sizes_mib) if size not in mounted]
+
+
+def _tell_libvirt(system: System) -> None:
+    """libvirt looks for mounts only when it starts; a restart leaves its guests alone, and at boot it is not yet up."""
+    there = [
+        unit for unit in ("libvirtd.service", "virtqemud.service") if system.exists(f"/usr/lib/systemd/system/{unit}")
+    ]
+    if there:
+        system.run(["systemctl", "--no-block", "try-restart", *there])
 
 
 def _default_size_mib(system: System) -> int | None:

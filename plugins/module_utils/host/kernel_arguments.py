@@ -7,25 +7,71 @@ These are three places, and each is looked at, so that a run that was killed bet
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import boot_loader, wishes
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import boot_loader, hugepages, wishes
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import kernel_command_line as command_line
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
 
+# Which argument turns the IOMMU on, by the vendor of the CPU; AMD's and Arm's are on without one.
+# Source: Linux Documentation/admin-guide/kernel-parameters.txt, intel_iommu=, amd_iommu=, iommu=.
+IOMMU_ON = {"GenuineIntel": ["intel_iommu=on"]}
+# The default domain of host devices: "pt" maps them one to one, so that the host pays nothing for the IOMMU.
+IOMMU_MODES = {"passthrough": ["iommu=pt"], "translated": ["iommu=nopt"]}
+
+
+def for_iommu(mode: str | None, vendor: str | None) -> list[str]:
+    """The arguments for an IOMMU mode of IOMMU_MODES, and the vendor whose IOMMU it is (a key of IOMMU_ON)."""
+    if mode is None:
+        return []
+    if mode not in IOMMU_MODES:
+        raise HostError(f"kernel_arguments: iommu is {mode!r}, wanted one of {', '.join(IOMMU_MODES)}")
+    return IOMMU_ON.get(vendor or "", []) + IOMMU_MODES[mode]
+
+
+def for_pages(pages: dict[hugepages.Pool, int]) -> list[str]:
+    """The arguments that reserve huge pages by node, the largest size first and as default.
+
+    ``hugepages=0:200,1:200`` needs Linux 5.16 (or a kernel with commit b5389086ad7b).
+    """
+    sizes = sorted({pool.size_mib for pool, count in pages.items() if count}, reverse=True)
+    arguments = []
+    for size in sizes:
+        word = f"{size // 1024}G" if size % 1024 == 0 else f"{size}M"
+        counts = ",".join(
+            f"{pool.node}:{pages[pool]}" for pool in sorted(pages) if pool.size_mib == size and pages[pool]
+        )
+        arguments += [f"default_hugepagesz={word}"] * (size == sizes[0]) + [f"hugepagesz={word}", f"hugepages={counts}"]
+    return arguments
+
+
+def wanted(system: System, data: Any) -> tuple[list[str], list[str]]:
+    """The arguments and the names to be without, of ``ensure``'s data. Raises HostError."""
+    given = wishes.record(
+        data, "kernel_arguments", {}, {"arguments": list, "remove": list, "iommu": str, "pages": list}
+    )
+    arguments = for_iommu(given.get("iommu"), _vendor(system))
+    if given.get("pages"):
+        arguments += for_pages(hugepages.wanted({"pages": given["pages"]}))
+    arguments += wishes.strings(given.get("arguments", []), "kernel_arguments.arguments")
+    for name in ("intel_iommu", "iommu"):
+        values = [argument for argument in arguments if command_line.key(argument) == name]
+        if len(values) > 1:
+            raise HostError(f"kernel_arguments: {' and '.join(values)} contradict each other: leave one out")
+    return command_line.checked(arguments, wishes.strings(given.get("remove", []), "kernel_arguments.remove"))
+
 
 def ensure(system: System, data: Any, check: bool = False) -> Outcome:
-    """``{"arguments": ["iommu=pt"], "remove": ["quiet"]}``: at the next boot the kernel has just these of their keys.
+    """Make the next boot have just these arguments of their keys.
 
-    ``reboot_required`` in the facts says whether the running kernel was started otherwise. Raises HostError.
+    ``{"iommu": "passthrough", "pages": [...], "arguments": ["pci=realloc"], "remove": ["quiet"]}``, all optional;
+    ``pages`` as in hugepages. ``reboot_required`` in the facts says whether the running kernel was started
+    otherwise. Raises HostError.
     """
-    given = wishes.record(data, "kernel_arguments", {"arguments": list}, {"remove": list})
-    arguments, remove = command_line.checked(
-        wishes.strings(given["arguments"], "kernel_arguments.arguments"),
-        wishes.strings(given.get("remove", []), "kernel_arguments.remove"),
-    )
+    arguments, remove = wanted(system, data)
     running = system.read("/proc/cmdline")
     if running is None:
         raise HostError("kernel_arguments: there is no /proc/cmdline to compare with")
@@ -33,6 +79,7 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
     outcome = Outcome(
         facts={
             "boot_loader": loader.name,
+            "arguments": arguments,
             "running": command_line.split(running),
             "reboot_required": not command_line.in_effect(running, arguments, remove),
         }
@@ -59,3 +106,12 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
             f"{' '.join(arguments)}: look for a later file in /etc/default/grub.d that sets GRUB_CMDLINE_LINUX"
         )
     return outcome
+
+
+def _vendor(system: System) -> str | None:
+    """Whose IOMMU it is: what firmware says (a virtual machine may mix CPU and IOMMU), else the CPU's vendor."""
+    for table, vendor in (("DMAR", "GenuineIntel"), ("IVRS", "AuthenticAMD")):
+        if system.exists(f"/sys/firmware/acpi/tables/{table}"):
+            return vendor
+    found = re.search(r"^vendor_id\s*: (\S+)", system.read("/proc/cpuinfo") or "", re.MULTILINE)
+    return found[1] if found else None
