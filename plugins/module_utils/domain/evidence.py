@@ -49,6 +49,7 @@ class Planned:
     cells: list[Cell]
     devices: list[Device]
     pinning: dict[int, list[int]]  # vCPU: host CPUs; empty: not pinned
+    emulator_cpus: list[int]  # host CPUs kept for QEMU's other threads; empty: not pinned
     address_bits_mode: str  # "passthrough" (the host's), "emulate" (a number) or "off" (QEMU's default)
     address_bits: int | None = None
     memory_locked: bool = True
@@ -77,6 +78,7 @@ class Planned:
                     for device in plan["devices"]
                 ],
                 pinning={vcpu: [cpu] for cell in plan["cells"] for vcpu, cpu in zip(cell["vcpus"], cell["cpus"])},
+                emulator_cpus=plan["emulator_cpus"],
                 address_bits_mode=plan["physical_address_bits"]["mode"],
                 address_bits=plan["physical_address_bits"]["bits"],
                 memory_locked=plan["memory_locked"],
@@ -95,7 +97,28 @@ class Running:
     # One row a huge-page mapping of the QEMU process: {"page_bytes", "policy", "pages_by_node": {"0": 256}}
     memory: list[dict[str, Any]] | None = None
     pinning: dict[int, list[int]] | None = None
-    locked_bytes: int | None = None
+    emulator_cpus: list[int] | None = None
+
+    @classmethod
+    def of_process(cls, process: dict[str, Any] | None) -> Running:
+        """Of what ``process.read`` gives; None (the domain does not run, or was not read) gives nothing read.
+
+        Raises ProofError where something is missing in it.
+        """
+        if process is None:
+            return cls()
+        try:
+            return cls(
+                accelerated=process["accelerated"],
+                qemu_arguments=process["arguments"],
+                memory=process["memory"],
+                pinning={int(vcpu): cpus for vcpu, cpus in process["pinning"].items()},
+                emulator_cpus=process["emulator_cpus"],
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ProofError(
+                f"not a whole process: {error!r}; give what gpu_domain_info returned as process"
+            ) from error
 
 
 @dataclass
@@ -164,6 +187,8 @@ class Evidence:
     host: Host
     planned: Planned
     running: Running = field(default_factory=Running)
+    # What gpu_domain in check mode would change of the domain, a line each; None: it was not asked.
+    domain_differences: list[str] | None = None
     guest: Host | None = None  # the guest's own topology, read in the guest
     host_settings: Settings | None = None
     guest_settings: Settings | None = None

@@ -291,8 +291,16 @@ def _read_request(
 
 
 def _guest_xml(evidence: Evidence) -> list[Claim]:
-    claims = []
     options = qemu_options(evidence.running.qemu_arguments)
+    claims = [
+        compare(
+            "guest_xml",
+            "libvirt has the domain as it is planned, defined and running",
+            [],
+            evidence.domain_differences,
+            f"{evidence.host_name} gpu_domain in check mode, virsh dumpxml",
+        )
+    ]
     for cell in evidence.planned.cells:
         claims += [
             _binding(evidence, cell, options),
@@ -389,10 +397,17 @@ def _pinning(evidence: Evidence) -> list[Claim]:
         reason = "the plan pins no CPUs (pin_cpus: false)"
         return [not_applicable("guest_xml", "virtual CPUs run on their own host CPUs", "pinned", source, reason)]
     seen = evidence.running.pinning or {}
-    return [
+    claims = [
         compare("guest_xml", f"virtual CPU {vcpu} runs on its own host CPUs", cpus, seen.get(vcpu), source)
         for vcpu, cpus in sorted(evidence.planned.pinning.items())
     ]
+    claim, kept = "QEMU's other threads run on the CPUs kept for the host", evidence.planned.emulator_cpus
+    if kept:
+        claims.append(compare("guest_xml", claim, kept, evidence.running.emulator_cpus, source))
+    else:
+        reason = "the plan keeps no CPUs for the host (host_cores_per_node: 0)"
+        claims.append(not_applicable("guest_xml", claim, "pinned", source, reason))
+    return claims
 
 
 def _physical_address_bits(evidence: Evidence) -> Claim:

@@ -9,13 +9,13 @@ import os
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 
 
-def differs(path: str, text: str) -> bool:
-    """Whether ``path`` is missing or has other bytes than ``text`` in UTF-8. Raises ProofError if unreadable."""
+def read(path: str) -> str | None:
+    """The text at ``path``, None where there is no file. Raises ProofError where the system refuses."""
     try:
-        with open(path, "rb") as stream:
-            return stream.read() != text.encode("utf-8")
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
     except FileNotFoundError:
-        return True
+        return None
     except OSError as error:
         raise ProofError(f"cannot read {path}: {error.strerror}; give a proofs folder that you own") from error
 

@@ -139,6 +139,7 @@ def planned() -> Planned:
         cells=[Cell(node, node, 32 * GIB, GIB, [2 * node, 2 * node + 1]) for node in (0, 1)],
         devices=devices,
         pinning={0: [2], 1: [3], 2: [6], 3: [7]},
+        emulator_cpus=[0, 1, 4, 5],
         address_bits_mode="passthrough",
     )
 
@@ -156,11 +157,17 @@ def running() -> Running:
             "-device",
             f'{{"driver":"vfio-pci","host":"{device.host_address}","id":"x","bus":"y","addr":"0x0"}}',
         ]
-    return Running(
-        accelerated=True,
-        qemu_arguments=arguments,
-        memory=[{"page_bytes": GIB, "policy": f"bind:{node}", "pages_by_node": {str(node): 32}} for node in (0, 1)],
-        pinning={0: [2], 1: [3], 2: [6], 3: [7]},
+    return Running.of_process(
+        {
+            "pid": 4711,
+            "accelerated": True,
+            "arguments": arguments,
+            "memory": [
+                {"page_bytes": GIB, "policy": f"bind:{node}", "pages_by_node": {str(node): 32}} for node in (0, 1)
+            ],
+            "pinning": {"0": [2], "1": [3], "2": [6], "3": [7]},
+            "emulator_cpus": [0, 1, 4, 5],
+        }
     )
 
 
@@ -196,6 +203,7 @@ def evidence() -> Evidence:
         host=host(),
         planned=planned(),
         running=running(),
+        domain_differences=[],
         guest=guest(),
         host_settings=Settings.of_result(on_host()),
         guest_settings=Settings.of_result({"outcomes": {"pci_tuning": {"devices": {}}}, "diff": {"after": {}}}),
@@ -342,6 +350,15 @@ BREAKS = {
         ["memory is locked"],
     ),
     "a vCPU elsewhere": (lambda e: e.running.pinning.update({3: [6, 7]}), ["virtual CPU 3 runs"]),
+    "another definition": (
+        lambda e: e.domain_differences.append("cpu/maxphysaddr: wanted passthrough"),
+        ["libvirt has the domain"],
+    ),
+    "domain not compared": (lambda e: setattr(e, "domain_differences", None), ["libvirt has the domain"]),
+    "emulator threads on a guest's CPU": (
+        lambda e: setattr(e.running, "emulator_cpus", [0, 1, 2]),
+        ["QEMU's other threads"],
+    ),
     "a vCPU without thread": (lambda e: e.running.pinning.pop(3), ["virtual CPU 3 runs"]),
     "fewer address bits": (lambda e: setattr(e.guest.cpu, "physical_address_bits", 40), ["host-phys-bits"]),
     "a CPU in the wrong cell": (lambda e: e.guest.numa_nodes[0].cpus.append(9), ["guest NUMA node 0 has its CPUs"]),
@@ -507,6 +524,7 @@ def test_what_the_inventory_leaves_alone_is_not_applicable():
     one.host_settings.acs_ports.remove("0000:12:00.0")
     one.max_read_request_bytes, one.nccl = 0, {}
     one.planned.memory_locked, one.planned.pinning, one.planned.address_bits_mode = False, {}, "off"
+    one.planned.emulator_cpus = []
     for cell in one.planned.cells:
         cell.page_bytes, cell.strict = 0, False
     claims = prove(one)
@@ -576,6 +594,7 @@ def test_half_a_plan_is_refused(missing):
         ],
         "physical_address_bits": {"mode": "passthrough", "bits": 52},
         "memory_locked": True,
+        "emulator_cpus": [0],
         "guest_iommu": False,
     }
     whole = Planned.from_plan(plan)

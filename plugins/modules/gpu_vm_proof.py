@@ -1,0 +1,217 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The proof of a GPU virtual machine."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_vm_proof
+short_description: Hold what a GPU virtual machine is against what was planned, claim by claim
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Compares what was read back (the hypervisor's config space, the running QEMU process, the guest's own C(/sys)) with
+    what was planned, one claim for each optimisation that arXiv 2407.05467 names for GPU virtual machines.
+  - Writes the proof as JSON and as one HTML page, with the PCIe and NUMA trees of host and guest side by side.
+  - Fails, after writing, if a claim does not hold. A claim whose observation is missing does not hold. What this
+    machine cannot have is listed as not applicable, with the reason, and never counted as passed.
+  - Runs on the controller, on what other modules have read; it reaches no host.
+options:
+  path:
+    description:
+      - Folder of the proofs, made if it is missing. C(NAME.json) and C(NAME.html) are written there, whole or not at all.
+    type: path
+    required: true
+  name:
+    description: Name of the virtual machine, and of the two files.
+    type: str
+    required: true
+  host_name:
+    description: Name of the hypervisor.
+    type: str
+    required: true
+  host_topology:
+    description: The RV(sailloft.fleet.host_topology_info#module:topology) of the hypervisor, read while the guest runs.
+    type: dict
+    required: true
+  plan:
+    description: The plan of the virtual machine, as M(sailloft.fleet.gpu_domain) returns it.
+    type: dict
+    required: true
+  host_settings:
+    description: The result of M(sailloft.fleet.gpu_host_boot) in check mode on the hypervisor.
+    type: dict
+  nic_firmware:
+    description: The result of M(sailloft.fleet.nic_firmware) in check mode on the hypervisor.
+    type: dict
+  domain_differences:
+    description: What M(sailloft.fleet.gpu_domain) in check mode would change of the virtual machine, a line each.
+    type: list
+    elements: str
+  process:
+    description: The QEMU process of the virtual machine, as M(sailloft.fleet.gpu_domain_info) returns it.
+    type: dict
+  guest_topology:
+    description: The RV(sailloft.fleet.host_topology_info#module:topology) of the guest, read in the guest.
+    type: dict
+  guest_settings:
+    description: The result of M(sailloft.fleet.gpu_host_boot) in check mode in the guest.
+    type: dict
+  nccl_conf:
+    description: Content of the guest's C(/etc/nccl.conf).
+    type: str
+  nccl:
+    description: What C(/etc/nccl.conf) is to set; an empty mapping claims nothing.
+    type: dict
+    default: {}
+  max_read_request_bytes:
+    description: MaxReadReq of the devices, on the hypervisor and in the guest; 0 claims nothing.
+    type: int
+    default: 4096
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
+    support: full
+notes:
+  - The files hold no time and no order of chance. What is as it was gives the same bytes, and no change.
+  - Everything that is left out makes the claims that need it fail; none of them is left out.
+"""
+
+EXAMPLES = r"""
+- name: Prove vm1
+  sailloft.fleet.gpu_vm_proof:
+    path: proofs
+    name: vm1
+    host_name: hv01
+    host_topology: "{{ hostvars.hv01.seen.topology }}"
+    plan: "{{ hostvars.hv01.planned.plan }}"
+    process: "{{ hostvars.hv01.domain.process }}"
+    guest_topology: "{{ seen.topology }}"
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+holds:
+  description: Whether something was claimed and every claim that applies holds.
+  returned: always
+  type: bool
+counts:
+  description: How many claims hold, fail, and do not apply.
+  returned: always
+  type: dict
+  sample: {"held": 61, "failed": 0, "not_applicable": 19}
+table:
+  description: The proof as a short table, a line each.
+  returned: always
+  type: list
+  elements: str
+files:
+  description: The files of the proof.
+  returned: always
+  type: list
+  elements: str
+  sample: [proofs/vm1.json, proofs/vm1.html]
+proof:
+  description: The proof as in the JSON file.
+  returned: always
+  type: dict
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.evidence import (
+    Evidence,
+    Planned,
+    Running,
+    Settings,
+    firmware_of_result,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.report import report
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host, TopologyError
+
+
+def evidence(params):
+    """The module's arguments as evidence. Raises ProofError and TopologyError."""
+    guest = params["guest_topology"]
+    return Evidence(
+        host_name=params["host_name"],
+        host=Host.from_dict(params["host_topology"]),
+        planned=Planned.from_plan(params["plan"]),
+        running=Running.of_process(params["process"]),
+        domain_differences=params["domain_differences"],
+        guest=Host.from_dict(guest) if guest else None,
+        host_settings=Settings.of_result(params["host_settings"]),
+        guest_settings=Settings.of_result(params["guest_settings"]),
+        nic_firmware=firmware_of_result(params["nic_firmware"]),
+        nccl_settings=params["nccl_conf"],
+        max_read_request_bytes=params["max_read_request_bytes"],
+        nccl={name: str(value) for name, value in params["nccl"].items()},
+    )
+
+
+def main():
+    """The module."""
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "name": {"type": "str", "required": True},
+            "host_name": {"type": "str", "required": True},
+            "host_topology": {"type": "dict", "required": True},
+            "plan": {"type": "dict", "required": True},
+            "host_settings": {"type": "dict"},
+            "nic_firmware": {"type": "dict"},
+            "domain_differences": {"type": "list", "elements": "str"},
+            "process": {"type": "dict"},
+            "guest_topology": {"type": "dict"},
+            "guest_settings": {"type": "dict"},
+            "nccl_conf": {"type": "str"},
+            "nccl": {"type": "dict", "default": {}},
+            "max_read_request_bytes": {"type": "int", "default": 4096},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        proof, page = report(module.params["name"], evidence(module.params))
+        wanted = {
+            os.path.join(module.params["path"], f"{proof.name}.json"): proof.to_json(),
+            os.path.join(module.params["path"], f"{proof.name}.html"): page,
+        }
+        before = {path: files.read(path) for path in wanted}
+        differing = [path for path, text in wanted.items() if before[path] != text]
+        if not module.check_mode:
+            for path in differing:
+                files.write(path, wanted[path])
+    except (ProofError, TopologyError) as error:
+        module.fail_json(msg=f"{module.params['name']}: {error}")
+    else:
+        result = {
+            "changed": bool(differing),
+            "diff": [
+                {"before_header": path, "after_header": path, "before": before[path] or "", "after": wanted[path]}
+                for path in differing
+                if path.endswith(".json")
+            ],
+            "holds": proof.holds,
+            "counts": proof.counts.to_dict(),
+            "table": table(proof),
+            "files": list(wanted),
+            "proof": proof.to_dict(),
+        }
+        if proof.holds:
+            module.exit_json(**result)
+        module.fail_json(msg="\n".join(result["table"]), **result)
+
+
+if __name__ == "__main__":
+    main()
