@@ -68,7 +68,9 @@ def _prove(name: str, root: Port) -> None:
     for first, second in zip(roots, [*roots[1:], None]):
         end = BUSES if second is None else second.bus
         if first.last_bus >= end:
-            raise DomainError(f"virtual machine {name}: buses {first.bus}-{first.last_bus} of {first.host} run into bus {end}")
+            raise DomainError(
+                f"virtual machine {name}: buses {first.bus}-{first.last_bus} of {first.host} run into bus {end}"
+            )
     numbers = [port.bus for port in root.walk()]
     if len(set(numbers)) != len(numbers):
         raise DomainError(f"virtual machine {name}: a bus number is given twice: {sorted(numbers)}")

@@ -91,7 +91,9 @@ def arrange(
         free = [core for core in siblings[spec.host_cores_per_node :] if not taken_cpus.intersection(core)]
         # Stable: the cores that it has today come first, each part in ascending order.
         cores[node.id] = sorted(free, key=lambda core: (not held_cpus.issuperset(core), core))
-    count, threads = _vcpus(spec, nodes, cores, min(max_vcpus, VCPUS_WITHOUT_IOMMU if not spec.guest_iommu else max_vcpus))
+    count, threads = _vcpus(
+        spec, nodes, cores, min(max_vcpus, VCPUS_WITHOUT_IOMMU if not spec.guest_iommu else max_vcpus)
+    )
 
     cells, number = [], 0
     for index, node in enumerate(nodes):
@@ -103,7 +105,10 @@ def arrange(
                 memory_mib=memory_mib,
                 vcpus=list(range(number, number + count)),
                 cpus=cpus if spec.pin_cpus else [],
-                distances={str(at): node.distances.get(str(other.id), 10 if at == index else 20) for at, other in enumerate(nodes)},
+                distances={
+                    str(at): node.distances.get(str(other.id), 10 if at == index else 20)
+                    for at, other in enumerate(nodes)
+                },
             )
         )
         number += count
@@ -157,10 +162,14 @@ def _vcpus(spec: DomainSpec, nodes: list[NumaNode], cores: dict[int, list[list[i
     count = spec.vcpus // len(nodes)
     if spec.pin_cpus and count > left[scarce]:
         raise DomainError(
-            f"virtual machine {spec.name}: wants {count} CPUs of NUMA node {scarce}, and {left[scarce]} are left{_why(spec)}"
+            f"virtual machine {spec.name}: wants {count} CPUs of NUMA node {scarce}, and {left[scarce]} are "
+            f"left{_why(spec)}"
         )
     return count, width if count % width == 0 else 1
 
 
 def _why(spec: DomainSpec) -> str:
-    return f" (host_cores_per_node keeps {spec.host_cores_per_node} cores back, other virtual machines have theirs); lower vcpus or the reserve"
+    return (
+        f" (host_cores_per_node keeps {spec.host_cores_per_node} cores back, other virtual machines have theirs); "
+        "lower vcpus or the reserve"
+    )

@@ -79,7 +79,9 @@ def holdings(xml: str) -> Holdings:
             held.cpus.append(cpus[0])
     page = root.find("memoryBacking/hugepages/page")
     if page is not None:
-        held.page_mib = int(page.get("size", "0")) * {"KiB": 1, "MiB": 1024, "GiB": 1024**2}[page.get("unit", "KiB")] // 1024
+        held.page_mib = (
+            int(page.get("size", "0")) * {"KiB": 1, "MiB": 1024, "GiB": 1024**2}[page.get("unit", "KiB")] // 1024
+        )
     nodes = {node.get("cellid"): parse_set(node.get("nodeset", "")) for node in root.iterfind("numatune/memnode")}
     for cell in root.iterfind("cpu/numa/cell"):
         bound = nodes.get(cell.get("id"), [])

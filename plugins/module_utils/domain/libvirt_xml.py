@@ -41,7 +41,8 @@ def render(plan: DomainPlan) -> str:
     _interfaces(devices, plan)
     _console(devices, plan)
     _hostdevs(devices, plan)
-    # A balloon takes back memory that VFIO has pinned; a video card and USB are nothing that a GPU server's guest needs.
+    # A balloon takes back memory that VFIO has pinned; a video card and USB are nothing that a GPU server's guest
+    # needs.
     _add(devices, "memballoon", model="none")
     _add(_add(devices, "video"), "model", type="none")
     if spec.guest_iommu:
@@ -63,7 +64,16 @@ def _add(parent: ET.Element | None, tag: str, text: Any = None, **attributes: An
 
 def _address(parent: ET.Element, bus: int, slot: int, function: int, multifunction: bool = False) -> None:
     more = {"multifunction": "on"} if multifunction else {}
-    _add(parent, "address", type="pci", domain="0x0000", bus=f"0x{bus:02x}", slot=f"0x{slot:02x}", function=f"0x{function:x}", **more)
+    _add(
+        parent,
+        "address",
+        type="pci",
+        domain="0x0000",
+        bus=f"0x{bus:02x}",
+        slot=f"0x{slot:02x}",
+        function=f"0x{function:x}",
+        **more,
+    )
 
 
 def _vcpus(plan: DomainPlan) -> int:
@@ -77,7 +87,9 @@ def _memory(root: ET.Element, plan: DomainPlan) -> None:
         if spec.huge_page_mib:
             pages = _add(backing, "hugepages")
             # The node set counts guest cells.
-            _add(pages, "page", size=spec.huge_page_mib * KIB, unit="KiB", nodeset=format_set(cell.id for cell in cells))
+            _add(
+                pages, "page", size=spec.huge_page_mib * KIB, unit="KiB", nodeset=format_set(cell.id for cell in cells)
+            )
         if spec.lock_memory:
             # No hard limit beside it: libvirt then lifts the locking limit, and a limit that is guessed kills QEMU.
             _add(backing, "locked")
@@ -250,5 +262,14 @@ def _hostdevs(devices: ET.Element, plan: DomainPlan) -> None:
         slot, function = rest.split(".")
         element = _add(devices, "hostdev", mode="subsystem", type="pci", managed="yes")
         _add(element, "driver", name="vfio")
-        _add(_add(element, "source"), "address", domain=f"0x{domain}", bus=f"0x{bus}", slot=f"0x{slot}", function=f"0x{function}")
-        _address(element, port.index, endpoint.slot, endpoint.function, endpoint.function == 0 and len(port.endpoints) > 1)
+        _add(
+            _add(element, "source"),
+            "address",
+            domain=f"0x{domain}",
+            bus=f"0x{bus}",
+            slot=f"0x{slot}",
+            function=f"0x{function}",
+        )
+        _address(
+            element, port.index, endpoint.slot, endpoint.function, endpoint.function == 0 and len(port.endpoints) > 1
+        )

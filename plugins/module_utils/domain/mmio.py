@@ -67,7 +67,10 @@ def size_up(
     if wanted_mib:
         window = wanted_mib * MIB
         if window < high:
-            raise DomainError(f"virtual machine {name}: mmio_window_mib {wanted_mib} is too small, its devices need {-(-high // MIB)} MiB; leave it out")
+            raise DomainError(
+                f"virtual machine {name}: mmio_window_mib {wanted_mib} is too small, its devices need "
+                f"{-(-high // MIB)} MiB; leave it out"
+            )
     if address_bits is not None:
         # Memory above 4 GiB starts there; low memory is counted in, which errs on the safe side.
         start = -(-(4 * GIB + memory_mib * MIB) // GIB) * GIB
@@ -77,7 +80,8 @@ def size_up(
         if start + window > limit:
             culprit = _largest(root, functions, high=True)
             raise DomainError(
-                f"virtual machine {name}: {memory_mib} MiB of memory and a 64-bit MMIO window of {window // GIB} GiB do not "
+                f"virtual machine {name}: {memory_mib} MiB of memory and a 64-bit MMIO window of {window // GIB} "
+                f"GiB do not "
                 f"fit into {address_bits} physical address bits ({limit // GIB} GiB); {culprit} has the largest BARs: "
                 "give it fewer devices, or more address bits (physical_address_bits: passthrough)"
             )

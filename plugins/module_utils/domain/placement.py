@@ -74,7 +74,9 @@ def obstacle(around: Surroundings, function: Function, name: str, own: Iterable[
     if function.kind == "bridge":
         return "it is a bridge; give the devices behind it"
     if function.used_by_host:
-        return f"the host itself uses it ({'; '.join(function.used_by_host)}); move that elsewhere or choose another device"
+        uses = "; ".join(function.used_by_host)
+        return f"the host itself uses it ({uses}); move that elsewhere or choose another device"
+
     holder = around.holder.get(function.address)
     if holder not in (None, name):
         return f"virtual machine {holder} has it; take it away there first, or choose another device"
@@ -112,7 +114,10 @@ def choose(spec: DomainSpec, around: Surroundings, held: Iterable[str] = ()) -> 
     explicit = explicit_addresses(spec)
     for address in explicit:
         if address not in around.functions:
-            raise DomainError(f"virtual machine {spec.name}: no PCI function {address} on this host; see host_topology_info for those there are")
+            raise DomainError(
+                f"virtual machine {spec.name}: no PCI function {address} on this host; see host_topology_info "
+                f"for those there are"
+            )
         reason = obstacle(around, around.functions[address], spec.name, explicit)
         if reason:
             raise DomainError(f"virtual machine {spec.name}: PCI device {address} cannot be given to it: {reason}")
@@ -133,14 +138,19 @@ def choose(spec: DomainSpec, around: Surroundings, held: Iterable[str] = ()) -> 
     if spec.gpus.count:
         candidates = free("gpu", is_computing_gpu)
         if len(candidates) < spec.gpus.count:
-            raise DomainError(_too_few(spec, around, "gpu", "GPU", spec.gpus.count, candidates, explicit, is_computing_gpu))
+            raise DomainError(
+                _too_few(spec, around, "gpu", "GPU", spec.gpus.count, candidates, explicit, is_computing_gpu)
+            )
         gpus += _spread(candidates, spec.gpus.count, around, kept)
         taken.update(function.address for function in gpus)
     gpus.sort(key=lambda function: function.address)
 
     nics = [around.functions[address] for address in spec.nics.addresses]
     if spec.nics.per_gpu and not gpus:
-        raise DomainError(f"virtual machine {spec.name}: nics.per_gpu chooses NICs near its GPUs, and it has none; name them in nics.addresses")
+        raise DomainError(
+            f"virtual machine {spec.name}: nics.per_gpu chooses NICs near its GPUs, and it has none; name them "
+            f"in nics.addresses"
+        )
     wanted = "virtual function" if spec.nics.functions == "vf" else "physical NIC function"
     fits = is_virtual if spec.nics.functions == "vf" else is_physical
     for gpu in gpus:
@@ -148,7 +158,9 @@ def choose(spec: DomainSpec, around: Surroundings, held: Iterable[str] = ()) -> 
             candidates = free("nic", fits)
             if not candidates:
                 total = spec.nics.per_gpu * len(gpus)
-                raise DomainError(_too_few(spec, around, "nic", wanted, total, [item for item in nics if fits(item)], explicit, fits))
+                raise DomainError(
+                    _too_few(spec, around, "nic", wanted, total, [item for item in nics if fits(item)], explicit, fits)
+                )
             nics.append(min(candidates, key=lambda function: _nearness(around, gpu, function, kept)))
             taken.add(nics[-1].address)
 
@@ -156,7 +168,9 @@ def choose(spec: DomainSpec, around: Surroundings, held: Iterable[str] = ()) -> 
     for number in range(spec.nvme.count):
         candidates = free("nvme", is_physical)
         if not candidates:
-            raise DomainError(_too_few(spec, around, "nvme", "NVMe drive", spec.nvme.count, nvme, explicit, is_physical))
+            raise DomainError(
+                _too_few(spec, around, "nvme", "NVMe drive", spec.nvme.count, nvme, explicit, is_physical)
+            )
         near = gpus[number % len(gpus)] if gpus else None
         nvme.append(min(candidates, key=lambda function: _nearness(around, near, function, kept)))
         taken.add(nvme[-1].address)
@@ -251,5 +265,7 @@ def _too_few(
         reason = obstacle(around, function, spec.name, explicit)
         if function.address not in have and reason:
             reasons.append(f"{function.address}: {reason}")
-    message = f"virtual machine {spec.name} asks for {wanted} {words}{'s' if wanted != 1 else ''}, this host has {len(there)}, free {len(have)}"
+    asked = f"{wanted} {words}" + ("s" if wanted != 1 else "")
+    message = f"virtual machine {spec.name} asks for {asked}, this host has {len(there)}, free {len(have)}"
+
     return f"{message} ({'; '.join(reasons)})" if reasons else f"{message}; ask for fewer"

@@ -92,10 +92,16 @@ class DomainPlan:
                 for expander, end in self._expanders()
             ],
             "devices": [
-                self._device(port, endpoint, by_node) for port, endpoint in self.endpoints() if endpoint.role == "hostdev"
+                self._device(port, endpoint, by_node)
+                for port, endpoint in self.endpoints()
+                if endpoint.role == "hostdev"
             ],
             "virtio": [
-                {"role": endpoint.role, "key": endpoint.key, "guest_address": _address(port.bus, endpoint.slot, endpoint.function)}
+                {
+                    "role": endpoint.role,
+                    "key": endpoint.key,
+                    "guest_address": _address(port.bus, endpoint.slot, endpoint.function),
+                }
                 for port, endpoint in self.endpoints()
                 if endpoint.role != "hostdev"
             ],
@@ -120,7 +126,9 @@ class DomainPlan:
         expander = next((step for step in way if step.model == tree.EXPANDER), None)
         ports = [step for step in way if step.model not in (tree.ROOT, tree.EXPANDER)]
         # The bus on which each port itself stands is the one before it on the way.
-        guest_path = [_address(above.bus, step.slot, step.function) for above, step in zip(way[-len(ports) - 1 :], ports)]
+        guest_path = [
+            _address(above.bus, step.slot, step.function) for above, step in zip(way[-len(ports) - 1 :], ports)
+        ]
         guest_path.append(_address(port.bus, endpoint.slot, endpoint.function))
         return {
             "host_address": function.address,
@@ -196,7 +204,9 @@ def plan_domains(host: Host, specs: list[DomainSpec], hypervisor: Hypervisor | N
     return [plans[spec.name] for spec in specs]
 
 
-def _plan(spec: DomainSpec, around: Surroundings, taken_cpus: set[int], held: Holdings, hypervisor: Hypervisor | None) -> DomainPlan:
+def _plan(
+    spec: DomainSpec, around: Surroundings, taken_cpus: set[int], held: Holdings, hypervisor: Hypervisor | None
+) -> DomainPlan:
     host = around.host
     accelerator = _accelerator(spec, hypervisor)
     max_vcpus = hypervisor.accelerators[accelerator].max_vcpus if hypervisor else MAX_VCPUS
@@ -210,12 +220,17 @@ def _plan(spec: DomainSpec, around: Surroundings, taken_cpus: set[int], held: Ho
     for device in devices:
         node = cells.device_node(host, device)
         if node is None:
-            notes.append(f"the host does not say which NUMA node {device.address} is on; the guest will not know either")
+            notes.append(
+                f"the host does not say which NUMA node {device.address} is on; the guest will not know either"
+            )
             cell_of_complex.setdefault(device.root_complex, None)
             continue
         serving = cells.serving_node(host, node)
         if serving != node:
-            notes.append(f"NUMA node {node} of {device.address} has no CPUs or no memory; the guest sees it on that of node {serving}")
+            notes.append(
+                f"NUMA node {node} of {device.address} has no CPUs or no memory; the guest sees it on that of "
+                f"node {serving}"
+            )
         cell_of_complex.setdefault(device.root_complex, cell_of_node[serving])
 
     virtio = [tree.Endpoint("serial", "0")]
@@ -225,9 +240,14 @@ def _plan(spec: DomainSpec, around: Surroundings, taken_cpus: set[int], held: Ho
     buses.assign(spec.name, root)
 
     mode, bits = _address_bits(spec, accelerator, host.cpu.physical_address_bits)
-    window = mmio.size_up(spec.name, root, around.functions, spec.memory_mib, bits, host.cpu.vendor, spec.mmio_window_mib)
+    window = mmio.size_up(
+        spec.name, root, around.functions, spec.memory_mib, bits, host.cpu.vendor, spec.mmio_window_mib
+    )
     if spec.ats and not spec.guest_iommu:
-        notes.append("ats has no effect on virtio devices without guest_iommu; of passed-through devices it is the NIC firmware's and the host's ACS")
+        notes.append(
+            "ats has no effect on virtio devices without guest_iommu; of passed-through devices it is the NIC "
+            "firmware's and the host's ACS"
+        )
     return DomainPlan(
         spec=spec,
         accelerator=accelerator,
@@ -253,7 +273,8 @@ def _accelerator(spec: DomainSpec, hypervisor: Hypervisor | None) -> str:
             return name
     there = ", ".join(sorted(hypervisor.accelerators)) or "none"
     raise DomainError(
-        f"virtual machine {spec.name}: accelerator {spec.accelerator} is not to be had: libvirt on this host offers {there}; "
+        f"virtual machine {spec.name}: accelerator {spec.accelerator} is not to be had: libvirt on this host "
+        f"offers {there}; "
         "for kvm the BIOS must enable virtualization and /dev/kvm exist (virt-host-validate says what is missing)"
     )
 
@@ -266,7 +287,8 @@ def _address_bits(spec: DomainSpec, accelerator: str, host_bits: int | None) -> 
     if wanted == "passthrough":
         if accelerator != "kvm":
             raise DomainError(
-                f"virtual machine {spec.name}: physical_address_bits passthrough needs KVM, and this host runs guests by "
+                f"virtual machine {spec.name}: physical_address_bits passthrough needs KVM, and this host runs "
+                f"guests by "
                 "emulation; use auto, off or a number"
             )
         return "passthrough", host_bits
@@ -274,5 +296,8 @@ def _address_bits(spec: DomainSpec, accelerator: str, host_bits: int | None) -> 
         return "off", mmio.DEFAULT_ADDRESS_BITS
     bits = int(wanted)
     if accelerator == "kvm" and host_bits is not None and bits > host_bits:
-        raise DomainError(f"virtual machine {spec.name}: physical_address_bits {bits} is more than the host's {host_bits}; use passthrough")
+        raise DomainError(
+            f"virtual machine {spec.name}: physical_address_bits {bits} is more than the host's {host_bits}; use "
+            f"passthrough"
+        )
     return "emulate", bits

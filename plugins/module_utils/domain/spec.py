@@ -134,12 +134,16 @@ def parse_specs(data: list[dict[str, Any]]) -> list[DomainSpec]:
             if address in owners:
                 other = owners[address]
                 where = "twice" if other == spec.name else f"and to virtual machine {other}"
-                raise DomainError(f"virtual machine {spec.name}: PCI device {address} is given to it {where}; give it once")
+                raise DomainError(
+                    f"virtual machine {spec.name}: PCI device {address} is given to it {where}; give it once"
+                )
             owners[address] = spec.name
         for index in range(len(spec.interfaces)):
             mac = spec.mac(index)
             if mac in macs:
-                raise DomainError(f"virtual machine {spec.name}: MAC {mac} is also that of {macs[mac]}; give another mac")
+                raise DomainError(
+                    f"virtual machine {spec.name}: MAC {mac} is also that of {macs[mac]}; give another mac"
+                )
             macs[mac] = spec.name
     return specs
 
@@ -160,14 +164,19 @@ def _unique(names: Any) -> None:
 def _spec(data: dict[str, Any]) -> DomainSpec:
     name = data.get("name")
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise DomainError(f"virtual machine {name!r}: not a name; use letters, digits, '.', '_', '-', 64 at most, a letter or digit first")
+        raise DomainError(
+            f"virtual machine {name!r}: not a name; use letters, digits, '.', '_', '-', 64 at most, a letter or "
+            f"digit first"
+        )
     given = {key: value for key, value in data.items() if value is not None}
     spec = _build(DomainSpec, given, name, "")
     spec.gpus = _devices(Devices, data.get("gpus"), name, "gpus")
     spec.nics = _devices(Nics, data.get("nics"), name, "nics")
     spec.nvme = _devices(Devices, data.get("nvme"), name, "nvme")
     spec.disks = [_build(Disk, item, name, f"disks[{at}]") for at, item in enumerate(data.get("disks") or [])]
-    spec.interfaces = [_build(Interface, item, name, f"interfaces[{at}]") for at, item in enumerate(data.get("interfaces") or [])]
+    spec.interfaces = [
+        _build(Interface, item, name, f"interfaces[{at}]") for at, item in enumerate(data.get("interfaces") or [])
+    ]
     spec.boot = _build(Boot, data["boot"], name, "boot") if data.get("boot") else None
     _check(spec)
     return spec
@@ -178,7 +187,9 @@ def _build(kind: type, data: dict[str, Any], name: str, where: str) -> Any:
     for key in data:
         if key not in known:
             at = f"{where}: " if where else ""
-            raise DomainError(f"virtual machine {name}: {at}unknown setting {key!r}; there are {', '.join(sorted(known))}")
+            raise DomainError(
+                f"virtual machine {name}: {at}unknown setting {key!r}; there are {', '.join(sorted(known))}"
+            )
     try:
         return kind(**{key: value for key, value in data.items() if value is not None})
     except TypeError as error:
@@ -224,11 +235,16 @@ def _check(spec: DomainSpec) -> None:
         ("nics.per_gpu", spec.nics.per_gpu, 0),
         ("nvme.count", spec.nvme.count, 0),
     ):
-        need(isinstance(number, int) and number >= least, f"{setting} {number!r} is not a whole number of at least {least}")
+        need(
+            isinstance(number, int) and number >= least,
+            f"{setting} {number!r} is not a whole number of at least {least}",
+        )
     size = spec.huge_page_mib
     need(size & (size - 1) == 0, f"huge_page_mib {size} is no size of a huge page; 2 and 1024 are x86's, 0 is none")
     window = spec.mmio_window_mib
-    need(window & (window - 1) == 0, f"mmio_window_mib {window} is not a power of two; leave it out to have it computed")
+    need(
+        window & (window - 1) == 0, f"mmio_window_mib {window} is not a power of two; leave it out to have it computed"
+    )
     bits = spec.physical_address_bits
     need(
         bits in ("auto", "passthrough", "off") or (bits.isdigit() and 32 <= int(bits) <= 64),
@@ -239,11 +255,23 @@ def _check(spec: DomainSpec) -> None:
         "physical_address_bits passthrough needs KVM, and accelerator is qemu; use auto, off or a number",
     )
     for disk in spec.disks:
-        need(disk.format in DISK_FORMATS, f"disk {disk.path}: format {disk.format!r} is unknown; there are {', '.join(DISK_FORMATS)}")
+        need(
+            disk.format in DISK_FORMATS,
+            f"disk {disk.path}: format {disk.format!r} is unknown; there are {', '.join(DISK_FORMATS)}",
+        )
         need(disk.path.startswith("/"), f"disk {disk.path!r}: not an absolute path on the host")
     for interface in spec.interfaces:
-        need(interface.type in INTERFACE_TYPES, f"interface type {interface.type!r} is unknown; there are {', '.join(INTERFACE_TYPES)}")
+        need(
+            interface.type in INTERFACE_TYPES,
+            f"interface type {interface.type!r} is unknown; there are {', '.join(INTERFACE_TYPES)}",
+        )
         named = bool(interface.source)
-        need(named or interface.type == "user", f"an interface of type {interface.type} needs a source: the {interface.type}'s name")
+        need(
+            named or interface.type == "user",
+            f"an interface of type {interface.type} needs a source: the {interface.type}'s name",
+        )
         need(not (named and interface.type == "user"), "an interface of type user has no source")
-        need(interface.mac is None or bool(MAC.fullmatch(interface.mac)), f"{interface.mac!r} is not a MAC; write it like 52:54:00:12:34:56")
+        need(
+            interface.mac is None or bool(MAC.fullmatch(interface.mac)),
+            f"{interface.mac!r} is not a MAC; write it like 52:54:00:12:34:56",
+        )

@@ -31,7 +31,8 @@ FUNCTIONS = 8
 
 @dataclass
 class Endpoint:
-    """What is plugged into a port: ``role`` "hostdev" (``key`` its host address) or a virtio device (``key`` its number)."""
+    """What is plugged into a port: ``role`` "hostdev" (``key`` its host address) or a virtio device (``key`` its
+    number)."""
 
     role: str
     key: str
@@ -70,8 +71,16 @@ class Port:
         return [port for port in self.ports if port.model == EXPANDER]
 
 
-def build(name: str, around: Surroundings, devices: list[Function], cells: dict[str, int | None], virtio: list[Endpoint], mirror: bool) -> tuple[Port, list[str]]:
-    """The tree for ``devices`` (passed through) and ``virtio`` endpoints; and notes on what could not be as on the host.
+def build(
+    name: str,
+    around: Surroundings,
+    devices: list[Function],
+    cells: dict[str, int | None],
+    virtio: list[Endpoint],
+    mirror: bool,
+) -> tuple[Port, list[str]]:
+    """The tree for ``devices`` (passed through) and ``virtio`` endpoints; and notes on what could not be as on the
+    host.
 
     ``cells`` gives the guest cell by root complex. Without ``mirror`` each device gets a root port of its own on the
     guest's root bus: the flat guest that others make.
@@ -81,7 +90,9 @@ def build(name: str, around: Surroundings, devices: list[Function], cells: dict[
     loose = [Endpoint("hostdev", function.address) for function in devices] if not mirror else []
     for number, endpoint in enumerate([*virtio, *loose]):
         if number >= len(PORT_SLOTS) * FUNCTIONS:
-            raise DomainError(f"virtual machine {name}: more than {len(PORT_SLOTS) * FUNCTIONS} devices on the guest's own root bus")
+            raise DomainError(
+                f"virtual machine {name}: more than {len(PORT_SLOTS) * FUNCTIONS} devices on the guest's own root bus"
+            )
         slot, function = PORT_SLOTS[number // FUNCTIONS], number % FUNCTIONS
         root.ports.append(Port(ROOT_PORT, slot=slot, function=function, endpoints=[endpoint]))
     if mirror:
@@ -89,7 +100,10 @@ def build(name: str, around: Surroundings, devices: list[Function], cells: dict[
         for device in devices:
             by_complex.setdefault(device.root_complex, []).append(device)
         if len(by_complex) > len(EXPANDER_SLOTS):
-            raise DomainError(f"virtual machine {name}: its devices are on {len(by_complex)} root complexes, a guest can have {len(EXPANDER_SLOTS)}")
+            raise DomainError(
+                f"virtual machine {name}: its devices are on {len(by_complex)} root complexes, a guest can have "
+                f"{len(EXPANDER_SLOTS)}"
+            )
         for slot, (complex_name, members) in zip(EXPANDER_SLOTS, sorted(by_complex.items())):
             expander = Port(EXPANDER, host=complex_name, cell=cells.get(complex_name), slot=slot)
             for device in members:

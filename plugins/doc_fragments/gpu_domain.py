@@ -1,0 +1,223 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What gpu_domain and gpu_domain_info share of their documentation."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """The options of both modules."""
+
+    DOCUMENTATION = r"""
+options:
+  topology:
+    description:
+      - The host as M(sailloft.fleet.host_topology_info) returned it.
+      - Where it is left out, the host that the module runs on is read.
+    type: dict
+  uri:
+    description: The libvirt to talk to, on the host that the module runs on.
+    type: str
+    default: qemu:///system
+requirements:
+  - libvirt-python (Debian package python3-libvirt) on the host, for everything but O(state=planned)
+author:
+  - The Sailloft maintainers (@sailloft)
+"""
+
+    # The virtual machines themselves; "required" differs between the modules, so this is the suboptions' part only.
+    DOMAINS = r"""
+options:
+  domains:
+    description: The virtual machines of this host that are wished together.
+    type: list
+    elements: dict
+    suboptions:
+      name:
+        description:
+          - The virtual machine's name. Its uuid and its MACs are derived from it.
+        type: str
+        required: true
+      memory_mib:
+        description:
+          - Memory in MiB, in equal parts on every NUMA node that its devices are on.
+          - Needed for everything but O(state=absent).
+        type: int
+      gpus:
+        description: Which GPUs it gets.
+        type: dict
+        suboptions:
+          count:
+            description:
+              - How many, beside those of O(domains[].gpus.addresses). They are chosen so that they are as near to
+                each other,
+                and what stays free is as useful, as can be. A server's console display is never chosen.
+            type: int
+            default: 0
+          addresses:
+            description: PCI addresses of the host.
+            type: list
+            elements: str
+            default: []
+      nics:
+        description: Which NICs it gets as passed-through PCI functions.
+        type: dict
+        suboptions:
+          per_gpu:
+            description: How many to each GPU, the nearest ones, beside those of O(domains[].nics.addresses).
+            type: int
+            default: 0
+          functions:
+            description: Whether O(domains[].nics.per_gpu) chooses virtual functions or whole ports.
+            type: str
+            choices: [vf, pf]
+            default: vf
+          addresses:
+            description: PCI addresses of the host.
+            type: list
+            elements: str
+            default: []
+      nvme:
+        description: Which NVMe drives it gets.
+        type: dict
+        suboptions:
+          count:
+            description: How many of the nearest to its GPUs, beside those of O(domains[].nvme.addresses).
+            type: int
+            default: 0
+          addresses:
+            description: PCI addresses of the host.
+            type: list
+            elements: str
+            default: []
+      vcpus:
+        description:
+          - Virtual CPUs, in equal parts on every NUMA node that its devices are on.
+          - Left out, it is what these nodes have left after O(domains[].host_cores_per_node) and other virtual
+            machines.
+        type: int
+      huge_page_mib:
+        description: Size of the huge pages that back its memory; V(0) for ordinary memory.
+        type: int
+        default: 1024
+      lock_memory:
+        description: Keep all of QEMU's memory from being swapped out.
+        type: bool
+        default: true
+      strict_memory:
+        description: Bind the memory of each guest NUMA cell to its host node.
+        type: bool
+        default: true
+      pin_cpus:
+        description: Pin each virtual CPU to one host CPU, hardware threads of one core beside each other.
+        type: bool
+        default: true
+      host_cores_per_node:
+        description:
+          - Cores, the first of each node, that no virtual CPU is pinned to. The host, QEMU's emulator and its I/O
+            threads have them.
+        type: int
+        default: 1
+      iothreads:
+        description: QEMU's I/O threads; disks are spread over them.
+        type: int
+        default: 1
+      mirror_topology:
+        description:
+          - Give the guest the host's PCI tree - an expander bus for each root complex, root ports, switches.
+          - V(false) puts each device on a root port of its own, without a NUMA node, as most tools do. For comparison.
+        type: bool
+        default: true
+      firmware:
+        description: V(efi) is OVMF without secure boot, found through QEMU's firmware descriptors; V(bios) is SeaBIOS.
+        type: str
+        choices: [efi, bios]
+        default: efi
+      accelerator:
+        description: V(auto) is KVM where libvirt offers it, else emulation.
+        type: str
+        choices: [auto, kvm, qemu]
+        default: auto
+      physical_address_bits:
+        description:
+          - V(passthrough) gives the guest the host's number of physical address bits, a number as many, V(off)
+            QEMU's default of 40.
+          - V(auto) is V(passthrough) under KVM and V(off) under emulation, which cannot pass it through.
+        type: str
+        default: auto
+      guest_iommu:
+        description: Give the guest an Intel IOMMU, with caching mode so that passed-through devices work behind it.
+        type: bool
+        default: false
+      ats:
+        description:
+          - Address Translation Services of the virtio devices. They have an effect with O(domains[].guest_iommu) only.
+          - ATS of a passed-through device is set in its firmware and the host's ACS, not here.
+        type: bool
+        default: true
+      mmio_window_mib:
+        description: The guest's 64-bit window for memory-mapped I/O, a power of two; V(0) computes it from the
+          devices' BARs.
+        type: int
+        default: 0
+      disks:
+        description: Images or block devices of the host, as virtio disks. The first that is not read-only is booted
+          from.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          path:
+            description: The file, or the device below /dev.
+            type: str
+            required: true
+          format:
+            description: The format of the image.
+            type: str
+            choices: [qcow2, raw]
+            default: qcow2
+          read_only:
+            description: Whether the guest may only read it.
+            type: bool
+            default: false
+      interfaces:
+        description: Virtio network interfaces, for management.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          type:
+            description: A libvirt network, a bridge of the host, or QEMU's user networking.
+            type: str
+            choices: [network, bridge, user]
+            default: network
+          source:
+            description: Name of the network or bridge.
+            type: str
+          mac:
+            description: Its MAC; left out, it is derived from the virtual machine's name.
+            type: str
+      boot:
+        description: Boot this kernel instead of the disk's boot loader.
+        type: dict
+        suboptions:
+          kernel:
+            description: Path on the host.
+            type: str
+            required: true
+          initrd:
+            description: Path on the host.
+            type: str
+          arguments:
+            description: The kernel's command line.
+            type: str
+      console_log:
+        description:
+          - File on the host that the guest's serial console is written to.
+          - Left out, it is C(/var/log/libvirt/qemu/NAME-console.log).
+        type: str
+      autostart:
+        description: Start it when the host boots.
+        type: bool
+        default: true
+"""

@@ -1,0 +1,77 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What to do to bring a domain into its state. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import Difference, differences
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import ObservedDomain
+
+STATES = ("present", "running", "stopped", "absent")
+
+
+@dataclass
+class Decision:
+    """``actions`` in order, of: define, autostart, no_autostart, stop, start, undefine.
+
+    ``differences`` are of the definition, ``live_differences`` of what runs. ``restart_required``: what runs is not
+    what is defined, and will not be after ``actions`` either.
+    """
+
+    actions: list[str] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+    live_differences: list[Difference] = field(default_factory=list)
+    restart_required: bool = False
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything is to be done."""
+        return bool(self.actions)
+
+
+def decide(
+    name: str,
+    state: str,
+    have: ObservedDomain | None,
+    wanted_xml: str | None,
+    wanted_uuid: str,
+    autostart: bool,
+    allow_restart: bool,
+) -> Decision:
+    """``wanted_xml`` is None for state absent only. Raises DomainError where a domain of that name is not ours."""
+    if have is not None and have.uuid != wanted_uuid:
+        raise DomainError(
+            f"virtual machine {name}: libvirt has a domain of this name with another uuid ({have.uuid}), so it "
+            f"was made by "
+            "something else; choose another name, or remove it with virsh undefine"
+        )
+    decision = Decision()
+    if state == "absent":
+        if have is not None:
+            decision.actions = [*(["stop"] if have.running else []), "undefine"]
+        return decision
+    if have is None:
+        decision.actions.append("define")
+    else:
+        decision.differences = differences(wanted_xml, have.inactive_xml)
+        if decision.differences:
+            decision.actions.append("define")
+    if autostart != (have is not None and have.autostart):
+        decision.actions.append("autostart" if autostart else "no_autostart")
+
+    running = have is not None and have.running
+    if running:
+        decision.live_differences = differences(wanted_xml, have.live_xml)
+    if state == "stopped" and running:
+        decision.actions.append("stop")
+    if state == "running" and not running:
+        decision.actions.append("start")
+    if state in ("present", "running") and decision.live_differences:
+        if allow_restart:
+            decision.actions += ["stop", "start"]
+        else:
+            decision.restart_required = True
+    return decision

@@ -1,0 +1,193 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the modules gpu_domain and gpu_domain_info do: observe, plan, decide, apply."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import preflight, process
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.client import Client
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import differences, side_by_side
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.decision import Decision, decide
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Hypervisor, ObservedDomain
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.libvirt_xml import render
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan, plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import DomainSpec, parse_specs
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
+
+# In what order actions are taken over all domains of a call: what is let go of is free before anything starts.
+PHASES = ("stop", "undefine", "define", "autostart", "no_autostart", "start")
+
+
+def planned(domains: list[dict[str, Any]], topology: dict[str, Any] | None) -> dict[str, Any]:
+    """State ``planned``: the plans and their XML; no host is touched. Raises DomainError, TopologyError."""
+    if topology is None:
+        raise DomainError("state planned touches no host and so needs topology: what host_topology_info returned")
+    plans = plan_domains(Host.from_dict(topology), parse_specs(domains))
+    return {
+        "changed": False,
+        "restart_required": False,
+        "domains": [{"name": plan.name, "plan": plan.to_dict(), "xml": render(plan)} for plan in plans],
+    }
+
+
+def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
+    """Bring the domains of ``params`` (the module's) into their state. Raises DomainError, TopologyError."""
+    state = params["state"]
+    specs = parse_specs(params["domains"])
+    client = Client(params["uri"])
+    try:
+        hypervisor = client.observe(preflight.wanted_paths(specs) if state != "absent" else [])
+        if state == "absent":
+            plans: dict[str, DomainPlan] = {}
+        else:
+            host = _host(params["topology"])
+            plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor)}
+        decisions = {
+            spec.name: decide(
+                spec.name,
+                state,
+                hypervisor.domains.get(spec.name),
+                render(plans[spec.name]) if spec.name in plans else None,
+                spec.uuid,
+                spec.autostart,
+                params["allow_restart"],
+            )
+            for spec in specs
+        }
+        if plans:
+            starting = {name for name, decision in decisions.items() if "start" in decision.actions}
+            stopping = {name for name, decision in decisions.items() if "stop" in decision.actions}
+            preflight.check(list(plans.values()), host, hypervisor, starting, stopping, paths_may_come=check_mode)
+        if not check_mode:
+            _apply(client, specs, decisions, plans, params["shutdown_timeout_s"])
+    finally:
+        client.close()
+    rows = [_row(spec, state, decisions[spec.name], plans.get(spec.name), hypervisor) for spec in specs]
+    return {
+        "changed": any(row["changed"] for row in rows),
+        "restart_required": any(row["restart_required"] for row in rows),
+        "domains": rows,
+        "diff": [
+            _diff(spec, decisions[spec.name], plans.get(spec.name), hypervisor)
+            for spec in specs
+            if decisions[spec.name].changed
+        ],
+    }
+
+
+def info(params: dict[str, Any]) -> dict[str, Any]:
+    """What there is of the domains of ``params`` (the module's), with plan and drift. Raises DomainError,
+    TopologyError."""
+    specs = parse_specs(params["domains"] or [])
+    client = Client(params["uri"])
+    try:
+        hypervisor = client.observe([])
+        plans = (
+            {plan.name: plan for plan in plan_domains(_host(params["topology"]), specs, hypervisor)} if specs else {}
+        )
+        names = [spec.name for spec in specs]
+        names += [
+            name for name in (params["names"] or ([] if specs else sorted(hypervisor.domains))) if name not in names
+        ]
+        return {"domains": [_info(name, hypervisor.domains.get(name), plans.get(name), client) for name in names]}
+    finally:
+        client.close()
+
+
+def _host(topology: dict[str, Any] | None) -> Host:
+    return read_host() if topology is None else Host.from_dict(topology)
+
+
+def _apply(
+    client: Client,
+    specs: list[DomainSpec],
+    decisions: dict[str, Decision],
+    plans: dict[str, DomainPlan],
+    timeout_s: int,
+) -> None:
+    for phase in PHASES:
+        for spec in specs:
+            if phase not in decisions[spec.name].actions:
+                continue
+            if phase == "stop":
+                client.stop(spec.name, timeout_s)
+            elif phase == "undefine":
+                client.undefine(spec.name)
+            elif phase == "define":
+                client.define(render(plans[spec.name]))
+            elif phase == "start":
+                client.start(spec.name)
+            else:
+                client.set_autostart(spec.name, phase == "autostart")
+
+
+def _row(
+    spec: DomainSpec, state: str, decision: Decision, plan: DomainPlan | None, hypervisor: Hypervisor
+) -> dict[str, Any]:
+    before = hypervisor.domains.get(spec.name)
+    after = before.state if before else "absent"
+    for action in decision.actions:
+        after = {
+            "define": "shutoff" if after == "absent" else after,
+            "stop": "shutoff",
+            "start": "running",
+            "undefine": "absent",
+        }.get(action, after)
+    row: dict[str, Any] = {
+        "name": spec.name,
+        "state_before": before.state if before else "absent",
+        "state": after,
+        "changed": decision.changed,
+        "actions": [phase for phase in PHASES if phase in decision.actions],
+        "differences": [item.to_dict() for item in decision.differences],
+        "live_differences": [item.to_dict() for item in decision.live_differences],
+        "restart_required": decision.restart_required,
+    }
+    if plan is not None:
+        row["plan"] = plan.to_dict()
+        row["xml"] = render(plan)
+    return row
+
+
+def _diff(spec: DomainSpec, decision: Decision, plan: DomainPlan | None, hypervisor: Hypervisor) -> dict[str, str]:
+    before = hypervisor.domains.get(spec.name)
+    texts = {"before": "", "after": ""}
+    if before is None:
+        texts["after"] = render(plan) if plan else ""
+    elif "undefine" in decision.actions:
+        texts["before"] = before.inactive_xml
+    else:
+        texts = side_by_side(decision.differences)
+    steps = [action for action in decision.actions if action != "define"]
+    return {
+        "before_header": f"domain {spec.name} ({before.state if before else 'absent'})",
+        "after_header": f"domain {spec.name}" + (f" ({', '.join(steps)})" if steps else ""),
+        **texts,
+    }
+
+
+def _info(name: str, have: ObservedDomain | None, plan: DomainPlan | None, client: Client) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": name,
+        "exists": have is not None,
+        "state": have.state if have else "absent",
+        "autostart": have.autostart if have else False,
+        "uuid": have.uuid if have else None,
+        "inactive_xml": have.inactive_xml if have else None,
+        "live_xml": have.live_xml if have else None,
+        "process": process.read(name) if have and have.running else None,
+        "addresses": client.addresses(name) if have and have.running else [],
+    }
+    if plan is not None:
+        xml = render(plan)
+        row["plan"] = plan.to_dict()
+        row["xml"] = xml
+        row["differences"] = [item.to_dict() for item in differences(xml, have.inactive_xml)] if have else []
+        row["live_differences"] = (
+            [item.to_dict() for item in differences(xml, have.live_xml)] if have and have.live_xml else []
+        )
+    return row

@@ -1,0 +1,243 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_domain
+short_description: GPU virtual machines whose topology is the host's
+version_added: 0.1.0
+description:
+  - Plans all GPU virtual machines of one host together and brings them into their state through libvirt.
+  - The guest gets the host's NUMA nodes, CPUs, huge pages and PCI tree, level by level, as far as they carry what is
+    passed to it.
+  - Everything that is known to fail is refused before anything is touched.
+  - The definition that libvirt has is compared in meaning, so what libvirt itself adds to it is no change.
+extends_documentation_fragment:
+  - sailloft.fleet.gpu_domain
+  - sailloft.fleet.gpu_domain.domains
+options:
+  domains:
+    required: true
+  state:
+    description:
+      - V(present) defines them. V(running) starts them, too. V(stopped) defines them and shuts them down.
+      - V(absent) shuts them down and undefines them; their disks stay.
+      - V(planned) touches no host. It returns the plan and the XML for O(topology), and runs on the controller.
+    type: str
+    choices: [present, running, stopped, absent, planned]
+    default: running
+  allow_restart:
+    description:
+      - Restart a running virtual machine that runs with something else than what is wished.
+      - Without it RV(restart_required) tells of it, and the virtual machine has it from its next start.
+    type: bool
+    default: false
+  shutdown_timeout_s:
+    description: How long a guest may take to shut down, in seconds, before it is ended.
+    type: int
+    default: 120
+attributes:
+  check_mode:
+    description: Can run in check mode and predict what would change.
+    support: full
+  diff_mode:
+    description: Shows the XML of a new virtual machine, and of another what differs.
+    support: full
+seealso:
+  - module: sailloft.fleet.gpu_domain_info
+  - module: sailloft.fleet.host_topology_info
+"""
+
+EXAMPLES = r"""
+- name: A virtual machine with two GPUs and the nearest virtual function to each
+  sailloft.fleet.gpu_domain:
+    domains:
+      - name: train-01
+        gpus: {count: 2}
+        nics: {per_gpu: 1}
+        memory_mib: 524288
+        disks:
+          - path: /var/lib/libvirt/images/train-01.qcow2
+        interfaces:
+          - source: default
+
+- name: What it would be on a host that was read before
+  sailloft.fleet.gpu_domain:
+    state: planned
+    topology: "{{ topology }}"
+    domains: "{{ gpu_vm_domains }}"
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+restart_required:
+  description: Whether any virtual machine runs with something else than what is wished, and was left so.
+  returned: always
+  type: bool
+domains:
+  description: Each virtual machine, in the order in which they were given.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Its name.
+      returned: always
+      type: str
+    state_before:
+      description: Its state before, in libvirt's word, or V(absent).
+      returned: unless state is planned
+      type: str
+    state:
+      description: Its state after.
+      returned: unless state is planned
+      type: str
+    changed:
+      description: Whether anything was done to it.
+      returned: unless state is planned
+      type: bool
+    actions:
+      description: What was done, of stop, undefine, define, autostart, no_autostart, start.
+      returned: unless state is planned
+      type: list
+      elements: str
+    differences:
+      description: How the definition that libvirt had differs from what is wished; each with path, wanted, have.
+      returned: unless state is planned
+      type: list
+      elements: dict
+    live_differences:
+      description: The same of what was running.
+      returned: unless state is planned
+      type: list
+      elements: dict
+    restart_required:
+      description: Whether it still runs with RV(domains[].live_differences).
+      returned: unless state is planned
+      type: bool
+    xml:
+      description: The wished libvirt XML.
+      returned: unless state is absent
+      type: str
+    plan:
+      description: The plan. Addresses are DDDD:BB:DD.F; guest addresses are those that the guest will see.
+      returned: unless state is absent
+      type: dict
+      contains:
+        cells:
+          description: Guest NUMA cells, each with id, host_node, memory_mib, huge_pages, vcpus, cpus (host CPUs, one
+            a vCPU), distances, strict.
+          type: list
+          elements: dict
+        devices:
+          description:
+            - Passed-through functions, each with host_address, guest_address, kind, cell, host_node, host_path,
+              guest_path,
+              host_root_complex, physical_function, iommu_group, vendor_id, device_id, libvirt_address.
+          type: list
+          elements: dict
+        root_complexes:
+          description: Expander buses, each with host, guest, cell, first_bus, buses_needed, buses_room.
+          type: list
+          elements: dict
+        virtio:
+          description: QEMU's own devices, each with role, key, guest_address.
+          type: list
+          elements: dict
+        vcpus:
+          description: Number of virtual CPUs.
+          type: int
+        threads_per_core:
+          description: Hardware threads that a core of the guest has.
+          type: int
+        memory_mib:
+          description: Memory.
+          type: int
+        huge_page_mib:
+          description: Size of its huge pages; 0 for ordinary memory.
+          type: int
+        memory_locked:
+          description: Whether QEMU's memory is locked.
+          type: bool
+        emulator_cpus:
+          description: Host CPUs of QEMU's emulator threads.
+          type: list
+          elements: int
+        iothreads:
+          description: I/O threads, each with id and cpus.
+          type: list
+          elements: dict
+        physical_address_bits:
+          description: How the guest gets them (mode) and how many (bits).
+          type: dict
+        mmio:
+          description: Bytes that the devices need below and above 4 GiB (low_bytes, high_bytes) and the guest's
+            window (window_bytes).
+          type: dict
+        ats:
+          description: Whether it is wanted, and whether the virtio devices have it (on_virtio).
+          type: dict
+        guest_iommu:
+          description: Whether the guest has an IOMMU.
+          type: bool
+        accelerator:
+          description: kvm or qemu.
+          type: str
+        firmware:
+          description: efi or bios.
+          type: str
+        name:
+          description: Its name.
+          type: str
+        uuid:
+          description: Its uuid.
+          type: str
+        console_log:
+          description: Where its serial console is written.
+          type: str
+        notes:
+          description: What could not be as on the host, or has no effect, and why.
+          type: list
+          elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.arguments import domain_options
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.client import URI
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.service import converge, planned
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import TopologyError
+
+
+def main() -> None:
+    """Run as an Ansible module."""
+    module = AnsibleModule(
+        argument_spec={
+            "domains": {"type": "list", "elements": "dict", "required": True, "options": domain_options()},
+            "state": {
+                "type": "str",
+                "choices": ["present", "running", "stopped", "absent", "planned"],
+                "default": "running",
+            },
+            "topology": {"type": "dict"},
+            "uri": {"type": "str", "default": URI},
+            "allow_restart": {"type": "bool", "default": False},
+            "shutdown_timeout_s": {"type": "int", "default": 120},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        if module.params["state"] == "planned":
+            result = planned(module.params["domains"], module.params["topology"])
+        else:
+            result = converge(module.params, module.check_mode)
+    except (DomainError, TopologyError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_domain_info
+short_description: GPU virtual machines as libvirt and the kernel have them
+version_added: 0.1.0
+description:
+  - Reads what libvirt has of the virtual machines of a host, what their QEMU processes were really started with and
+    where their memory really lies, and, where specs are given, the plan and every difference from it.
+extends_documentation_fragment:
+  - sailloft.fleet.gpu_domain
+  - sailloft.fleet.gpu_domain.domains
+options:
+  domains:
+    required: false
+  names:
+    description: Further virtual machines to tell of. With neither this nor O(domains), all that libvirt knows.
+    type: list
+    elements: str
+attributes:
+  check_mode:
+    description: Changes nothing.
+    support: full
+  diff_mode:
+    description: Changes nothing.
+    support: none
+seealso:
+  - module: sailloft.fleet.gpu_domain
+"""
+
+EXAMPLES = r"""
+- name: What became of the plan
+  sailloft.fleet.gpu_domain_info:
+    domains: "{{ gpu_vm_domains }}"
+  register: gpu_vms
+"""
+
+RETURN = r"""
+domains:
+  description: Those of O(domains) first, in their order, then those of O(names).
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Its name.
+      returned: always
+      type: str
+    exists:
+      description: Whether libvirt has it.
+      returned: always
+      type: bool
+    state:
+      description: Its state in libvirt's word, or V(absent).
+      returned: always
+      type: str
+    autostart:
+      description: Whether it starts with the host.
+      returned: always
+      type: bool
+    uuid:
+      description: Its uuid.
+      returned: always
+      type: str
+    inactive_xml:
+      description: Its definition.
+      returned: always
+      type: str
+    live_xml:
+      description: What runs; null where it does not.
+      returned: always
+      type: str
+    process:
+      description: Its QEMU process; null where it does not run.
+      returned: always
+      type: dict
+      contains:
+        pid:
+          description: Process id.
+          type: int
+        arguments:
+          description: Its real command line, from /proc.
+          type: list
+          elements: str
+        accelerated:
+          description: Whether it uses KVM.
+          type: bool
+        memory:
+          description: Huge-page mappings from numa_maps, summed; each with page_bytes, policy, pages_by_node (node
+            as text to pages).
+          type: list
+          elements: dict
+        locked_bytes:
+          description: Locked memory, without huge pages, which are never swapped.
+          type: int
+        pinning:
+          description: Host CPUs that each vCPU's thread may run on, by vCPU as text.
+          type: dict
+        emulator_cpus:
+          description: Host CPUs that the main thread may run on.
+          type: list
+          elements: int
+    addresses:
+      description: Interfaces, each with mac, addresses and source (lease or agent).
+      returned: always
+      type: list
+      elements: dict
+    plan:
+      description: As RV(sailloft.fleet.gpu_domain#module:domains[].plan).
+      returned: where it is of O(domains)
+      type: dict
+    xml:
+      description: The wished libvirt XML.
+      returned: where it is of O(domains)
+      type: str
+    differences:
+      description: How the definition differs from what is wished; each with path, wanted, have.
+      returned: where it is of O(domains)
+      type: list
+      elements: dict
+    live_differences:
+      description: How what runs differs from what is wished.
+      returned: where it is of O(domains)
+      type: list
+      elements: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.arguments import domain_options
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.client import URI
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.service import info
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import TopologyError
+
+
+def main() -> None:
+    """Run as an Ansible module."""
+    module = AnsibleModule(
+        argument_spec={
+            "domains": {"type": "list", "elements": "dict", "options": domain_options()},
+            "names": {"type": "list", "elements": "str"},
+            "topology": {"type": "dict"},
+            "uri": {"type": "str", "default": URI},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = info(module.params)
+    except (DomainError, TopologyError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=False, **result)
+
+
+if __name__ == "__main__":
+    main()
