@@ -22,7 +22,8 @@ description:
 options:
   path:
     description:
-      - Folder of the proofs, made if it is missing. C(NAME.json) and C(NAME.html) are written there, whole or not at all.
+      - Folder of the proofs, made if it is missing.
+      - C(NAME.json) and C(NAME.html) are written there, whole or not at all.
     type: path
     required: true
   name:
@@ -67,10 +68,6 @@ options:
     description: What C(/etc/nccl.conf) is to set; an empty mapping claims nothing.
     type: dict
     default: {}
-  max_read_request_bytes:
-    description: MaxReadReq of the devices, on the hypervisor and in the guest; 0 claims nothing.
-    type: int
-    default: 4096
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
@@ -155,7 +152,6 @@ def evidence(params):
         guest_settings=Settings.of_result(params["guest_settings"]),
         nic_firmware=firmware_of_result(params["nic_firmware"]),
         nccl_settings=params["nccl_conf"],
-        max_read_request_bytes=params["max_read_request_bytes"],
         nccl={name: str(value) for name, value in params["nccl"].items()},
     )
 
@@ -177,7 +173,6 @@ def main():
             "guest_settings": {"type": "dict"},
             "nccl_conf": {"type": "str"},
             "nccl": {"type": "dict", "default": {}},
-            "max_read_request_bytes": {"type": "int", "default": 4096},
         },
         supports_check_mode=True,
     )

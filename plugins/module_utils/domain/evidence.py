@@ -18,6 +18,9 @@ MIB = 1 << 20
 # Vela cluster (https://github.com/apoorvemohan/HCIR, vela_asplos2025/vmsetup) have them on every port.
 ACS_FOR_ATS = 0x5D
 
+# The paper's maximum read request.
+MAX_READ_REQUEST_BYTES = 4096
+
 
 @dataclass
 class Device:
@@ -130,6 +133,7 @@ class Settings:
     virtual_functions: dict[str, int] = field(default_factory=dict)  # physical function: how many are asked for
     huge_pages: list[dict[str, int]] = field(default_factory=list)  # {"node", "size_mib", "wanted"}
     acs_ports: list[str] = field(default_factory=list)  # ports whose ACS is asked for
+    max_read_request_bytes: dict[str, int] = field(default_factory=dict)  # function: what is asked for
     read_only: list[str] = field(default_factory=list)  # functions whose MaxReadReq was written and did not change
 
     @classmethod
@@ -148,6 +152,11 @@ class Settings:
                 },
                 huge_pages=outcomes.get("hugepages", {}).get("hugepages", []),
                 acs_ports=sorted(address for address, device in tuned.items() if "acs" in device),
+                max_read_request_bytes={
+                    address: device["max_read_request_bytes"]
+                    for address, device in tuned.items()
+                    if "max_read_request_bytes" in set(device) - set(device.get("not_writable", []))
+                },
                 read_only=sorted(
                     address
                     for address, device in tuned.items()
@@ -194,5 +203,4 @@ class Evidence:
     guest_settings: Settings | None = None
     nic_firmware: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)  # see firmware_of_result
     nccl_settings: str | None = None  # the guest's /etc/nccl.conf
-    max_read_request_bytes: int = 4096  # 0: left as it is
     nccl: dict[str, str] = field(default_factory=dict)  # empty: left as it is

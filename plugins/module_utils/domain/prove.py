@@ -14,6 +14,7 @@ from itertools import combinations
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.evidence import (
     ACS_FOR_ATS,
+    MAX_READ_REQUEST_BYTES,
     Cell,
     Device,
     Evidence,
@@ -270,21 +271,24 @@ def _read_request_on_host(evidence: Evidence, function: Function) -> Claim:
     owner = evidence.host.function(function.physical_function) if function.physical_function else function
     claim = f"MaxReadReq of {_name(owner)}" + (f", which {_name(function)} follows" if owner is not function else "")
     source = f"{evidence.host_name} config space of {owner.address}, DevCtl bits 14:12"
-    return _read_request("hypervisor", claim, owner, evidence.max_read_request_bytes, evidence.host_settings, source)
+    return _read_request("hypervisor", claim, owner.address, owner, evidence.host_settings, source)
 
 
 def _read_request(
-    layer: str, claim: str, function: Function | None, size_bytes: int, settings: Settings | None, source: str
+    layer: str, claim: str, address: str, function: Function | None, settings: Settings | None, source: str
 ) -> Claim:
-    seen = function.max_read_request_bytes if function else None
-    if not size_bytes:
-        return not_applicable(
-            layer, claim, "as it is", source, "the inventory leaves MaxReadReq as it is", _bytes(seen)
-        )
-    if function and seen != size_bytes and settings and function.address in settings.read_only:
-        # That it was written and kept its value, not that it is emulated, is what makes it so.
-        return not_applicable(layer, claim, _bytes(size_bytes), source, READ_ONLY, _bytes(seen))
-    return compare(layer, claim, _bytes(size_bytes), _bytes(seen), source)
+    seen = _bytes(function.max_read_request_bytes if function else None)
+    wanted = MAX_READ_REQUEST_BYTES
+    if settings and function:
+        # That the register was written and kept its value is what makes it read-only, not that it is emulated.
+        if address in settings.read_only:
+            return not_applicable(layer, claim, _bytes(wanted), source, READ_ONLY, seen)
+        if address not in settings.max_read_request_bytes:
+            return not_applicable(
+                layer, claim, _bytes(wanted), source, "the inventory leaves MaxReadReq as it is", seen
+            )
+        wanted = settings.max_read_request_bytes[address]
+    return compare(layer, claim, _bytes(wanted), seen, source)
 
 
 # Guest XML ---------------------------------------------------------------------------------------------------------
@@ -507,8 +511,8 @@ def _guest_os(evidence: Evidence) -> list[Claim]:
             _read_request(
                 "guest_os",
                 f"MaxReadReq of {_name(evidence.host.function(device.host_address))} in the guest",
+                device.guest_address,
                 inside,
-                evidence.max_read_request_bytes,
                 evidence.guest_settings,
                 f"guest config space of {device.guest_address}, DevCtl bits 14:12",
             )

@@ -183,6 +183,15 @@ def firmware() -> dict:
     return {"devices": dict.fromkeys(("0000:14:00.0", "0000:84:00.0"), now), "diff": {"before": {}, "after": {}}}
 
 
+def tuned(*addresses: str) -> dict:
+    return {address: {"max_read_request_bytes": 4096} for address in addresses}
+
+
+def in_guest() -> dict:
+    devices = tuned(*(device.guest_address for device in planned().devices))
+    return {"outcomes": {"pci_tuning": {"devices": devices}}, "diff": {"after": {}}}
+
+
 def on_host() -> dict:
     """The result of gpu_host_boot in check mode."""
     ports = [each.address for each in host().functions if each.acs]
@@ -191,7 +200,12 @@ def on_host() -> dict:
         "outcomes": {
             "hugepages": {"hugepages": [{"node": node, "size_mib": 1024, "wanted": 32} for node in (0, 1)]},
             "sriov": {"functions": {pf: {"count": 1, "vfs": []} for pf in ("0000:14:00.0", "0000:84:00.0")}},
-            "pci_tuning": {"devices": {port: {"acs": ["direct_translated"]} for port in ports}},
+            "pci_tuning": {
+                "devices": {
+                    **{port: {"acs": ["direct_translated"]} for port in ports},
+                    **tuned("0000:13:00.0", "0000:14:00.0", "0000:83:00.0", "0000:84:00.0"),
+                }
+            },
         },
     }
 
@@ -206,7 +220,7 @@ def evidence() -> Evidence:
         domain_differences=[],
         guest=guest(),
         host_settings=Settings.of_result(on_host()),
-        guest_settings=Settings.of_result({"outcomes": {"pci_tuning": {"devices": {}}}, "diff": {"after": {}}}),
+        guest_settings=Settings.of_result(in_guest()),
         nccl={"NCCL_IB_PCI_RELAXED_ORDERING": "2"},
         nic_firmware=firmware_of_result(firmware()),
         nccl_settings="# written\nNCCL_IB_PCI_RELAXED_ORDERING=2\n",
@@ -460,16 +474,24 @@ def test_a_read_only_register_is_not_applicable_only_with_the_tunings_word_for_i
     one = evidence()
     function(one.host, "0000:13:00.0").max_read_request_bytes = 128
     assert failed(prove(one)) == ["MaxReadReq of GPU 0000:13:00.0"]
-    one.host_settings.read_only = ["0000:13:00.0"]
+    result = on_host()
+    # What pci_tuning says of a register that it wrote and that kept its value.
+    result["outcomes"]["pci_tuning"]["devices"]["0000:13:00.0"] = {
+        "max_read_request_bytes": 128,
+        "not_writable": ["max_read_request_bytes"],
+    }
+    one.host_settings = Settings.of_result(result)
     claim = found(prove(one), "MaxReadReq of GPU 0000:13:00.0")[0]
-    assert (claim.holds, claim.seen) == (None, "128 B")
+    assert (claim.holds, claim.wanted, claim.seen) == (None, "4096 B", "128 B")
     assert "read-only" in claim.reason
 
 
-def test_a_word_about_a_read_only_register_does_not_hide_a_register_that_is_right():
+def test_another_read_request_that_is_asked_for_is_what_is_wanted():
     one = evidence()
-    one.host_settings.read_only = ["0000:13:00.0"]
-    assert found(prove(one), "MaxReadReq of GPU 0000:13:00.0")[0].holds is True
+    one.host_settings.max_read_request_bytes["0000:13:00.0"] = 2048
+    assert failed(prove(one)) == ["MaxReadReq of GPU 0000:13:00.0"]
+    function(one.host, "0000:13:00.0").max_read_request_bytes = 2048
+    assert failed(prove(one)) == []
 
 
 def test_tcg_has_no_address_bits_to_pass_through():
@@ -522,7 +544,9 @@ def test_host_settings_that_were_not_read_fail():
 def test_what_the_inventory_leaves_alone_is_not_applicable():
     one = evidence()
     one.host_settings.acs_ports.remove("0000:12:00.0")
-    one.max_read_request_bytes, one.nccl = 0, {}
+    one.nccl = {}
+    for settings in (one.host_settings, one.guest_settings):
+        settings.max_read_request_bytes.clear()
     one.planned.memory_locked, one.planned.pinning, one.planned.address_bits_mode = False, {}, "off"
     one.planned.emulator_cpus = []
     for cell in one.planned.cells:
