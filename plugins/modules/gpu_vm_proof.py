@@ -38,8 +38,10 @@ options:
     description: The RV(sailloft.fleet.host_topology_info#module:topology) of the hypervisor, read while the guest runs.
     type: dict
     required: true
-  plan:
-    description: The plan of the virtual machine, as M(sailloft.fleet.gpu_domain) returns it.
+  domain:
+    description:
+      - Of the virtual machine, the item of RV(sailloft.fleet.gpu_domain_info#module:domains), read with the
+        O(sailloft.fleet.gpu_domain_info#module:domains) that are wished, so that it has the plan.
     type: dict
     required: true
   host_settings:
@@ -47,13 +49,6 @@ options:
     type: dict
   nic_firmware:
     description: The result of M(sailloft.fleet.nic_firmware) in check mode on the hypervisor.
-    type: dict
-  domain_differences:
-    description: What M(sailloft.fleet.gpu_domain) in check mode would change of the virtual machine, a line each.
-    type: list
-    elements: str
-  process:
-    description: The QEMU process of the virtual machine, as M(sailloft.fleet.gpu_domain_info) returns it.
     type: dict
   guest_topology:
     description: The RV(sailloft.fleet.host_topology_info#module:topology) of the guest, read in the guest.
@@ -87,8 +82,7 @@ EXAMPLES = r"""
     name: vm1
     host_name: hv01
     host_topology: "{{ hostvars.hv01.seen.topology }}"
-    plan: "{{ hostvars.hv01.planned.plan }}"
-    process: "{{ hostvars.hv01.domain.process }}"
+    domain: "{{ hostvars.hv01.domains.domains | selectattr('name', 'eq', 'vm1') | first }}"
     guest_topology: "{{ seen.topology }}"
   delegate_to: localhost
 """
@@ -129,6 +123,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.evidence imp
     Planned,
     Running,
     Settings,
+    differences_of_domain,
     firmware_of_result,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.report import report
@@ -140,13 +135,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 
 def evidence(params):
     """The module's arguments as evidence. Raises ProofError and TopologyError."""
-    guest = params["guest_topology"]
+    guest, domain = params["guest_topology"], params["domain"]
     return Evidence(
         host_name=params["host_name"],
         host=Host.from_dict(params["host_topology"]),
-        planned=Planned.from_plan(params["plan"]),
-        running=Running.of_process(params["process"]),
-        domain_differences=params["domain_differences"],
+        planned=Planned.from_plan(domain.get("plan")),
+        running=Running.of_process(domain.get("process")),
+        domain_differences=differences_of_domain(domain),
         guest=Host.from_dict(guest) if guest else None,
         host_settings=Settings.of_result(params["host_settings"]),
         guest_settings=Settings.of_result(params["guest_settings"]),
@@ -164,11 +159,9 @@ def main():
             "name": {"type": "str", "required": True},
             "host_name": {"type": "str", "required": True},
             "host_topology": {"type": "dict", "required": True},
-            "plan": {"type": "dict", "required": True},
+            "domain": {"type": "dict", "required": True},
             "host_settings": {"type": "dict"},
             "nic_firmware": {"type": "dict"},
-            "domain_differences": {"type": "list", "elements": "str"},
-            "process": {"type": "dict"},
             "guest_topology": {"type": "dict"},
             "guest_settings": {"type": "dict"},
             "nccl_conf": {"type": "str"},

@@ -124,6 +124,26 @@ class Running:
             ) from error
 
 
+def differences_of_domain(domain: dict[str, Any]) -> list[str] | None:
+    """How a domain differs from its plan, a line each, of what gpu_domain_info returned of it; None: there is none.
+
+    Raises ProofError where it was read without its plan.
+    """
+    if not domain.get("exists"):
+        return None
+    try:
+        lines = [
+            f"{kind}: {item['path']}: wanted {item['wanted']}, have {item['have']}"
+            for kind, key in (("defined", "differences"), ("running", "live_differences"))
+            for item in domain[key] or []
+        ]
+    except (KeyError, TypeError) as error:
+        raise ProofError(
+            f"not a domain that was compared: {error!r}; give gpu_domain_info the domains that are wished"
+        ) from error
+    return lines if domain.get("process") else [*lines, f"it does not run: {domain.get('state')}"]
+
+
 @dataclass
 class Settings:
     """What a call of gpu_host_boot in check mode found: on the hypervisor, or in the guest."""
@@ -196,7 +216,7 @@ class Evidence:
     host: Host
     planned: Planned
     running: Running = field(default_factory=Running)
-    # What gpu_domain in check mode would change of the domain, a line each; None: it was not asked.
+    # How libvirt's domain differs from the plan, a line each; None: there is no such domain.
     domain_differences: list[str] | None = None
     guest: Host | None = None  # the guest's own topology, read in the guest
     host_settings: Settings | None = None

@@ -302,7 +302,7 @@ def _guest_xml(evidence: Evidence) -> list[Claim]:
             "libvirt has the domain as it is planned, defined and running",
             [],
             evidence.domain_differences,
-            f"{evidence.host_name} gpu_domain in check mode, virsh dumpxml",
+            f"{evidence.host_name} virsh dumpxml, with --inactive and without",
         )
     ]
     for cell in evidence.planned.cells:

@@ -6,15 +6,17 @@ from __future__ import annotations
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.evidence import Evidence
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.prove import prove
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import Picture, page
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.picture import svg
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.picture import picture, side_by_side
 
 
 def report(name: str, evidence: Evidence) -> tuple[Proof, str]:
     """The proof called ``name`` and its HTML page. Raises ProofError and TopologyError."""
     proof = Proof(name, f"GPU virtual machine {name} on {evidence.host_name}", evidence.host_name, prove(evidence))
-    pictures = [Picture(f"Host {evidence.host_name}", svg(evidence.host))]
+    devices = {device.host_address: device.guest_address for device in evidence.planned.devices}
     if evidence.guest:
-        pictures.append(Picture(f"Guest {name}", svg(evidence.guest)))
-    return proof, page(proof, pictures)
+        drawing = side_by_side(evidence.host, evidence.guest, devices)
+    else:
+        drawing = picture(evidence.host, f"Host {evidence.host_name}", devices)
+    return proof, page(proof, drawing)

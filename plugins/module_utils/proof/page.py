@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -12,23 +11,18 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof, count, heading, show
 
 
-@dataclass
-class Picture:
-    """A drawing beside the claims: ``svg`` is one whole <svg> element, drawn by this collection's own code."""
+def page(proof: Proof, drawing: str = "") -> str:
+    """The whole page. All text of the proof is escaped.
 
-    caption: str
-    svg: str
-
-
-def page(proof: Proof, pictures: list[Picture]) -> str:
-    """The whole page. All text of the proof is escaped. Raises ProofError on a picture that is no plain drawing."""
+    ``drawing`` is one whole <svg> element out of this collection's own code. Raises ProofError if it is not.
+    """
     failed = [claim for claim in proof.claims if claim.holds is False]
     apart = [claim for claim in proof.claims if claim.holds is None]
     sections = []
     if failed:
         sections.append(_failures(failed))
-    if pictures:
-        sections.append(_pictures(pictures))
+    if drawing:
+        sections.append(_picture(drawing))
     for layer, claims in proof.by_layer().items():
         claimed = [claim for claim in claims if claim.holds is not None]
         if claimed:
@@ -165,20 +159,11 @@ def _not_applicable(claims: list[Claim]) -> str:
 </section>"""
 
 
-def _pictures(pictures: list[Picture]) -> str:
-    figures = "\n".join(
-        f"<figure><figcaption>{escape(picture.caption)}</figcaption>"
-        f'<div class="scroll">{_drawing(picture)}</div></figure>'
-        for picture in pictures
-    )
-    return f'<section class="pictures">\n<h2>PCIe and NUMA</h2>\n<div class="pair">{figures}</div>\n</section>'
-
-
-def _drawing(picture: Picture) -> str:
-    svg = picture.svg.strip()
+def _picture(drawing: str) -> str:
+    svg = drawing.strip()
     if not svg.startswith("<svg") or not svg.endswith("</svg>") or "<script" in svg.lower():
-        raise ProofError(f"picture {picture.caption!r} is not one plain <svg> element")
-    return svg
+        raise ProofError("the picture of the proof is not one plain <svg> element")
+    return f'<section class="picture">\n<h2>PCIe and NUMA</h2>\n<figure class="scroll">{svg}</figure>\n</section>'
 
 
 _STYLE = """\
@@ -251,12 +236,8 @@ tr.failed td { background: var(--failed-wash); }
 .failures h2 { color: var(--failed); }
 .apart .lead { color: var(--soft); margin: 0; }
 section.apart { border-top: 1px solid var(--line); padding-top: 2.4rem; }
-.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 32rem), 1fr)); gap: 1.2rem; }
-figure {
-  margin: 0; padding: 1rem; border: 1px solid var(--line); border-radius: 8px; background: var(--card); min-width: 0;
-}
-figcaption { font-weight: 600; margin: 0 0 0.8rem; }
-figure svg { display: block; max-width: 100%; height: auto; }
+figure { margin: 0; border: 1px solid var(--line); border-radius: 8px; }
+figure svg { display: block; width: 100%; min-width: 54rem; height: auto; }
 footer { margin: 4rem 0 0; color: var(--soft); font-size: 0.875rem; }
 @media print { body { max-width: none; padding: 0; font-size: 11px; } tr { break-inside: avoid; } }
 """

@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.files import read as read_file
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.files import write
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import Picture, page
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof, show
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table
 
@@ -136,7 +136,7 @@ def test_no_text_of_a_claim_becomes_markup(claim, wanted, source, reason, layer)
         compare(layer, claim, {wanted: [wanted]}, wanted, source),
         not_applicable(layer, claim, wanted, source, reason),
     ]
-    seen = read(page(Proof("x", claim, source, claims), []))
+    seen = read(page(Proof("x", claim, source, claims)))
     assert "script" not in seen.tags
     assert not [name for name, _value in seen.attributes if name.startswith("on")]
     assert claim in seen.text
@@ -144,13 +144,13 @@ def test_no_text_of_a_claim_becomes_markup(claim, wanted, source, reason, layer)
 
 
 def test_the_page_needs_nothing_from_elsewhere():
-    seen = read(page(proof(HELD, FAILED, APART), [Picture("host", "<svg xmlns='x'><text>a</text></svg>")]))
+    seen = read(page(proof(HELD, FAILED, APART), "<svg xmlns='x'><text>a</text></svg>"))
     assert not {"script", "link", "img", "iframe"} & set(seen.tags)
     assert not [value for name, value in seen.attributes if name in ("src", "href") and not value.startswith("#")]
 
 
 def test_what_does_not_apply_stands_apart_and_not_among_the_held():
-    text = page(proof(HELD, APART), [])
+    text = page(proof(HELD, APART))
     before, apart = text.split('id="not-applicable"')
     assert "ATS in firmware" not in before
     assert "ATS in firmware" in apart
@@ -158,15 +158,15 @@ def test_what_does_not_apply_stands_apart_and_not_among_the_held():
 
 
 def test_the_verdict_is_on_the_page():
-    assert ">Holds<" in page(proof(HELD), [])
-    assert ">Does not hold<" in page(proof(HELD, FAILED), [])
-    assert ">Nothing was proved<" in page(proof(APART), [])
+    assert ">Holds<" in page(proof(HELD))
+    assert ">Does not hold<" in page(proof(HELD, FAILED))
+    assert ">Nothing was proved<" in page(proof(APART))
 
 
-@pytest.mark.parametrize("svg", ["<p>no</p>", "<svg><SCRIPT>x</script></svg>", ""])
+@pytest.mark.parametrize("svg", ["<p>no</p>", "<svg><SCRIPT>x</script></svg>", "<svg/><p>"])
 def test_a_picture_that_is_no_plain_drawing_is_refused(svg):
-    with pytest.raises(ProofError, match="picture 'host'"):
-        page(proof(HELD), [Picture("host", svg)])
+    with pytest.raises(ProofError, match="not one plain <svg>"):
+        page(proof(HELD), svg)
 
 
 def test_what_is_written_reads_back(tmp_path):
