@@ -100,7 +100,7 @@ def ensure(
             _recount(system, address, _sriov(by_address[address]).now, want[address].count)
         if recount and read_again:
             by_address = read_again().by_address()
-    batch = _setting_changes(system, by_address, want, [] if not check else recount, outcome)
+    batch = _setting_changes(system, by_address, want, recount, outcome)
     if batch and not check:
         system.run(["ip", "-batch", "-"], stdin="\n".join(batch) + "\n")
         left = Outcome()
@@ -191,7 +191,10 @@ def _recount(system: System, address: str, now: int, count: int) -> None:
 def _setting_changes(
     system: System, by_address: dict[str, Function], want: dict[str, Wish], made_anew: list[str], outcome: Outcome
 ) -> list[str]:
-    """The lines for ``ip -batch``; VFs of ``made_anew`` do not exist yet and have none of their settings."""
+    """The lines for ``ip -batch``; VFs of ``made_anew`` have none of their settings.
+
+    Their driver's defaults are not looked at, so that check mode, which cannot know them, says the same.
+    """
     batch = []
     for address, wish in sorted(want.items()):
         if not wish.settings:

@@ -1,0 +1,115 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import hugepages
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.hugepages import Count, Pool
+
+BOTH = {"pages": [{"node": 0, "size_mib": 1024, "count": 1}, {"node": 1, "size_mib": 2, "count": 64}]}
+POOL = "/sys/devices/system/node/node{}/hugepages/hugepages-{}kB"
+
+
+def test_pages_come_where_they_are_wanted_and_nowhere_else(server):
+    outcome = hugepages.ensure(server, BOTH)
+    assert outcome.before == {"node0 1024 MiB": 0, "node1 2 MiB": 0, "mount /dev/hugepages-1024M": None}
+    assert outcome.after["node0 1024 MiB"] == 1
+    seen = hugepages.observe(server)
+    assert {str(pool): count.total for pool, count in seen.items()} == {
+        "node0 2 MiB": 0,
+        "node0 1024 MiB": 1,
+        "node1 2 MiB": 64,
+        "node1 1024 MiB": 0,
+    }
+    assert not hugepages.ensure(server, BOTH).changed
+
+
+def test_check_mode_says_the_same_and_does_nothing(server):
+    predicted = hugepages.ensure(server, BOTH, check=True)
+    assert server.effects == []
+    done = hugepages.ensure(server, BOTH)
+    assert (predicted.before, predicted.after) == (done.before, done.after)
+
+
+def test_memory_is_given_back_before_more_is_taken():
+    seen = {
+        Pool(0, 2): Count(1000, 1000),
+        Pool(0, 1024): Count(0, 0),
+        Pool(1, 1024): Count(0, 0),
+        Pool(1, 2): Count(0, 0),
+    }
+    want = {Pool(0, 2): 10, Pool(0, 1024): 2, Pool(1, 2): 4, Pool(1, 1024): 1}
+    writes = hugepages.plan(seen, {0: 3000, 1: 3000}, want)
+    assert [pool for pool, _count in writes] == [Pool(0, 2), Pool(0, 1024), Pool(1, 1024), Pool(1, 2)]
+
+
+def test_pages_that_stay_count_too():
+    seen = {Pool(0, 2): Count(1000, 0), Pool(0, 1024): Count(0, 0)}
+    with pytest.raises(HostError, match=r"node0 has 3000 MiB of memory, and 3024 MiB of huge pages are wanted there"):
+        hugepages.plan({**seen, Pool(0, 2): Count(1000, 1000)}, {0: 3000}, {Pool(0, 1024): 1, Pool(0, 2): 1000})
+
+
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [
+        ({"node": 0, "size_mib": 1024, "count": 3}, "node0 has 3000 MiB of memory, and 3072 MiB"),
+        ({"node": 2, "size_mib": 2, "count": 1}, r"no NUMA node 2; this host has \[0, 1\]"),
+        (
+            {"node": 0, "size_mib": 16, "count": 1},
+            r"node0 has no pages of 16 MiB; this CPU and kernel have \[2, 1024\]",
+        ),
+        ({"node": 0, "size_mib": 2}, r"pages\[1\]: count is missing"),
+        ({"node": 0, "size_mib": 2, "count": -1}, "count is -1"),
+        ({"node": 0, "size_mib": 2, "count": True}, "count is True, wanted int"),
+        ({"node": 0, "size_mib": 2, "count": 1, "size": 4}, "unknown size; known are count, node, size_mib"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_written(server, page, message):
+    with pytest.raises(HostError, match=message):
+        hugepages.ensure(server, {"pages": [{"node": 1, "size_mib": 2, "count": 8}, page]})
+    assert server.effects == []
+
+
+def test_the_same_pool_twice(server):
+    page = {"node": 0, "size_mib": 2, "count": 1}
+    with pytest.raises(HostError, match=r"pages\[1\]: node0 2 MiB is given twice"):
+        hugepages.ensure(server, {"pages": [page, page]})
+
+
+def test_pages_of_a_guest_are_not_taken_away(server):
+    directory = POOL.format(0, 2048)
+    server.put(f"{directory}/nr_hugepages", "100")
+    server.put(f"{directory}/free_hugepages", "40")
+    with pytest.raises(HostError, match=r"60 pages of node0 2 MiB are in use, so they cannot become 59"):
+        hugepages.ensure(server, {"pages": [{"node": 0, "size_mib": 2, "count": 59}]})
+    assert server.effects == []
+
+
+def test_fragmentation_is_told_from_want_of_memory(server):
+    server.pages_at_most[POOL.format(0, 1048576)] = 1
+    with pytest.raises(HostError, match=r"gave 1 of 2 pages of node0 1024 MiB: 2800 MiB are free .* hugepages=0:2"):
+        hugepages.ensure(server, {"pages": [{"node": 0, "size_mib": 1024, "count": 2}]})
+    server.put("/sys/devices/system/node/node0/meminfo", "Node 0 MemTotal: 3072000 kB\nNode 0 MemFree: 512000 kB\n")
+    with pytest.raises(HostError, match=r"only 500 MiB are free on that node, and 1024 MiB more are needed"):
+        hugepages.ensure(server, {"pages": [{"node": 0, "size_mib": 1024, "count": 2}]})
+
+
+def test_memory_is_compacted_before_giving_up(server):
+    server.pages_at_most[POOL.format(0, 2048)] = 3
+    with pytest.raises(HostError, match=r"gave 3 of 4"):
+        hugepages.ensure(server, {"pages": [{"node": 0, "size_mib": 2, "count": 4}]})
+    assert "poke /proc/sys/vm/compact_memory" in server.effects
+
+
+def test_libvirt_is_told_of_a_new_mount_and_only_then(server):
+    server.put("/usr/lib/systemd/system/libvirtd.service", "")
+    hugepages.ensure(server, {"pages": [{"node": 0, "size_mib": 2, "count": 4}]})
+    assert server.commands == []
+    hugepages.ensure(server, BOTH)
+    assert server.commands[-1] == "systemctl --no-block try-restart libvirtd.service"
+
+
+def test_killed_anywhere(killed_anywhere):
+    assert killed_anywhere(lambda server: None, lambda server: hugepages.ensure(server, BOTH)) == 4
