@@ -38,6 +38,9 @@ def put(data: bytearray, offset: int, value: int, size_bytes: int) -> None:
 def endpoint() -> bytearray:
     """An endpoint as GPUs are: PCI Express 2.0+ capability at 0x60, ACS at 0x100, ATS at 0x150, SR-IOV at 0x160."""
     data = bytearray(4096)
+    # Neighbouring registers are never zero here, so that a read that is too wide shows.
+    for first, last in ((0x60, 0x9C), (0x100, 0x108), (0x150, 0x158), (0x160, 0x184), (0x19C, 0x1A0)):
+        data[first:last] = b"\xee" * (last - first)
     put(data, 0x00, 0x10DE, 2)
     put(data, 0x06, 0x0010, 2)  # status: has a capability list
     data[0x34] = 0x40

@@ -114,6 +114,25 @@ def test_a_device_that_is_gone(endpoint):
     assert not ConfigSpace.of_bytes(b"\xff" * 4096).answers
 
 
+def test_the_last_register_can_be_read(endpoint):
+    assert ConfigSpace.of_bytes(bytes(endpoint[:256])).read(0xFC, 4) == 0
+    endpoint[0xFFF] = 0x80
+    assert ConfigSpace.of_bytes(bytes(endpoint)).read(0xFFC, 4) == 0x80000000
+
+
+def test_what_is_in_memory_is_not_fetched(endpoint):
+    def fetch(offset: int, size_bytes: int) -> bytes:
+        raise AssertionError(f"{offset:#x}")
+
+    assert ConfigSpace(bytes(endpoint[:256]), 4096, fetch).read(0xFC, 4) == 0
+
+
+def test_a_capability_that_does_not_answer_ends_the_list(endpoint):
+    endpoint[0x41] = 0x90
+    endpoint[0x90:0x92] = bytes([0xFF, 0x60])
+    assert ConfigSpace.of_bytes(bytes(endpoint)).capabilities() == {0x01: 0x40}
+
+
 def test_only_wanted_registers_are_fetched(endpoint):
     asked = []
 
