@@ -67,13 +67,15 @@ def parse(output: str) -> dict[str, Setting]:
     for line in output.splitlines():
         if line.strip().startswith("Configurations:"):
             columns = re.split(r"\s{2,}", line.strip().split(":", 1)[1].strip())
+            if "Next Boot" not in columns:
+                break
             continue
         words = re.split(r"\s{2,}", line.strip().lstrip("*").strip())
         if columns and len(words) == len(columns) + 1:
             row = dict(zip(columns, words[1:]))
             current = Value(row["Current"]) if "Current" in row else None
             settings[words[0]] = Setting(current, Value(row["Next Boot"]))
-    if not settings or "Next Boot" not in columns:
+    if not settings:
         raise HostError(f"mstconfig printed no table with a column 'Next Boot': {output.strip()[:200]!r}")
     return settings
 

@@ -102,7 +102,7 @@ class Server(System):
 
     def bind(self, address: str, driver: str | None) -> None:
         """Give a function a driver."""
-        uevent = re.sub(r"DRIVER=.*\n", "", self.read(f"{self.directory(address)}/uevent") or "") + "\n"
+        uevent = re.sub(r"DRIVER=.*\n", "", (self.read(f"{self.directory(address)}/uevent") or "") + "\n")
         place = Path(self.path(f"{self.directory(address)}/driver"))
         if place.is_symlink():
             place.unlink()
@@ -110,7 +110,7 @@ class Server(System):
             self.put(f"/sys/bus/pci/drivers/{driver}/bind", "")
             self.link(f"{self.directory(address)}/driver", f"/sys/bus/pci/drivers/{driver}")
             uevent += f"DRIVER={driver}\n"
-        self.put(f"{self.directory(address)}/uevent", uevent.replace("\n\n", "\n"))
+        self.put(f"{self.directory(address)}/uevent", uevent)
 
     def host(self) -> Host:
         """The host as topology reads it."""
