@@ -98,8 +98,8 @@ counts:
   type: dict
   sample: {"held": 61, "failed": 0, "not_applicable": 19}
 table:
-  description: The proof as a short table, a line each.
-  returned: always
+  description: The proof as a short table, a line each. Where the proof does not hold, the message is this table.
+  returned: success
   type: list
   elements: str
 files:
@@ -108,10 +108,6 @@ files:
   type: list
   elements: str
   sample: [proofs/vm1.json, proofs/vm1.html]
-proof:
-  description: The proof as in the JSON file.
-  returned: always
-  type: dict
 """
 
 import os
@@ -192,13 +188,11 @@ def main():
             ],
             "holds": proof.holds,
             "counts": proof.counts.to_dict(),
-            "table": table(proof),
             "files": list(wanted),
-            "proof": proof.to_dict(),
         }
         if proof.holds:
-            module.exit_json(**result)
-        module.fail_json(msg="\n".join(result["table"]), **result)
+            module.exit_json(table=table(proof), **result)
+        module.fail_json(msg="\n".join([*table(proof), *result["files"]]), **result)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,11 @@
 
 from __future__ import annotations
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof, count, heading, show
+
+# More claims of a layer than this that have nothing seen are told in one line.
+MANY = 3
 
 
 def table(proof: Proof) -> list[str]:
@@ -15,12 +19,8 @@ def table(proof: Proof) -> list[str]:
         of_layer = count(claims)
         lines.append(f"  {heading(layer):<14}{of_layer.held:>6}{of_layer.failed:>7}{of_layer.not_applicable:>6}")
     lines.append(f"  {'together':<14}{counts.held:>6}{counts.failed:>7}{counts.not_applicable:>6}")
-    for claim in proof.claims:
-        if claim.holds is False:
-            lines.append(f"FAILS {heading(claim.layer)}: {claim.claim}")
-            lines.append(f"      wanted {show(claim.wanted)}, seen {show(claim.seen)} in {claim.source}")
-            if claim.reason:
-                lines.append(f"      {claim.reason}")
+    for layer, claims in proof.by_layer().items():
+        lines.extend(_failures(heading(layer), [claim for claim in claims if claim.holds is False]))
     reasons: dict[str, int] = {}
     for claim in proof.claims:
         if claim.holds is None:
@@ -28,4 +28,21 @@ def table(proof: Proof) -> list[str]:
     lines.extend(f"n/a x{number} {reason}" for reason, number in reasons.items())
     if not counts.held and not counts.failed:
         lines.append("FAILS nothing was claimed that applies here: a proof of nothing does not hold")
+    return lines
+
+
+def _failures(layer: str, claims: list[Claim]) -> list[str]:
+    """What fails of a layer. Where much could not be seen (a guest that does not answer), the first stands for all."""
+    unseen = [claim for claim in claims if claim.seen is None]
+    lines = []
+    if len(unseen) > MANY:
+        lines.append(
+            f"FAILS {layer}: {len(unseen)} claims for which nothing could be read, the first: {unseen[0].claim}"
+        )
+        claims = [claim for claim in claims if claim.seen is not None]
+    for claim in claims:
+        lines.append(f"FAILS {layer}: {claim.claim}")
+        lines.append(f"      wanted {show(claim.wanted)}, seen {show(claim.seen)} in {claim.source}")
+        if claim.reason:
+            lines.append(f"      {claim.reason}")
     return lines

@@ -97,6 +97,15 @@ def test_the_table_names_each_failure_with_wanted_seen_and_source_and_each_reaso
     assert [line.split() for line in lines if "together" in line] == [["together", "1", "1", "2"]]
 
 
+def test_much_that_could_not_be_read_is_one_line_and_what_was_read_still_stands():
+    unseen = [compare("hypervisor", f"unread {number}", 1, None, "x") for number in range(4)]
+    text = "\n".join(table(proof(*unseen, FAILED)))
+    assert "4 claims for which nothing could be read, the first: unread 0" in text
+    assert "unread 1" not in text
+    assert "wanted 8, seen 7" in text
+    assert "unread 2" in "\n".join(table(proof(*unseen[:3])))
+
+
 def test_values_read_as_words():
     assert show(None) == "nothing"
     assert show([True, 2]) == "yes, 2"
