@@ -34,7 +34,8 @@ def assign(name: str, root: Port) -> None:
             f"virtual machine {name}: its PCI tree needs {total} buses, a guest has {BUSES} "
             f"(the guest's own root bus {needed(root)}, {parts}); give it fewer devices"
         )
-    starts = next(filter(None, (_starts(root, spacing) for spacing in SPACINGS)))
+    attempts = (_starts(root, spacing) for spacing in SPACINGS)
+    starts = next(found for found in attempts if found is not None)
     _number(root, 0)
     for expander, start in zip(root.expanders, starts):
         _number(expander, start)

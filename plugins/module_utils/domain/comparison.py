@@ -30,9 +30,8 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     "memnode": ("@cellid",),
     "page": ("@nodeset",),
     "feature": ("@name",),
-    "entry": ("@name",),
     "input": ("@type", "@bus"),
-    "sysinfo": ("@type",),
+    "qemu:arg": ("@value",),
 }
 
 # Places where an element too many changes the machine. "*" is any tag right below.
@@ -44,7 +43,7 @@ OWNED = (
     "memtune/*",
     "blkiotune/*",
     "iothreads",
-    "sysinfo/*",
+    "sysinfo",
     "cpu/feature",
     "cpu/maxphysaddr",
     "cpu/numa/*",
@@ -57,7 +56,24 @@ OWNED = (
     "devices/disk/boot",
     "devices/hostdev/rom",
     "launchSecurity",
-    "{http://libvirt.org/schemas/domain/qemu/1.0}commandline",
+    "qemu:commandline",
+    "qemu:commandline/*",
+)
+
+# Attributes that change the machine and that libvirt does not set by itself.
+OWNED_ATTRIBUTES = frozenset(
+    {
+        "os/@firmware",
+        "devices/controller/driver/@iommu",
+        "devices/controller/driver/@ats",
+        "devices/disk/driver/@iommu",
+        "devices/disk/driver/@ats",
+        "devices/disk/driver/@iothread",
+        "devices/disk/driver/@cache",
+        "devices/disk/driver/@io",
+        "devices/interface/driver/@iommu",
+        "devices/interface/driver/@ats",
+    }
 )
 
 # What libvirt puts into a q35 domain by itself: qemuDomainDefAddDefaultDevices, virDomainDefAddImplicitDevices and
@@ -72,7 +88,7 @@ IMPLICIT = (
     "devices/watchdog",
 )
 
-# Attributes by which the same element is written in two ways: an ``address`` of another type than PCI is libvirt's.
+QEMU_NAMESPACE = "{http://libvirt.org/schemas/domain/qemu/1.0}"
 MACHINE = re.compile(r"pc-q35-[0-9.]+")
 
 
@@ -92,6 +108,9 @@ class Difference:
 def differences(wanted_xml: str, have_xml: str) -> list[Difference]:
     """Every difference in meaning, by path."""
     wanted, have = statements(wanted_xml), statements(have_xml)
+    if "os/loader" in have:
+        # Of a running domain, libvirt tells the image that it chose for firmware='efi', and no longer the choice.
+        have.setdefault("os/@firmware", "efi")
     found = []
     for path, value in wanted.items():
         if path not in have:
@@ -101,7 +120,7 @@ def differences(wanted_xml: str, have_xml: str) -> list[Difference]:
         elif not _same(path, value, have[path]):
             found.append(Difference(path, value, have[path]))
     for path, value in have.items():
-        if path in wanted or not _owned(path) or path in IMPLICIT:
+        if path in wanted or path in IMPLICIT or not _owned(path):
             continue
         if not any(path.startswith(f"{item.path}/") and item.wanted is None for item in found):
             found.append(Difference(path, None, value or "present"))
@@ -127,20 +146,21 @@ def side_by_side(found: list[Difference]) -> dict[str, str]:
 
 def _flatten(element: ET.Element, above: str) -> Iterator[tuple[str, str]]:
     for child in element:
-        path = f"{above}{child.tag}{_identity(child)}"
+        tag = child.tag.replace(QEMU_NAMESPACE, "qemu:")
+        path = f"{above}{tag}{_identity(child, tag)}"
         yield path, (child.text or "").strip()
         for name, value in child.attrib.items():
             yield f"{path}/@{name}", value
         yield from _flatten(child, f"{path}/")
 
 
-def _identity(element: ET.Element) -> str:
+def _identity(element: ET.Element, tag: str) -> str:
     parts = []
-    for step in IDENTITY.get(element.tag, ()):
+    for step in IDENTITY.get(tag, ()):
         place, _slash, attribute = step.rpartition("/")
         holder = element.find(place) if place else element
         parts.append("" if holder is None else holder.get(attribute.lstrip("@"), ""))
-    if element.tag == "hostdev" and all(parts):
+    if tag == "hostdev" and all(parts):
         domain, bus, slot, function = (int(part, 16) for part in parts)
         parts = [f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"]
     return f"[{','.join(parts)}]" if parts else ""
@@ -154,8 +174,8 @@ def _same(path: str, wanted: str, have: str) -> bool:
 
 
 def _owned(path: str) -> bool:
-    if "/@" in path or path.startswith("@"):
-        return False
     plain = re.sub(r"\[[^]]*\]", "", path)
+    if "@" in plain:
+        return plain in OWNED_ATTRIBUTES
     above = plain.rpartition("/")[0]
     return plain in OWNED or f"{above}/*" in OWNED

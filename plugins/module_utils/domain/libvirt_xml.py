@@ -12,9 +12,12 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import tree
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cpuset import format_set
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.mmio import SMALLEST_WINDOW_BYTES
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import MACHINE, DomainPlan
 
 KIB = 1024
+QEMU_NAMESPACE = "http://libvirt.org/schemas/domain/qemu/1.0"
+ET.register_namespace("qemu", QEMU_NAMESPACE)
 
 
 def render(plan: DomainPlan) -> str:
@@ -26,7 +29,6 @@ def render(plan: DomainPlan) -> str:
     _add(root, "memory", spec.memory_mib * KIB, unit="KiB")
     _memory(root, plan)
     _processors(root, plan)
-    _sysinfo(root, plan)
     _os(root, plan)
     features = _add(root, "features")
     _add(features, "acpi")
@@ -50,6 +52,7 @@ def render(plan: DomainPlan) -> str:
         extended = {"eim": "on"} if _vcpus(plan) > 255 else {}
         # Caching mode is what makes VFIO work behind the guest's IOMMU; iotlb lets virtio devices keep translations.
         _add(iommu, "driver", intremap="on", caching_mode="on", **extended, iotlb="on", aw_bits="48")
+    _firmware_window(root, plan)
     ET.indent(root, "  ")
     return ET.tostring(root, encoding="unicode") + "\n"
 
@@ -118,13 +121,6 @@ def _processors(root: ET.Element, plan: DomainPlan) -> None:
             _add(tune, "iothreadpin", iothread=number, cpuset=kept)
 
 
-def _sysinfo(root: ET.Element, plan: DomainPlan) -> None:
-    if plan.spec.firmware == "efi":
-        # OVMF sizes its own 64-bit window, and takes a larger one from here (OvmfPkg/Library/PlatformInitLib).
-        info = _add(root, "sysinfo", type="fwcfg")
-        _add(info, "entry", plan.window.window_bytes // 1024**2, name="opt/ovmf/X-PciMmio64Mb")
-
-
 def _os(root: ET.Element, plan: DomainPlan) -> None:
     spec = plan.spec
     system = _add(root, "os", **({"firmware": "efi"} if spec.firmware == "efi" else {}))
@@ -140,6 +136,19 @@ def _os(root: ET.Element, plan: DomainPlan) -> None:
             _add(system, "initrd", spec.boot.initrd)
         if spec.boot.arguments:
             _add(system, "cmdline", spec.boot.arguments)
+
+
+def _firmware_window(root: ET.Element, plan: DomainPlan) -> None:
+    """OVMF sizes its own 64-bit window, which may be too small, and takes a larger one from QEMU's fw_cfg.
+
+    OvmfPkg/Library/PlatformInitLib reads "opt/ovmf/X-PciMmio64Mb"; libvirt reserves that name in its own sysinfo
+    element, so it goes through the QEMU name space.
+    """
+    if plan.spec.firmware == "efi" and plan.window.window_bytes > SMALLEST_WINDOW_BYTES:
+        command = _add(root, f"{{{QEMU_NAMESPACE}}}commandline")
+        mebibytes = plan.window.window_bytes // 1024**2
+        for value in ("-fw_cfg", f"name=opt/ovmf/X-PciMmio64Mb,string={mebibytes}"):
+            _add(command, f"{{{QEMU_NAMESPACE}}}arg", value=value)
 
 
 def _cpu(root: ET.Element, plan: DomainPlan) -> None:

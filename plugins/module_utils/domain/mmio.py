@@ -11,15 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.tree import Port
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.tree import EXPANDER, Port
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Bar, Function
 
 MIB = 1024**2
 GIB = 1024**3
-# A bridge's windows are in steps of 1 MiB; OVMF adds 2 MiB and 32 MiB to those of a hot-plug port
+# A bridge's windows are in steps of 1 MiB; OVMF gives a hot-plug port at least 2 MiB and 32 MiB
 # (OvmfPkg/PciHotPlugInitDxe).
-LOW_PADDING_BYTES = 2 * MIB
-HIGH_PADDING_BYTES = 32 * MIB
+HOT_PLUG_LOW_BYTES = 2 * MIB
+HOT_PLUG_HIGH_BYTES = 32 * MIB
+# QEMU's virtio devices have 16 KiB prefetchable and 4 KiB for MSI-X (hw/virtio/virtio-pci.c): no more than this.
+VIRTIO_BAR_BYTES = 16 * 1024
 # OVMF on q35 gives PCI 0xC0000000 to 0xFC000000 (OvmfPkg); SeaBIOS gives a little more.
 LOW_WINDOW_BYTES = 0xFC000000 - 0xC0000000
 # q35's pci-hole64-size where nothing else is said (QEMU, Q35_PCI_HOST_HOLE64_SIZE_DEFAULT).
@@ -55,14 +57,14 @@ def size_up(
     Raises DomainError naming the device that tips it. ``address_bits`` None: the host's are not known, no check.
     """
     buses = [root, *root.expanders]
-    low = sum(_span(bus, functions, high=False)[0] for bus in buses)
+    low = _together(buses, functions, high=False)
     if low > LOW_WINDOW_BYTES:
         culprit = _largest(root, functions, high=False)
         raise DomainError(
             f"virtual machine {name}: its devices want {low // MIB} MiB of memory space below 4 GiB, a guest has "
             f"{LOW_WINDOW_BYTES // MIB} MiB; {culprit} wants most of it: leave it out"
         )
-    high = sum(_span(bus, functions, high=True)[0] for bus in buses)
+    high = _together(buses, functions, high=True)
     window = max(_power_of_two(high), SMALLEST_WINDOW_BYTES)
     if wanted_mib:
         window = wanted_mib * MIB
@@ -73,16 +75,15 @@ def size_up(
             )
     if address_bits is not None:
         # Memory above 4 GiB starts there; low memory is counted in, which errs on the safe side.
-        start = -(-(4 * GIB + memory_mib * MIB) // GIB) * GIB
+        start = _round_up(4 * GIB + memory_mib * MIB, GIB)
         limit = 2**address_bits
         if vendor == "AuthenticAMD" and address_bits <= 40:
             limit = min(limit, AMD_HYPERTRANSPORT_START_BYTES)
         if start + window > limit:
             culprit = _largest(root, functions, high=True)
             raise DomainError(
-                f"virtual machine {name}: {memory_mib} MiB of memory and a 64-bit MMIO window of {window // GIB} "
-                f"GiB do not "
-                f"fit into {address_bits} physical address bits ({limit // GIB} GiB); {culprit} has the largest BARs: "
+                f"virtual machine {name}: {memory_mib} MiB of memory and a 64-bit MMIO window of {window // GIB} GiB "
+                f"do not fit into {address_bits} physical address bits ({limit // GIB} GiB); {culprit} has the largest BARs: "
                 "give it fewer devices, or more address bits (physical_address_bits: passthrough)"
             )
     return Window(low, high, window, address_bits)
@@ -93,8 +94,18 @@ def is_high(bar: Bar) -> bool:
     return bar.width_bits == 64 and bar.prefetchable
 
 
+def _together(buses: list[Port], functions: dict[str, Function], high: bool) -> int:
+    """Bytes of all root buses' windows one after the other."""
+    end = 0
+    for size, alignment in sorted(
+        (_span(bus, functions, high) for bus in buses), key=lambda part: part[1], reverse=True
+    ):
+        end = _round_up(end, alignment) + size
+    return end
+
+
 def _span(port: Port, functions: dict[str, Function], high: bool) -> tuple[int, int]:
-    """(size, alignment) of a bus's window, at most: everything below, packed largest first, each on its own size."""
+    """(size, alignment) of a bus's window: everything below, the largest alignment first, as the firmware packs it."""
     parts = []
     for endpoint in port.endpoints:
         if endpoint.role == "hostdev":
@@ -103,13 +114,14 @@ def _span(port: Port, functions: dict[str, Function], high: bool) -> tuple[int, 
                     size = _power_of_two(bar.size_bytes)
                     parts.append((size, size))
         else:
-            # QEMU's virtio devices: 16 KiB prefetchable, 4 KiB for MSI-X.
-            parts.append((16 * 1024, 16 * 1024))
+            parts.append((VIRTIO_BAR_BYTES, VIRTIO_BAR_BYTES))
     # An expander bus counts for itself.
-    parts += [_span(below, functions, high) for below in port.ports if below.model != "pcie-expander-bus"]
-    alignment = max([MIB, *(part[1] for part in parts)])
-    size = sum(part[0] for part in parts) + (HIGH_PADDING_BYTES if high else LOW_PADDING_BYTES)
-    return -(-size // alignment) * alignment, alignment
+    parts += [_span(below, functions, high) for below in port.ports if below.model != EXPANDER]
+    end = 0
+    for size, alignment in sorted(parts, key=lambda part: part[1], reverse=True):
+        end = _round_up(end, alignment) + size
+    reserve = HOT_PLUG_HIGH_BYTES if high else HOT_PLUG_LOW_BYTES
+    return max(_round_up(end, MIB), reserve), max([MIB, *(part[1] for part in parts)])
 
 
 def _largest(root: Port, functions: dict[str, Function], high: bool) -> str:
@@ -121,6 +133,10 @@ def _largest(root: Port, functions: dict[str, Function], high: bool) -> str:
         return "no passed-through device"
     address = max(addresses, key=lambda item: (wants(item), item))
     return f"{functions[address].kind} {address} ({wants(address) // MIB} MiB)"
+
+
+def _round_up(number: int, step: int) -> int:
+    return -(-number // step) * step
 
 
 def _power_of_two(number: int) -> int:

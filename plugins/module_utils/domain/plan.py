@@ -100,7 +100,7 @@ class DomainPlan:
                 {
                     "role": endpoint.role,
                     "key": endpoint.key,
-                    "guest_address": _address(port.bus, endpoint.slot, endpoint.function),
+                    "guest_address": tree.address(port.bus, endpoint.slot, endpoint.function),
                 }
                 for port, endpoint in self.endpoints()
                 if endpoint.role != "hostdev"
@@ -127,9 +127,9 @@ class DomainPlan:
         ports = [step for step in way if step.model not in (tree.ROOT, tree.EXPANDER)]
         # The bus on which each port itself stands is the one before it on the way.
         guest_path = [
-            _address(above.bus, step.slot, step.function) for above, step in zip(way[-len(ports) - 1 :], ports)
+            tree.address(above.bus, step.slot, step.function) for above, step in zip(way[-len(ports) - 1 :], ports)
         ]
-        guest_path.append(_address(port.bus, endpoint.slot, endpoint.function))
+        guest_path.append(tree.address(port.bus, endpoint.slot, endpoint.function))
         return {
             "host_address": function.address,
             "guest_address": guest_path[-1],
@@ -153,10 +153,6 @@ class DomainPlan:
             path.insert(0, here)
             here = self.functions[here].parent
         return path
-
-
-def _address(bus: int, slot: int, function: int) -> str:
-    return f"0000:{bus:02x}:{slot:02x}.{function:x}"
 
 
 def _way(here: tree.Port, target: tree.Port) -> list[tree.Port]:

@@ -21,7 +21,6 @@ MIB = 1024**2
 # QEMU's its changelogs.
 MINIMUM_LIBVIRT = {
     "physical_address_bits (maxphysaddr)": (8, 7, 0),
-    "firmware efi (its window by sysinfo fwcfg)": (6, 5, 0),
     "firmware efi without secure boot (os/firmware/feature)": (7, 2, 0),
     "guest_iommu with aw_bits": (6, 5, 0),
 }
@@ -62,7 +61,6 @@ def _refuse(plan: DomainPlan, message: str) -> None:
 def _versions(plan: DomainPlan, hypervisor: Hypervisor) -> None:
     used = {
         "physical_address_bits (maxphysaddr)": plan.address_bits_mode != "off",
-        "firmware efi (its window by sysinfo fwcfg)": plan.spec.firmware == "efi",
         "firmware efi without secure boot (os/firmware/feature)": plan.spec.firmware == "efi",
         "guest_iommu with aw_bits": plan.spec.guest_iommu,
     }

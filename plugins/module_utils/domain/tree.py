@@ -71,6 +71,11 @@ class Port:
         return [port for port in self.ports if port.model == EXPANDER]
 
 
+def address(bus: int, slot: int, function: int) -> str:
+    """As the guest writes it; a PCI Express guest of QEMU's has domain 0 only."""
+    return f"0000:{bus:02x}:{slot:02x}.{function:x}"
+
+
 def build(
     name: str,
     around: Surroundings,
@@ -130,7 +135,7 @@ def _plug(name: str, expander: Port, around: Surroundings, device: Function, not
     if here.model in (EXPANDER, UPSTREAM):
         # An integrated endpoint, or a function on a switch's own bus: the guest needs a port where the host has none.
         model = BELOW[None if here is expander else here.model]
-        here = _below(name, here, model, f"{here.host}/{device.address.rpartition('.')[0]}")
+        here = _below(name, here, model, f"{here.host}/{device.address}")
         notes.append(f"{device.address} hangs on no port of its own on the host; in the guest it is below a {model}")
     while len(here.endpoints) >= FUNCTIONS:
         # Without ARI a port carries one device of eight functions.

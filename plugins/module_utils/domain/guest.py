@@ -1,0 +1,96 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The planned guest as the model says a machine, before there is one: what it must see once it runs. Pure."""
+
+from __future__ import annotations
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import tree
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host, NumaNode, RootComplex
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Fidelity, fidelity, pairs
+
+PORT_TYPE_OF_MODEL = {model: kind for kind, model in tree.MODEL_OF_TYPE.items()}
+# What QEMU's ports say they are (hw/pci-bridge: gen_pcie_root_port.c, xio3130_upstream.c, xio3130_downstream.c).
+PORT_IDS = {
+    tree.ROOT_PORT: (0x1B36, 0x000C),
+    tree.UPSTREAM: (0x104C, 0x8232),
+    tree.DOWNSTREAM: (0x104C, 0x8233),
+}
+PCI_BRIDGE_CLASS = 0x060400
+
+
+def predict(plan: DomainPlan) -> Host:
+    """The guest's NUMA nodes, ports and passed-through devices; QEMU's own virtio devices and chipset are left out."""
+    nodes = [
+        NumaNode(
+            id=cell.id,
+            cpus=list(cell.vcpus),
+            siblings=[
+                cell.vcpus[at : at + plan.processors.threads]
+                for at in range(0, len(cell.vcpus), plan.processors.threads)
+            ],
+            memory_bytes=cell.memory_mib * 1024**2,
+            distances=dict(cell.distances),
+        )
+        for cell in plan.processors.cells
+    ]
+    buses = [plan.root, *plan.root.expanders]
+    complexes = [RootComplex(f"pci0000:{bus.bus:02x}", 0, bus.bus, bus.cell) for bus in buses]
+    functions: list[Function] = []
+    for bus, root_complex in zip(buses, complexes):
+        _below(plan, bus, None, root_complex, functions)
+    return Host(nodes, complexes, sorted(functions, key=lambda item: item.address), source="plan")
+
+
+def kept(plan: DomainPlan, host: Host) -> Fidelity:
+    """How many pairs of the plan's GPUs, NICs and NVMe drives are as far apart in the guest as on the host."""
+    devices = {
+        f"{function.kind} {function.address}": function.address
+        for function in plan.chosen.all()
+        if function.kind in ("gpu", "nic", "nvme")
+    }
+    places = {item["host_address"]: item["guest_address"] for item in plan.to_dict()["devices"]}
+    guest = {name: places[address] for name, address in devices.items()}
+    return fidelity(pairs(host, devices), pairs(predict(plan), guest))
+
+
+def _below(
+    plan: DomainPlan, here: tree.Port, parent: str | None, root_complex: RootComplex, functions: list[Function]
+) -> None:
+    for endpoint in here.endpoints:
+        if endpoint.role == "hostdev":
+            host = plan.functions[endpoint.key]
+            functions.append(
+                Function(
+                    address=tree.address(here.bus, endpoint.slot, endpoint.function),
+                    root_complex=root_complex.name,
+                    parent=parent,
+                    class_code=host.class_code,
+                    vendor_id=host.vendor_id,
+                    device_id=host.device_id,
+                    kind=host.kind,
+                    port_type=host.port_type,
+                    numa_node=root_complex.numa_node,
+                )
+            )
+    for port in here.ports:
+        if port.model == tree.EXPANDER:
+            continue
+        vendor, device = PORT_IDS[port.model]
+        place = tree.address(here.bus, port.slot, port.function)
+        functions.append(
+            Function(
+                address=place,
+                root_complex=root_complex.name,
+                parent=parent,
+                class_code=PCI_BRIDGE_CLASS,
+                vendor_id=vendor,
+                device_id=device,
+                kind="bridge",
+                port_type=PORT_TYPE_OF_MODEL[port.model],
+                secondary_bus=port.bus,
+                subordinate_bus=port.last_bus,
+                numa_node=root_complex.numa_node,
+            )
+        )
+        _below(plan, port, place, root_complex, functions)
