@@ -85,7 +85,10 @@ def main() -> int:
     command = [*shlex.split(options.ssh), script] if options.ssh else ["sh", "-c", script]
     done = subprocess.run(command, input=code(), stdout=subprocess.PIPE, check=False)
     if done.returncode:
-        print(f"the measurement ended with {done.returncode}; it needs python3, lspci, lstopo-no-graphics", file=sys.stderr)
+        print(
+            f"the measurement ended with {done.returncode}; it needs python3, lspci, lstopo-no-graphics",
+            file=sys.stderr,
+        )
         return 1
     result = json.loads(done.stdout)
     seconds = {name: value * 1000 for name, value in result["seconds"].items()}

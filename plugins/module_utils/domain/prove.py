@@ -36,7 +36,15 @@ PORTS_WITHOUT_ACS = {
 # Vendors whose functions have the ATS capability unless their firmware hides it (mlxconfig ATS_ENABLED).
 ATS_BY_FIRMWARE = {0x15B3: "the firmware of an NVIDIA ConnectX NIC shows the ATS capability when ATS_ENABLED is 1"}
 
+SAME = "no difference"
+
 READ_ONLY = "MaxReadReq is read-only on this device: it was written, and kept its value"
+
+# Linux drivers/vfio/pci/vfio_pci_config.c, vfio_exp_config_write: the guest's DevCtl bits 14:12 are a copy, and a write
+# to them becomes a call of pcie_set_readrq() on the device.
+VFIO_COPY = (
+    "the guest sees VFIO's copy of the register, and the device's own was found to be read-only on the hypervisor"
+)
 
 # PCI vendor of the NICs whose firmware the paper sets: NVIDIA (Mellanox).
 CONNECTX_VENDOR = 0x15B3
@@ -179,8 +187,8 @@ def _hypervisor(evidence: Evidence) -> list[Claim]:
         compare(
             "hypervisor",
             "every setting of the host is as asked for, and comes back at every boot",
-            [],
-            settings.differences if settings else None,
+            SAME,
+            _differences(settings.differences if settings else None),
             f"{where} gpu_host_boot in check mode",
         )
     )
@@ -300,8 +308,8 @@ def _guest_xml(evidence: Evidence) -> list[Claim]:
         compare(
             "guest_xml",
             "libvirt has the domain as it is planned, defined and running",
-            [],
-            evidence.domain_differences,
+            SAME,
+            _differences(evidence.domain_differences),
             f"{evidence.host_name} virsh dumpxml, with --inactive and without",
         )
     ]
@@ -504,19 +512,7 @@ def _guest_iommu(evidence: Evidence, options: Options) -> Claim:
 
 
 def _guest_os(evidence: Evidence) -> list[Claim]:
-    claims = []
-    for device in evidence.planned.devices:
-        inside = evidence.guest.by_address().get(device.guest_address) if evidence.guest else None
-        claims.append(
-            _read_request(
-                "guest_os",
-                f"MaxReadReq of {_name(evidence.host.function(device.host_address))} in the guest",
-                device.guest_address,
-                inside,
-                evidence.guest_settings,
-                f"guest config space of {device.guest_address}, DevCtl bits 14:12",
-            )
-        )
+    claims = [_read_request_in_guest(evidence, device) for device in evidence.planned.devices]
     claims.append(_nccl(evidence))
     for first, second in combinations(evidence.planned.devices, 2):
         on_host = path_class(evidence.host, first.host_address, second.host_address)
@@ -536,6 +532,18 @@ def _guest_os(evidence: Evidence) -> list[Claim]:
     return claims
 
 
+def _read_request_in_guest(evidence: Evidence, device: Device) -> Claim:
+    on_host = evidence.host.function(device.host_address)
+    inside = evidence.guest.by_address().get(device.guest_address) if evidence.guest else None
+    claim = f"MaxReadReq of {_name(on_host)} in the guest"
+    source = f"guest config space of {device.guest_address}, DevCtl bits 14:12"
+    owner = on_host.physical_function or on_host.address
+    if inside and evidence.host_settings and owner in evidence.host_settings.read_only:
+        seen = _bytes(inside.max_read_request_bytes)
+        return not_applicable("guest_os", claim, _bytes(MAX_READ_REQUEST_BYTES), source, VFIO_COPY, seen)
+    return _read_request("guest_os", claim, device.guest_address, inside, evidence.guest_settings, source)
+
+
 def _nccl(evidence: Evidence) -> Claim:
     claim, source = "NCCL has its settings", "guest /etc/nccl.conf"
     if not evidence.nccl:
@@ -548,6 +556,10 @@ def _nccl(evidence: Evidence) -> Claim:
 
 
 # Small helpers -----------------------------------------------------------------------------------------------------
+
+
+def _differences(lines: list[str] | None) -> str | list[str] | None:
+    return SAME if lines == [] else lines
 
 
 def _one_of(layer: str, claim: str, wanted: list[str], seen: str | None, source: str) -> Claim:

@@ -486,6 +486,20 @@ def test_a_read_only_register_is_not_applicable_only_with_the_tunings_word_for_i
     assert "read-only" in claim.reason
 
 
+@pytest.mark.parametrize(
+    ("on_hypervisor", "name"), [("0000:13:00.0", "GPU 0000:13:00.0"), ("0000:14:00.0", "VF 0000:14:00.1")]
+)
+def test_vfios_copy_of_a_read_only_register_is_no_proof(on_hypervisor, name):
+    one = evidence()
+    one.host_settings.read_only = [on_hypervisor]
+    (claim,) = found(prove(one), f"MaxReadReq of {name} in the guest")
+    assert (claim.holds, claim.seen) == (None, "4096 B")
+    assert "VFIO's copy" in claim.reason
+    # A guest that was not read is no excuse either.
+    (claim,) = found(prove(replace(one, guest=None)), f"MaxReadReq of {name} in the guest")
+    assert claim.holds is False
+
+
 def test_another_read_request_that_is_asked_for_is_what_is_wanted():
     one = evidence()
     one.host_settings.max_read_request_bytes["0000:13:00.0"] = 2048
