@@ -111,7 +111,7 @@ def test_a_server_console_is_no_gpu_to_choose() -> None:
 
 
 def test_unknown_address() -> None:
-    with pytest.raises(DomainError, match="no PCI function 0000:77:00.0 on this host"):
+    with pytest.raises(DomainError, match=r"no PCI function 0000:77:00.0 on this host"):
         plan(gpus={"addresses": ["77:00.0"]})
 
 
@@ -158,7 +158,7 @@ def test_two_tenants_never_share_a_group() -> None:
     ]
     for item in wishes:
         item["interfaces"] = []
-    with pytest.raises(DomainError, match="also holds 0000:15:10.2, which belongs to virtual machine b"):
+    with pytest.raises(DomainError, match=r"also holds 0000:15:10.2, which belongs to virtual machine b"):
         plan_domains(host, parse_specs(wishes))
 
 

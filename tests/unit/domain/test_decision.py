@@ -1,0 +1,82 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from machines import observed, plan
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.decision import Decision, decide
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import ObservedDomain
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.libvirt_xml import render
+
+PLAN = plan()
+OTHER = plan(vcpus=2)
+
+
+def chosen(state: str, have: ObservedDomain | None, autostart: bool = True, allow_restart: bool = False) -> Decision:
+    wanted = None if state == "absent" else render(PLAN)
+    return decide(PLAN.name, state, have, wanted, PLAN.spec.uuid, autostart, allow_restart)
+
+
+def domain(of: Any = PLAN, running: bool = False, **changes: Any) -> ObservedDomain:
+    return observed(of, running, **changes)
+
+
+@pytest.mark.parametrize(
+    ("state", "have", "actions"),
+    [
+        ("present", None, ["define", "autostart"]),
+        ("running", None, ["define", "autostart", "start"]),
+        ("stopped", None, ["define", "autostart"]),
+        ("absent", None, []),
+        ("present", domain(), []),
+        ("running", domain(), ["start"]),
+        ("stopped", domain(), []),
+        ("absent", domain(), ["undefine"]),
+        ("present", domain(running=True), []),
+        ("running", domain(running=True), []),
+        ("stopped", domain(running=True), ["stop"]),
+        ("absent", domain(running=True), ["stop", "undefine"]),
+        ("running", domain(OTHER), ["define", "start"]),
+        ("running", domain(autostart=False), ["autostart", "start"]),
+        # Killed between define and start: the next run goes on from there.
+        ("running", domain(autostart=False, running=False), ["autostart", "start"]),
+    ],
+)
+def test_actions(state: str, have: ObservedDomain | None, actions: list[str]) -> None:
+    decision = chosen(state, have)
+    assert decision.actions == actions
+    assert decision.changed == bool(actions)
+    assert decision.restart_required is False
+
+
+@pytest.mark.parametrize("state", ["present", "running"])
+def test_what_runs_changes_only_by_a_restart_that_is_allowed(state: str) -> None:
+    have = domain(OTHER, running=True)
+    told = chosen(state, have)
+    assert (told.actions, told.restart_required) == (["define"], True)
+    assert {item.path for item in told.live_differences} >= {"vcpu", "cputune/vcpupin[1]/@cpuset"}
+    done = chosen(state, have, allow_restart=True)
+    assert (done.actions, done.restart_required) == (["define", "stop", "start"], False)
+    # The second run: defined, still running as it was.
+    have.inactive_xml = render(PLAN)
+    again = chosen(state, have)
+    assert (again.actions, again.changed, again.restart_required) == ([], False, True)
+    assert chosen(state, have, allow_restart=True).actions == ["stop", "start"]
+
+
+def test_autostart_can_be_taken_away() -> None:
+    assert chosen("present", domain(), autostart=False).actions == ["no_autostart"]
+    assert chosen("present", domain(autostart=False), autostart=False).actions == []
+
+
+@pytest.mark.parametrize("state", ["present", "running", "stopped", "absent"])
+def test_somebody_elses_domain_is_left_alone(state: str) -> None:
+    have = domain(uuid="00000000-0000-0000-0000-000000000000")
+    with pytest.raises(
+        DomainError, match="virtual machine gpu-vm: libvirt has a domain of this name with another uuid"
+    ):
+        chosen(state, have)

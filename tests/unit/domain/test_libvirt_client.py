@@ -1,0 +1,41 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import client
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+
+CAPABILITIES = """<domainCapabilities><machine>pc-q35-7.2</machine><vcpu max='288'/><os supported='yes'>
+<enum name='firmware'>{}</enum><loader supported='yes'/></os></domainCapabilities>"""
+
+
+def test_capabilities() -> None:
+    with_ovmf = client.accelerator(CAPABILITIES.format("<value>efi</value>"))
+    assert (with_ovmf.max_vcpus, with_ovmf.firmwares, with_ovmf.machine) == (288, ["bios", "efi"], "pc-q35-7.2")
+    assert client.accelerator(CAPABILITIES.format("")).firmwares == ["bios"]
+
+
+def test_hugetlbfs_mounts() -> None:
+    mounts = """proc /proc proc rw 0 0
+hugetlbfs /dev/hugepages hugetlbfs rw,relatime 0 0
+none /dev/hugepages-1G hugetlbfs rw,relatime,pagesize=1024M 0 0
+none /dev/hugepages-16M hugetlbfs rw,pagesize=16384K 0 0
+"""
+    assert client.hugetlbfs_sizes(mounts, 2) == [2, 16, 1024]
+    assert client.hugetlbfs_sizes(mounts.splitlines()[0], 2) == []
+    assert client.default_huge_page_mib("MemTotal: 1 kB\nHugepagesize:    1048576 kB\n") == 1024
+    assert client.default_huge_page_mib("MemTotal: 1 kB\n") == 0
+
+
+def test_without_the_binding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "libvirt", None)
+    with pytest.raises(DomainError, match="Python binding is missing on this host; install python3-libvirt"):
+        client.Client()
+
+
+def test_hints_say_what_to_do() -> None:
+    assert "restart it after mounting" in client._hint("Unable to find any usable hugetlbfs mount for 1048576 KiB")
+    assert "host driver" in client._hint("vfio 0000:13:00.0: group 16 is not viable")
+    assert client._hint("cgroup trouble") == ""
