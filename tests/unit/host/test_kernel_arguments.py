@@ -64,6 +64,14 @@ def test_debian(server):
     assert again.facts["reboot_required"]
 
 
+def test_a_star_of_others_is_not_the_names_of_files(server):
+    debian(server)
+    server.put(boot_loader.DEFAULTS, 'GRUB_CMDLINE_LINUX_DEFAULT="/* quiet"\n')
+    server.put("/etc/default/grub.d/10-other.cfg", 'GRUB_CMDLINE_LINUX="x=1"\n')
+    kernel_arguments.ensure(server, {"iommu": "passthrough"})
+    assert line_of(server).split()[4:] == ["x=1", "/*", "quiet", "intel_iommu=on", "iommu=pt"]
+
+
 def test_a_later_edit_of_the_defaults_is_respected(server):
     debian(server)
     kernel_arguments.ensure(server, WANT)
