@@ -180,6 +180,18 @@ options:
             description: Whether the guest may only read it.
             type: bool
             default: false
+          base:
+            description: An image on the host. Where the disk is missing, it is made as an overlay of this one.
+            type: str
+          base_format:
+            description: The format of that image.
+            type: str
+            choices: [qcow2, raw]
+            default: qcow2
+          size_mib:
+            description: The size of a disk that is made; V(0) is that of its base.
+            type: int
+            default: 0
       interfaces:
         description: Virtio network interfaces, for management.
         type: list

@@ -23,7 +23,7 @@ options:
   state:
     description:
       - V(present) defines them. V(running) starts them, too. V(stopped) defines them and shuts them down.
-      - V(absent) shuts them down and undefines them; their disks stay.
+      - V(absent) shuts them down and undefines them; their disks stay unless O(remove_disks).
       - V(planned) touches no host. It returns the plan and the XML for O(topology), and runs on the controller.
     type: str
     choices: [present, running, stopped, absent, planned]
@@ -32,6 +32,10 @@ options:
     description:
       - Restart a running virtual machine that runs with something else than what is wished.
       - Without it RV(restart_required) tells of it, and the virtual machine has it from its next start.
+    type: bool
+    default: false
+  remove_disks:
+    description: With O(state=absent), remove the disks that were made from a base, too.
     type: bool
     default: false
   shutdown_timeout_s:
@@ -99,7 +103,7 @@ domains:
       returned: unless state is planned
       type: bool
     actions:
-      description: What was done, of stop, undefine, define, autostart, no_autostart, start.
+      description: What was done, of stop, undefine, remove_disks, make_disks, define, autostart, no_autostart, start.
       returned: unless state is planned
       type: list
       elements: str
@@ -225,6 +229,7 @@ def main() -> None:
             "topology": {"type": "dict"},
             "uri": {"type": "str", "default": URI},
             "allow_restart": {"type": "bool", "default": False},
+            "remove_disks": {"type": "bool", "default": False},
             "shutdown_timeout_s": {"type": "int", "default": 120},
         },
         supports_check_mode=True,

@@ -56,6 +56,9 @@ def domain_options() -> dict[str, Any]:
                 "path": {"type": "str", "required": True},
                 "format": {"type": "str", "choices": list(DISK_FORMATS), "default": "qcow2"},
                 "read_only": {"type": "bool", "default": False},
+                "base": {"type": "str"},
+                "base_format": {"type": "str", "choices": list(DISK_FORMATS), "default": "qcow2"},
+                "size_mib": {"type": "int", "default": 0},
             },
         },
         "interfaces": {

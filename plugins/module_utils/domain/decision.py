@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import Difference, differences
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import ObservedDomain
-
-STATES = ("present", "running", "stopped", "absent")
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import DomainSpec
 
 
 @dataclass
 class Decision:
-    """``actions`` in order, of: define, autostart, no_autostart, stop, start, undefine.
+    """``actions`` in order, of: make_disks, define, autostart, no_autostart, stop, start, undefine, remove_disks.
 
     ``differences`` are of the definition, ``live_differences`` of what runs. ``restart_required``: what runs is not
     what is defined, and will not be after ``actions`` either.
@@ -30,6 +29,14 @@ class Decision:
     def changed(self) -> bool:
         """Whether anything is to be done."""
         return bool(self.actions)
+
+
+def disk_actions(spec: DomainSpec, state: str, missing: set[str], remove: bool) -> list[str]:
+    """What to do about the disks that are made from a base; those without one are the user's own."""
+    own = [disk.path for disk in spec.disks if disk.base]
+    if state == "absent":
+        return ["remove_disks"] if remove and set(own) - missing else []
+    return ["make_disks"] if set(own) & missing else []
 
 
 def decide(

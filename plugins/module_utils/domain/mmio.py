@@ -83,8 +83,8 @@ def size_up(
             culprit = _largest(root, functions, high=True)
             raise DomainError(
                 f"virtual machine {name}: {memory_mib} MiB of memory and a 64-bit MMIO window of {window // GIB} GiB "
-                f"do not fit into {address_bits} physical address bits ({limit // GIB} GiB); {culprit} has the largest BARs: "
-                "give it fewer devices, or more address bits (physical_address_bits: passthrough)"
+                f"do not fit into {address_bits} physical address bits ({limit // GIB} GiB); {culprit} has the "
+                "largest BARs: give it fewer devices, or more address bits (physical_address_bits: passthrough)"
             )
     return Window(low, high, window, address_bits)
 

@@ -114,14 +114,15 @@ def _networks(plan: DomainPlan, hypervisor: Hypervisor) -> None:
 
 
 def _paths(plan: DomainPlan, hypervisor: Hypervisor) -> None:
+    made = {disk.path for disk in plan.spec.disks if disk.base}
     for path in wanted_paths([plan.spec]):
-        if path in hypervisor.missing_paths:
+        if path in hypervisor.missing_paths and path not in made:
             _refuse(plan, f"{path} does not exist on this host")
 
 
 def wanted_paths(specs: list[DomainSpec]) -> list[str]:
     """Files and devices of the host that the guests need."""
-    paths = [disk.path for spec in specs for disk in spec.disks]
+    paths = [path for spec in specs for disk in spec.disks for path in (disk.path, disk.base) if path]
     for spec in specs:
         if spec.boot:
             paths += [path for path in (spec.boot.kernel, spec.boot.initrd) if path]

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain import preflight, process
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import images, preflight, process
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.client import Client
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import differences, side_by_side
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.decision import Decision, decide
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.decision import Decision, decide, disk_actions
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Hypervisor, ObservedDomain
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.libvirt_xml import render
@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
 
 # In what order actions are taken over all domains of a call: what is let go of is free before anything starts.
-PHASES = ("stop", "undefine", "define", "autostart", "no_autostart", "start")
+PHASES = ("stop", "undefine", "remove_disks", "make_disks", "define", "autostart", "no_autostart", "start")
 
 
 def planned(domains: list[dict[str, Any]], topology: dict[str, Any] | None) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     specs = parse_specs(params["domains"])
     client = Client(params["uri"])
     try:
-        hypervisor = client.observe(preflight.wanted_paths(specs) if state != "absent" else [])
+        hypervisor = client.observe(preflight.wanted_paths(specs))
         if state == "absent":
             plans: dict[str, DomainPlan] = {}
         else:
@@ -58,6 +58,9 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
             )
             for spec in specs
         }
+        for spec in specs:
+            actions = disk_actions(spec, state, set(hypervisor.missing_paths), params["remove_disks"])
+            decisions[spec.name].actions += actions
         if plans:
             starting = {name for name, decision in decisions.items() if "start" in decision.actions}
             stopping = {name for name, decision in decisions.items() if "stop" in decision.actions}
@@ -113,7 +116,11 @@ def _apply(
         for spec in specs:
             if phase not in decisions[spec.name].actions:
                 continue
-            if phase == "stop":
+            if phase == "make_disks":
+                images.make(spec)
+            elif phase == "remove_disks":
+                images.remove(spec)
+            elif phase == "stop":
                 client.stop(spec.name, timeout_s)
             elif phase == "undefine":
                 client.undefine(spec.name)

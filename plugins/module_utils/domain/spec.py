@@ -47,11 +47,17 @@ class Nics:
 
 @dataclass
 class Disk:
-    """An image file or block device on the host; the first that is not read-only is booted from."""
+    """An image file or block device on the host; the first that is not read-only is booted from.
+
+    With ``base`` the file is made where it is missing: a qcow2 overlay of that image, of ``size_mib`` (0: the base's).
+    """
 
     path: str
     format: str = "qcow2"
     read_only: bool = False
+    base: str | None = None
+    base_format: str = "qcow2"
+    size_mib: int = 0
 
 
 @dataclass
@@ -259,7 +265,20 @@ def _check(spec: DomainSpec) -> None:
             disk.format in DISK_FORMATS,
             f"disk {disk.path}: format {disk.format!r} is unknown; there are {', '.join(DISK_FORMATS)}",
         )
-        need(disk.path.startswith("/"), f"disk {disk.path!r}: not an absolute path on the host")
+        need(
+            disk.base_format in DISK_FORMATS,
+            f"disk {disk.path}: base_format {disk.base_format!r} is unknown; there are {', '.join(DISK_FORMATS)}",
+        )
+        for path in filter(None, (disk.path, disk.base)):
+            need(path.startswith("/"), f"disk {path!r}: not an absolute path on the host")
+        need(
+            disk.base is None or (disk.format == "qcow2" and not disk.path.startswith("/dev/") and not disk.read_only),
+            f"disk {disk.path}: only a writable qcow2 file can be an overlay of a base image",
+        )
+        need(
+            disk.base is not None or disk.size_mib == 0,
+            f"disk {disk.path}: size_mib is for one that is made from a base",
+        )
     for interface in spec.interfaces:
         need(
             interface.type in INTERFACE_TYPES,

@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 from machines import observed, plan
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.decision import Decision, decide
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.decision import (
+    Decision,
+    decide,
+    disk_actions,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import ObservedDomain
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.libvirt_xml import render
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import parse_specs
 
 PLAN = plan()
 OTHER = plan(vcpus=2)
@@ -80,3 +85,13 @@ def test_somebody_elses_domain_is_left_alone(state: str) -> None:
         DomainError, match="virtual machine gpu-vm: libvirt has a domain of this name with another uuid"
     ):
         chosen(state, have)
+
+
+def test_disks_are_made_from_their_base_and_removed_only_when_asked() -> None:
+    disks = [{"path": "/a", "base": "/base"}, {"path": "/mine"}]
+    spec = parse_specs([{"name": "a", "disks": disks}])[0]
+    assert disk_actions(spec, "running", {"/a"}, remove=False) == ["make_disks"]
+    assert disk_actions(spec, "running", {"/mine"}, remove=True) == []
+    assert disk_actions(spec, "absent", set(), remove=False) == []
+    assert disk_actions(spec, "absent", set(), remove=True) == ["remove_disks"]
+    assert disk_actions(spec, "absent", {"/a"}, remove=True) == []

@@ -115,6 +115,9 @@ def test_files_that_are_not_there() -> None:
     there = hypervisor(missing_paths=["/var/lib/libvirt/images/gpu-vm.qcow2"])
     refused("/var/lib/libvirt/images/gpu-vm.qcow2 does not exist on this host", plan(), None, there)
     run(plan(), None, there, paths_may_come=True)
+    overlay = plan(disks=[{"path": "/var/lib/libvirt/images/gpu-vm.qcow2", "base": "/base.qcow2"}])
+    run(overlay, None, there)
+    refused("/base.qcow2 does not exist", overlay, None, hypervisor(missing_paths=["/base.qcow2"]))
 
 
 def test_firmware_that_is_not_installed() -> None:

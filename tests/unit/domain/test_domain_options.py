@@ -1,0 +1,65 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The options of a virtual machine stand in four places: they must say the same."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ansible_collections.sailloft.fleet.plugins.doc_fragments.gpu_domain import ModuleDocFragment
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import spec
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.arguments import domain_options
+
+ROLE = Path(__file__).parents[3] / "roles" / "gpu_vm"
+KEYS = ("type", "elements", "required", "default", "choices")
+CLASSES = {
+    "gpus": spec.Devices,
+    "nics": spec.Nics,
+    "nvme": spec.Devices,
+    "disks": spec.Disk,
+    "interfaces": spec.Interface,
+    "boot": spec.Boot,
+}
+
+
+def facts(options: dict[str, Any], below: str) -> dict[str, Any]:
+    """Of each option what a machine checks, without the words; ``below`` is the name of nested options."""
+    return {
+        name: {
+            **{key: option[key] for key in KEYS if key in option},
+            **({"options": facts(option[below], below)} if below in option else {}),
+        }
+        for name, option in options.items()
+    }
+
+
+def test_documentation_and_modules_agree() -> None:
+    documented = yaml.safe_load(ModuleDocFragment.DOMAINS)["options"]["domains"]["suboptions"]
+    assert facts(documented, "suboptions") == facts(domain_options(), "options")
+
+
+def test_role_and_modules_agree() -> None:
+    data = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text(encoding="utf-8"))
+    options = data["argument_specs"]["main"]["options"]
+    assert facts(options["gpu_vm_domains"]["options"], "options") == facts(domain_options(), "options")
+    defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text(encoding="utf-8"))
+    assert defaults == {name: option["default"] for name, option in options.items()}
+
+
+def test_spec_and_modules_agree() -> None:
+    def check(kind: type, options: dict[str, Any], **required: Any) -> None:
+        assert is_dataclass(kind)
+        assert {item.name for item in fields(kind)} == set(options)
+        made = kind(**required)
+        for name, option in options.items():
+            if "default" in option:
+                assert getattr(made, name) == option["default"], name
+
+    check(spec.DomainSpec, domain_options(), name="a")
+    for name, kind in CLASSES.items():
+        needed = {key: "/a" for key, option in domain_options()[name]["options"].items() if option.get("required")}
+        check(kind, domain_options()[name]["options"], **needed)
