@@ -1,0 +1,71 @@
+# make lab       raise the emulated GPU server and run the real playbooks on it
+# make test      all tests that run in minutes: lint, unit tests, Molecule
+# make test-all  and those that take longer
+# make lab-down  remove all that `make lab` made
+
+SHELL := /bin/bash -o pipefail
+.DEFAULT_GOAL := help
+bin := .venv/bin
+cache := .cache/lab
+export PATH := $(CURDIR)/$(bin):$(PATH)
+# Ansible and Molecule show what they do as they do it.
+export PYTHONUNBUFFERED := 1
+
+.PHONY: help lab lab-down packages images test test-all lint unit sanity molecule bench clean
+
+help:
+	@sed -n 's/^# //;/^make/p' Makefile
+
+packages:
+	@roles/lab/files/install-packages bindep.txt
+
+.venv/.runtime: requirements.txt | packages
+	python3 -m venv .venv
+	$(bin)/pip install --quiet -r requirements.txt
+	touch $@
+
+.venv/.tests: requirements-dev.txt .venv/.runtime
+	$(bin)/pip install --quiet -r requirements-dev.txt
+	touch $@
+
+$(cache)/id_ed25519:
+	mkdir -p $(cache)
+	ssh-keygen -q -t ed25519 -N '' -C sailloft-lab -f $@
+
+# The long part of the first run, on the screen as it goes; the playbook then finds the images made.
+images: packages $(cache)/id_ed25519
+	@roles/lab/files/build-image gpu-server $(CURDIR)/$(cache)/images $(CURDIR)/$(cache)/id_ed25519.pub
+
+lab: packages .venv/.runtime images
+	ansible-playbook -i inventories/lab playbooks/lab.yml
+	ansible-playbook -i inventories/lab playbooks/site.yml
+
+lab-down: .venv/.runtime
+	ansible-playbook -i inventories/lab playbooks/lab_down.yml
+	rm -rf $(cache) .cache/facts proofs
+
+test: lint unit sanity molecule
+
+test-all: test
+	$(bin)/molecule test --scenario-name gpu_guest
+
+lint: packages .venv/.tests
+	yamllint .
+	ruff check .
+	ruff format --check .
+	ansible-lint
+
+unit: packages .venv/.tests
+	pytest
+
+sanity: packages .venv/.tests
+	tests/sanity/run
+
+molecule: packages .venv/.tests images
+	molecule test --all
+
+bench: packages .venv/.tests images
+	benchmarks/run
+
+clean: lab-down
+	rm -rf .venv .cache
