@@ -1,0 +1,142 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The module gpu_vm_proof, called as Ansible calls it."""
+
+from __future__ import annotations
+
+import json
+
+import gpu_vm
+import pytest
+from ansible.module_utils.testing import patch_module_args
+
+from ansible_collections.sailloft.fleet.plugins.modules import gpu_vm_proof
+
+
+def arguments(folder, **changes):
+    whole = {
+        "path": str(folder),
+        "name": "vm1",
+        "host_name": "gpu01",
+        "host_topology": gpu_vm.host().to_dict(),
+        "host_settings": gpu_vm.on_host(),
+        "nic_firmware": gpu_vm.firmware(),
+        "domain": gpu_vm.domain(),
+        "guest_topology": gpu_vm.guest().to_dict(),
+        "guest_settings": gpu_vm.in_guest(),
+        "nccl": {"NCCL_IB_PCI_RELAXED_ORDERING": 2},
+        "nccl_conf": "NCCL_IB_PCI_RELAXED_ORDERING=2\n",
+    }
+    return {**whole, **changes}
+
+
+@pytest.fixture
+def run(capsys):
+    """Call the module; returns its result."""
+
+    def call(given):
+        # As over the wire: Ansible sends JSON.
+        with patch_module_args(json.loads(json.dumps(given))), pytest.raises(SystemExit):
+            gpu_vm_proof.main()
+        return json.loads(capsys.readouterr().out)
+
+    return call
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_proof_is_written_once_and_the_second_run_changes_nothing(run, tmp_path):
+    folder = tmp_path / "proofs"
+    first = run(arguments(folder))
+    assert first["changed"] is True
+    assert first["holds"] is True
+    assert first["counts"]["failed"] == 0
+    assert first["counts"]["held"] > 80
+    written = contents(folder)
+    assert sorted(written) == ["vm1.html", "vm1.json"]
+    assert json.loads(written["vm1.json"])["counts"] == first["counts"]
+    second = run(arguments(folder))
+    assert second["changed"] is False
+    assert second["diff"] == []
+    assert contents(folder) == written
+
+
+def test_check_mode_writes_nothing_and_says_what_would_be(run, tmp_path):
+    folder = tmp_path / "proofs"
+    assert run({**arguments(folder), "_ansible_check_mode": True})["changed"] is True
+    assert not folder.exists()
+    run(arguments(folder))
+    assert run({**arguments(folder), "_ansible_check_mode": True})["changed"] is False
+
+
+def test_a_claim_that_fails_fails_the_module_after_the_proof_is_written(run, tmp_path):
+    guest = gpu_vm.guest()
+    guest.function("0000:23:00.0").numa_node = None
+    result = run(arguments(tmp_path, guest_topology=guest.to_dict()))
+    assert result["failed"] is True
+    assert "FAILS Guest XML: GPU 0000:13:00.0 is on guest NUMA node 0" in result["msg"]
+    proof = json.loads((tmp_path / "vm1.json").read_text())
+    assert proof["holds"] is False
+    assert "Does not hold" in (tmp_path / "vm1.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "missing",
+    ["host_settings", "nic_firmware", "guest_topology", "guest_settings", "nccl_conf"],
+)
+def test_a_reading_that_is_missing_never_adds_a_claim_that_holds(run, tmp_path, missing):
+    whole = run(arguments(tmp_path))
+    without = run({key: value for key, value in arguments(tmp_path).items() if key != missing})
+    assert without["counts"]["held"] <= whole["counts"]["held"]
+    # What the guest's settings tell is whether a register is read-only; without it, all must simply hold.
+    assert without.get("failed", False) is (missing != "guest_settings")
+
+
+def test_a_domain_that_does_not_run_fails(run, tmp_path):
+    stopped = {**gpu_vm.domain(), "process": None, "state": "shutoff"}
+    result = run(arguments(tmp_path, domain=stopped))
+    assert "wanted no difference, seen it does not run: shutoff" in result["msg"]
+
+
+def test_a_diff_shows_what_became_of_the_proof(run, tmp_path):
+    run(arguments(tmp_path))
+    result = run(arguments(tmp_path, nccl_conf="NCCL_IB_PCI_RELAXED_ORDERING=0\n"))
+    (diff,) = result["diff"]
+    assert diff["before_header"].endswith("vm1.json")
+    assert json.loads(diff["before"])["holds"] is True
+    assert json.loads(diff["after"])["holds"] is False
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": "../vm1"}, "file name"),
+        ({"host_topology": {"format": "other"}}, "not a topology"),
+        ({"guest_topology": {"format": "sailloft-topology/1"}}, "not a whole topology"),
+        ({"domain": {"name": "vm1", "exists": True}}, "not a whole plan"),
+        ({"host_settings": {"failed": True}}, "not a result of gpu_host_boot"),
+        ({"nic_firmware": {"failed": True}}, "not a result of nic_firmware"),
+    ],
+)
+def test_bad_input_is_one_error_and_writes_nothing(run, tmp_path, changes, message):
+    folder = tmp_path / "proofs"
+    result = run(arguments(folder, **changes))
+    assert result["failed"] is True
+    assert message in result["msg"]
+    assert not folder.exists()
+
+
+def test_a_plan_of_another_host_names_the_device(run, tmp_path):
+    domain = gpu_vm.domain()
+    domain["plan"]["devices"][0]["host_address"] = "0000:ff:00.0"
+    result = run(arguments(tmp_path / "proofs", domain=domain))
+    assert result["msg"] == "vm1: no PCI function 0000:ff:00.0 on this host"
+
+
+def test_a_folder_that_cannot_be_written_is_one_error(run, tmp_path):
+    (tmp_path / "proofs").write_text("a file")
+    result = run(arguments(tmp_path / "proofs"))
+    assert result["failed"] is True
+    assert "give a proofs folder that you own" in result["msg"]
