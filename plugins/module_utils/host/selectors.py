@@ -11,10 +11,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 
 # The kinds of topology/model.py that can be asked for.
 KINDS = ("gpu", "nic", "nvme", "nvswitch", "bridge")
-# Vendors of the display that a server's management controller draws on (pci.ids): no guest wants it, though its
-# class makes it a "gpu". ASPEED, Matrox G200, Huawei Hi1710; QEMU's standard VGA and QXL are the lab's.
-MANAGEMENT_DISPLAYS = (0x1A03, 0x102B, 0x19E5, 0x1234, 0x1B36)
-CLASS_VGA = 0x0300
 ADDRESS = re.compile(r"^(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
 VENDOR = re.compile(r"^([0-9a-f]{4}):([0-9a-f]{4}|\*)$")
 
@@ -49,8 +45,7 @@ def is_address(selector: str) -> bool:
 
 def _matches(function: Function, text: str, where: str) -> bool:
     if text in KINDS:
-        display = function.class_code >> 8 == CLASS_VGA and function.vendor_id in MANAGEMENT_DISPLAYS
-        return function.kind == text and not display
+        return function.kind == text
     if ADDRESS.match(text):
         return function.address == full_address(text)
     vendor = VENDOR.match(text)
