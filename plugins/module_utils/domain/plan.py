@@ -187,14 +187,24 @@ def plan_domains(host: Host, specs: list[DomainSpec], hypervisor: Hypervisor | N
     for spec in specs:
         for address in explicit_addresses(spec):
             around.holder.setdefault(address, spec.name)
+    for spec in specs:
+        own = held.get(spec.name, Holdings())
+        if spec.gpus.count or spec.nics.per_gpu or spec.nvme.count:
+            for address in own.devices:
+                around.holder.setdefault(address, spec.name)
+        for cpu in own.cpus:
+            cpu_holder.setdefault(cpu, spec.name)
 
     plans: dict[str, DomainPlan] = {}
-    # Those that exist choose first: a new virtual machine never moves them.
+    # Those that exist choose first, and what they have is kept for them: no other virtual machine's plan moves them.
     for spec in sorted(specs, key=lambda item: item.name not in held):
         own = held.get(spec.name, Holdings())
         plan = _plan(spec, around, {cpu for cpu, name in cpu_holder.items() if name != spec.name}, own, hypervisor)
         plans[spec.name] = plan
+        # From now on it holds what it was given, and no more.
+        around.holder = {address: name for address, name in around.holder.items() if name != spec.name}
         around.holder.update({function.address: spec.name for function in plan.chosen.all()})
+        cpu_holder = {cpu: name for cpu, name in cpu_holder.items() if name != spec.name}
         if spec.pin_cpus:
             cpu_holder.update({cpu: spec.name for cell in plan.processors.cells for cpu in cell.cpus})
     return [plans[spec.name] for spec in specs]

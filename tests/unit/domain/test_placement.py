@@ -89,6 +89,20 @@ def test_what_a_domain_has_it_keeps() -> None:
     assert first.processors.cells[0].cpus != second.processors.cells[0].cpus
 
 
+def test_one_that_grows_does_not_move_the_others() -> None:
+    host = big()
+    first, second = plan_domains(host, parse_specs([small("a", 1), small("b", 2)]))
+    there = hypervisor(domains={"a": observed(first), "b": observed(second)})
+    grown, kept = plan_domains(host, parse_specs([small("a", 3) | {"vcpus": 8}, small("b", 2)]), there)
+    assert addresses(kept) == addresses(second)
+    assert [cell.cpus for cell in kept.processors.cells] == [cell.cpus for cell in second.processors.cells]
+    assert addresses(first)[0] in addresses(grown)
+    # What a device list lets go of, another one may have in the same call.
+    named = small("b", 0) | {"gpus": {"addresses": ["0000:83:00.0"]}}
+    taking = small("c", 0) | {"gpus": {"addresses": [addresses(second)[0]]}}
+    assert addresses(plan_domains(host, parse_specs([named, taking]), there)[1]) == [addresses(second)[0]]
+
+
 def test_another_domains_devices_and_cpus_are_left_to_it() -> None:
     other = plan(name="other", gpus={"addresses": ["0000:13:00.0"]}, nics={}, memory_mib=1024, vcpus=1)
     there = hypervisor(domains={"other": observed(other)})
