@@ -187,6 +187,7 @@ def plan_domains(host: Host, specs: list[DomainSpec], hypervisor: Hypervisor | N
     for spec in specs:
         for address in explicit_addresses(spec):
             around.holder.setdefault(address, spec.name)
+    # What those that exist have is kept for them until they choose: no other virtual machine's plan moves them.
     for spec in specs:
         own = held.get(spec.name, Holdings())
         if spec.gpus.count or spec.nics.per_gpu or spec.nvme.count:
@@ -196,8 +197,7 @@ def plan_domains(host: Host, specs: list[DomainSpec], hypervisor: Hypervisor | N
             cpu_holder.setdefault(cpu, spec.name)
 
     plans: dict[str, DomainPlan] = {}
-    # Those that exist choose first, and what they have is kept for them: no other virtual machine's plan moves them.
-    for spec in sorted(specs, key=lambda item: item.name not in held):
+    for spec in specs:
         own = held.get(spec.name, Holdings())
         plan = _plan(spec, around, {cpu for cpu, name in cpu_holder.items() if name != spec.name}, own, hypervisor)
         plans[spec.name] = plan

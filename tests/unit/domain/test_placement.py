@@ -85,6 +85,8 @@ def test_what_a_domain_has_it_keeps() -> None:
     newer, kept = plan_domains(host, parse_specs([small("0", 4), small("b", 2)]), there)
     assert addresses(kept) == addresses(second)
     assert addresses(newer) == ["0000:83:00.0", "0000:84:00.0", "0000:93:00.0", "0000:94:00.0"]
+    beside, kept = plan_domains(host, parse_specs([small("0", 1) | {"vcpus": 8}, small("b", 2)]), there)
+    assert addresses(beside) == ["0000:13:00.0"]
     assert kept.processors.cells[0].cpus == second.processors.cells[0].cpus
     assert first.processors.cells[0].cpus != second.processors.cells[0].cpus
 

@@ -1,0 +1,130 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""libvirt/inactive.xml and live.xml are what libvirt 9.0.0 wrote of this plan on the emulated server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from machines import plan
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import differences, side_by_side
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import holdings
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.libvirt_xml import render
+
+FILES = Path(__file__).parent / "libvirt"
+WISH: dict[str, Any] = {
+    "name": "vm1",
+    "memory_mib": 1024,
+    "huge_page_mib": 2,
+    "vcpus": 2,
+    "firmware": "bios",
+    "disks": [],
+    "interfaces": [{"type": "user"}],
+    "boot": {
+        "kernel": "/boot/vmlinuz-6.1.0-56-amd64",
+        "initrd": "/boot/initrd.img-6.1.0-56-amd64",
+        "arguments": "console=ttyS0",
+    },
+}
+
+
+def libvirts(name: str) -> str:
+    return (FILES / f"{name}.xml").read_text(encoding="utf-8")
+
+
+def wanted(**changes: Any) -> str:
+    return render(plan(**{**WISH, **changes}))
+
+
+def paths(found: list[Any]) -> dict[str, tuple[Any, Any]]:
+    return {item.path: (item.wanted, item.have) for item in found}
+
+
+@pytest.mark.parametrize("name", ["inactive", "live"])
+def test_what_libvirt_adds_is_no_difference(name: str) -> None:
+    assert differences(wanted(), libvirts(name)) == []
+
+
+@pytest.mark.parametrize("name", ["inactive", "live"])
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"vcpus": 4}, {"vcpu": ("4", "2")}),
+        ({"pin_cpus": False}, {"cputune/vcpupin[0]": (None, "present"), "cputune/emulatorpin": (None, "present")}),
+        ({"lock_memory": False}, {"memoryBacking/locked": (None, "present")}),
+        ({"huge_page_mib": 0}, {"memoryBacking/hugepages": (None, "present")}),
+        ({"huge_page_mib": 4}, {"memoryBacking/hugepages/page[0-1]/@size": ("4096", "2048")}),
+        ({"strict_memory": False}, {"numatune/memory": (None, "present"), "numatune/memnode[1]": (None, "present")}),
+        ({"iothreads": 0}, {"iothreads": (None, "1"), "cputune/iothreadpin[1]": (None, "present")}),
+        ({"memory_mib": 2048}, {"memory": ("2097152", "1048576"), "cpu/numa/cell[0]/@memory": ("1048576", "524288")}),
+        ({"physical_address_bits": "off"}, {"cpu/maxphysaddr": (None, "present")}),
+        ({"physical_address_bits": "39"}, {"cpu/maxphysaddr/@mode": ("emulate", "passthrough")}),
+        ({"firmware": "efi"}, {"os/@firmware": ("efi", None)}),
+        ({"guest_iommu": True}, {"devices/iommu": ("present", None), "features/ioapic": ("present", None)}),
+        ({"accelerator": "qemu"}, {"@type": ("qemu", "kvm"), "cpu/@mode": ("maximum", "host-passthrough")}),
+        ({"boot": None}, {"os/kernel": (None, "/boot/vmlinuz-6.1.0-56-amd64"), "os/cmdline": (None, "console=ttyS0")}),
+        ({"interfaces": []}, {"devices/interface[52:54:00:ea:97:99]": (None, "present")}),
+        ({"disks": [{"path": "/a"}]}, {"devices/disk[vda]": ("present", None)}),
+        ({"mmio_window_mib": 65536}, {"devices/controller[pci,0]/pcihole64": ("67108864", "33554432")}),
+        (
+            {"console_log": "/tmp/log"},
+            {"devices/serial[0]/log/@file": ("/tmp/log", "/var/log/libvirt/qemu/vm1-console.log")},
+        ),
+        (
+            {"nics": {"per_gpu": 1}},
+            {"devices/hostdev[0000:14:00.0]": (None, "present"), "devices/hostdev[0000:84:00.0]": (None, "present")},
+        ),
+        (
+            {"nics": {"addresses": ["14:00.0", "84:00.0", "15:10.2", "85:10.0"]}},
+            {"devices/hostdev[0000:15:10.2]": ("present", None), "devices/hostdev[0000:15:10.0]": (None, "present")},
+        ),
+    ],
+)
+def test_every_setting_is_a_difference(name: str, changes: dict[str, Any], expected: dict[str, Any]) -> None:
+    found = paths(differences(wanted(**changes), libvirts(name)))
+    assert expected.items() <= found.items(), found
+
+
+def test_a_missing_thing_is_said_once() -> None:
+    found = differences(wanted(disks=[{"path": "/a"}]), libvirts("inactive"))
+    assert [item.path for item in found if item.path.startswith("devices/disk")] == ["devices/disk[vda]"]
+
+
+def test_what_somebody_added_by_hand() -> None:
+    by_hand = libvirts("inactive").replace(
+        "</devices>",
+        "<disk type='file' device='disk'><source file='/x'/><target dev='vdz' bus='virtio'/></disk></devices>",
+    )
+    found = differences(wanted(), by_hand.replace("<locked/>", "<locked/><nosharepages/>"))
+    assert paths(found) == {"devices/disk[vdz]": (None, "present"), "memoryBacking/nosharepages": (None, "present")}
+
+
+def test_the_machines_version_is_libvirts() -> None:
+    other = libvirts("inactive").replace("pc-q35-7.2", "pc-i440fx-7.2")
+    assert paths(differences(wanted(), other)) == {"os/type/@machine": ("q35", "pc-i440fx-7.2")}
+
+
+def test_a_running_domain_tells_its_firmware_by_the_image() -> None:
+    image = "<loader readonly='yes' type='pflash'>/usr/share/OVMF/OVMF_CODE_4M.fd</loader></os>"
+    running = libvirts("live").replace("</os>", image)
+    assert "os/@firmware" not in paths(differences(wanted(firmware="efi"), running))
+    assert paths(differences(wanted(), running))["os/@firmware"] == (None, "efi")
+
+
+def test_the_diff_has_both_sides() -> None:
+    lines = side_by_side(differences(wanted(vcpus=4, lock_memory=False), libvirts("inactive")))
+    assert "vcpu = 4\n" in lines["after"]
+    assert "vcpu = 2\n" in lines["before"]
+    assert "memoryBacking/locked = present\n" in lines["before"]
+    assert "locked" not in lines["after"]
+
+
+def test_holdings_as_libvirt_writes_them() -> None:
+    held = holdings(libvirts("inactive"))
+    assert held.devices == [
+        f"0000:{address}" for address in ("13:00.0", "14:00.0", "15:10.0", "83:00.0", "84:00.0", "85:10.0")
+    ]
+    assert (held.cpus, held.memory_mib, held.page_mib) == ([1, 5], {0: 512, 1: 512}, 2)
