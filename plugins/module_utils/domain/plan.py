@@ -301,7 +301,8 @@ def _address_bits(spec: DomainSpec, accelerator: str, host_bits: int | None) -> 
     if wanted == "off":
         return "off", mmio.DEFAULT_ADDRESS_BITS
     bits = int(wanted)
-    if accelerator == "kvm" and host_bits is not None and bits > host_bits:
+    # libvirt refuses more than the host's, under emulation too.
+    if host_bits is not None and bits > host_bits:
         raise DomainError(
             f"virtual machine {spec.name}: physical_address_bits {bits} is more than the host's {host_bits}; use "
             f"passthrough"

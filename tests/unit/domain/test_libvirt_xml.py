@@ -36,7 +36,7 @@ def whole_server() -> DomainPlan:
 PLANS: dict[str, Any] = {
     "lab": lambda: plan(firmware="bios"),
     "guest-iommu-efi": lambda: plan(threaded(), guest_iommu=True, vcpus=8, huge_page_mib=2),
-    "emulated": lambda: plan(accelerator="qemu", firmware="bios", physical_address_bits="42"),
+    "emulated": lambda: plan(accelerator="qemu", firmware="bios", physical_address_bits="39"),
     "plain-flat": lambda: plan(
         gpus={"count": 1},
         nics={},

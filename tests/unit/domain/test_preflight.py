@@ -145,3 +145,5 @@ def test_the_accelerator() -> None:
         plan(hypervisor=emulating, physical_address_bits="passthrough")
     with pytest.raises(DomainError, match="physical_address_bits 46 is more than the host's 40"):
         plan(physical_address_bits="46")
+    with pytest.raises(DomainError, match="physical_address_bits 46 is more than the host's 40"):
+        plan(physical_address_bits="46", accelerator="qemu")
