@@ -1,0 +1,83 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+# Of the same environment as this interpreter, whatever PATH is.
+ANSIBLE = str(Path(sys.executable).with_name("ansible-playbook"))
+ROLE = ROOT / "roles" / "gpu_guest"
+
+
+def load(path):
+    return yaml.safe_load((ROLE / path).read_text(encoding="utf-8"))
+
+
+DEFAULTS = load("defaults/main.yml")
+SPECS = load("meta/argument_specs.yml")["argument_specs"]
+
+
+@pytest.mark.parametrize("entry", ["main", "read"])
+def test_defaults_and_specification_agree(entry):
+    options = SPECS[entry]["options"]
+    assert {name: option["default"] for name, option in options.items()} == DEFAULTS
+    assert all(name.startswith("gpu_guest_") for name in options)
+
+
+def play(tmp_path, tasks, **variables):
+    """Run tasks with the role's variables on this machine, in check mode; returns (exit status, output)."""
+    playbook = tmp_path / "play.yml"
+    playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
+    done = subprocess.run(
+        [ANSIBLE, "--check", "-i", "localhost,", "-c", "local", "-e", json.dumps(variables), str(playbook)],
+        cwd=ROOT,
+        env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [({"LD_PRELOAD": "/tmp/x"}, "LD_PRELOAD"), ({"NCCL_DEBUG": "INFO\nLD_PRELOAD=x"}, "several lines")],
+)
+def test_what_is_no_nccl_setting_is_refused_before_anything_is_touched(tmp_path, settings, named):
+    role = [{"ansible.builtin.include_role": {"name": "sailloft.fleet.gpu_guest"}}]
+    status, output = play(tmp_path, role, gpu_guest_nccl=settings)
+    assert status != 0
+    assert "gpu_guest_nccl has" in output
+    assert named in output
+    assert "MaxReadReq is set" not in output
+
+
+def test_a_read_request_that_does_not_exist_is_refused(tmp_path):
+    role = [{"ansible.builtin.include_role": {"name": "sailloft.fleet.gpu_guest"}}]
+    status, output = play(tmp_path, role, gpu_guest_max_read_request_bytes=4097)
+    assert status != 0
+    assert "must be one of: 0, 128, 256, 512, 1024, 2048, 4096" in output
+
+
+def test_what_is_written_and_what_is_set(tmp_path):
+    show = [
+        {"ansible.builtin.include_vars": str(ROLE / "defaults/main.yml")},
+        {"ansible.builtin.include_vars": str(ROLE / "vars/main.yml")},
+        {"ansible.builtin.debug": {"msg": "<<{{ [__gpu_guest_nccl_conf, __gpu_guest_pci_tuning] | to_json }}>>"}},
+    ]
+    status, output = play(tmp_path, show)
+    assert status == 0, output
+    shown = json.loads(output.split('"msg": "<<')[1].split('>>"')[0].join(['"', '"']))
+    conf, tuning = json.loads(shown)
+    assert conf.splitlines()[1:] == [f"{name}={value}" for name, value in sorted(DEFAULTS["gpu_guest_nccl"].items())]
+    assert conf.endswith("\n")
+    assert tuning == {"settings": [{"devices": DEFAULTS["gpu_guest_devices"], "max_read_request_bytes": 4096}]}
