@@ -103,7 +103,8 @@ domains:
       returned: unless state is planned
       type: bool
     actions:
-      description: What was done, of stop, undefine, remove_disks, make_disks, define, autostart, no_autostart, start.
+      description:
+        - What was done, of stop, undefine, remove_disks, make_disks, define, autostart, no_autostart, start, resume.
       returned: unless state is planned
       type: list
       elements: str

@@ -93,6 +93,10 @@ class Client:
         """Start a defined domain."""
         self._do(lambda: self._connection.lookupByName(name).create(), "start", name)
 
+    def resume(self, name: str) -> None:
+        """Let a paused domain go on."""
+        self._do(lambda: self._connection.lookupByName(name).resume(), "resume", name)
+
     def stop(self, name: str, timeout_s: int) -> None:
         """Ask the guest to shut down, and end it where it has not after ``timeout_s``."""
         domain = self._do(lambda: self._connection.lookupByName(name), "find", name)

@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import 
 
 @dataclass
 class Decision:
-    """``actions`` in order, of: make_disks, define, autostart, no_autostart, stop, start, undefine, remove_disks.
+    """``actions``, of: stop, undefine, remove_disks, make_disks, define, autostart, no_autostart, start, resume.
 
     ``differences`` are of the definition, ``live_differences`` of what runs. ``restart_required``: what runs is not
     what is defined, and will not be after ``actions`` either.
@@ -76,9 +76,11 @@ def decide(
         decision.actions.append("stop")
     if state == "running" and not running:
         decision.actions.append("start")
+    if state == "running" and running and have.state == "paused":
+        decision.actions.append("resume")
     if state in ("present", "running") and decision.live_differences:
         if allow_restart:
-            decision.actions += ["stop", "start"]
+            decision.actions = [action for action in decision.actions if action != "resume"] + ["stop", "start"]
         else:
             decision.restart_required = True
     return decision

@@ -304,7 +304,6 @@ def _address_bits(spec: DomainSpec, accelerator: str, host_bits: int | None) -> 
     # libvirt refuses more than the host's, under emulation too.
     if host_bits is not None and bits > host_bits:
         raise DomainError(
-            f"virtual machine {spec.name}: physical_address_bits {bits} is more than the host's {host_bits}; use "
-            f"passthrough"
+            f"virtual machine {spec.name}: physical_address_bits {bits} is more than the host's {host_bits}; use auto"
         )
     return "emulate", bits

@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
 
 # In what order actions are taken over all domains of a call: what is let go of is free before anything starts.
-PHASES = ("stop", "undefine", "remove_disks", "make_disks", "define", "autostart", "no_autostart", "start")
+PHASES = ("stop", "undefine", "remove_disks", "make_disks", "define", "autostart", "no_autostart", "start", "resume")
 
 
 def planned(domains: list[dict[str, Any]], topology: dict[str, Any] | None) -> dict[str, Any]:
@@ -128,6 +128,8 @@ def _apply(
                 client.define(render(plans[spec.name]))
             elif phase == "start":
                 client.start(spec.name)
+            elif phase == "resume":
+                client.resume(spec.name)
             else:
                 client.set_autostart(spec.name, phase == "autostart")
 
@@ -142,6 +144,7 @@ def _row(
             "define": "shutoff" if after == "absent" else after,
             "stop": "shutoff",
             "start": "running",
+            "resume": "running",
             "undefine": "absent",
         }.get(action, after)
     row: dict[str, Any] = {

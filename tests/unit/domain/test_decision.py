@@ -45,6 +45,8 @@ def domain(of: Any = PLAN, running: bool = False, **changes: Any) -> ObservedDom
         ("running", domain(running=True), []),
         ("stopped", domain(running=True), ["stop"]),
         ("absent", domain(running=True), ["stop", "undefine"]),
+        ("running", domain(running=True, state="paused"), ["resume"]),
+        ("present", domain(running=True, state="paused"), []),
         ("running", domain(OTHER), ["define", "start"]),
         ("running", domain(autostart=False), ["autostart", "start"]),
         # Killed between define and start: the next run goes on from there.
