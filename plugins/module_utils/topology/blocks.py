@@ -64,8 +64,11 @@ class Blocks:
         others = empty = 0
         for function in functions:
             if function.kind == "bridge":
-                if self._below.get(function.address):
+                ends = self._ends(function)
+                if any(self._shown(end) for end in ends):
                     blocks.append(self._bridge(function))
+                elif ends:
+                    others += len(ends)
                 else:
                     empty += 1
             elif self._shown(function):
@@ -75,6 +78,13 @@ class Blocks:
         notes = [_count(others, "other function"), _count(empty, "port") + " with nothing below" if empty else ""]
         text = ", ".join(note for note in notes if note)
         return blocks + ([Block("note", text)] if text else [])
+
+    def _ends(self, bridge: Function) -> list[Function]:
+        """All functions below a bridge that are no bridges."""
+        ends: list[Function] = []
+        for function in self._below.get(bridge.address, []):
+            ends += self._ends(function) if function.kind == "bridge" else [function]
+        return ends
 
     def _shown(self, function: Function) -> bool:
         if function.address in self._pairs or function.used_by_host:
@@ -109,7 +119,8 @@ class Blocks:
 
     def _device(self, function: Function) -> Block:
         name = "VF" if function.physical_function else NAMES[function.kind]
-        details = [function.driver or "no driver"]
+        known = function.driver or ("no driver" if self._host.source == "sysfs" else "")
+        details = [known or f"{function.vendor_id:04x}:{function.device_id:04x}"]
         if function.iommu_group is not None:
             details.append(f"group {function.iommu_group}")
         if function.link and function.link.speed_gt_s and function.link.width:

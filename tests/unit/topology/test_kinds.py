@@ -30,7 +30,16 @@ NVIDIA, AMD, MELLANOX, INTEL, ASPEED = 0x10DE, 0x1002, 0x15B3, 0x8086, 0x1A03
         (0x010601, INTEL, "other"),  # SATA
         (0x060400, INTEL, "bridge"),
         (0x060401, INTEL, "bridge"),
+        (0x060940, INTEL, "bridge"),
         (0x060000, INTEL, "other"),  # host bridge
+        (0x030000, 0x1AF4, "other"),  # virtio-vga
+        (0x030000, 0x1B36, "other"),
+        (0x030000, 0x1234, "other"),
+        (0x030000, 0x1013, "other"),
+        (0x030000, 0x15AD, "other"),
+        (0x030000, 0x19E5, "other"),
+        (0x030000, 0x126F, "other"),
+        (0x038000, 0x1AF4, "gpu"),  # the emulated server's stand-in
         (0x060100, INTEL, "other"),  # ISA bridge
         (0x088000, NVIDIA, "other"),
     ],

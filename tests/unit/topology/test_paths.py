@@ -121,6 +121,13 @@ def test_the_recorded_emulated_server(recording):
     assert path_class(host, "0000:13:00.0", "0000:83:00.0") == "SYS"
 
 
+def test_the_recorded_dgx2_with_two_levels_of_switches(recording):
+    host = recording("nvidia-dgx2")
+    gpus = [function.address for function in host.functions if function.kind == "gpu"]
+    classes = [path_class(host, gpus[0], gpu) for gpu in gpus]
+    assert classes == ["X", "PIX", "PXB", "PXB", *["NODE"] * 4, *["SYS"] * 8]
+
+
 def test_unknown_address(two_levels):
     for one, other in (("0000:ff:00.0", "0000:05:00.0"), ("0000:ff:00.0", "0000:ff:00.0")):
         with pytest.raises(TopologyError, match=r"no PCI function 0000:ff:00\.0"):

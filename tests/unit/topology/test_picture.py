@@ -21,7 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.picture import picture, side_by_side
 
 SVG = "{http://www.w3.org/2000/svg}"
-NAMES = ["emulated-gpu-server", "supermicro-4029gp-ve"]
+NAMES = ["emulated-gpu-server", "supermicro-4029gp-ve", "nvidia-dgx2", "llnl-corona", "llnl-tioga"]
 
 
 def texts(svg: str) -> list[str]:
@@ -123,6 +123,14 @@ def test_the_words_of_a_tree(recording):
         "7 other functions",
     ):
         assert text in shown
+
+
+def test_ports_with_nothing_of_interest_are_one_note(recording):
+    shown = texts(picture(recording("llnl-corona"), "corona"))
+    assert "40:08.2" not in shown
+    assert "2 other functions" in shown
+    assert "1002:66a1" in shown  # hwloc knows no drivers: then the ids stand there
+    assert "no driver" not in shown
 
 
 def test_text_is_escaped(recording):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.hwloc import read_hwloc
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
 
@@ -66,7 +67,45 @@ def test_the_emulated_server(recording):
     assert host.iommu.interrupt_remapping is True
 
 
-@pytest.mark.skipif(not ORIGINALS, reason="SAILLOFT_RECORDINGS names no folder with the originals")
+# GPUs, NICs, NVSwitches, root complexes, NUMA nodes that each machine has.
+MACHINES = {
+    "nvidia-dgx2": (16, 0, 11, 4, 2),
+    "llnl-lassen": (4, 6, 0, 7, 2),
+    "llnl-tioga": (8, 5, 0, 9, 4),
+    "llnl-corona": (8, 3, 0, 8, 2),
+    "aws-g4dn-metal": (8, 2, 0, 7, 2),
+}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_machines_read_from_hwloc(recording, name):
+    host = recording(name)
+    count = Counter(function.kind for function in host.functions)
+    found = (count["gpu"], count["nic"], count["nvswitch"], len(host.root_complexes), len(host.numa_nodes))
+    assert found == MACHINES[name]
+    assert host.source == "hwloc"
+
+
+needs_originals = pytest.mark.skipif(not ORIGINALS, reason="SAILLOFT_RECORDINGS names no folder with the originals")
+
+
+@needs_originals
+@pytest.mark.parametrize(
+    ("name", "original"),
+    [
+        ("nvidia-dgx2", "nvidiaDGX2.xml"),
+        ("llnl-lassen", "hwloc-llnl-coral-lassen.xml"),
+        ("llnl-tioga", "hwloc-llnl-eas-tioga.xml"),
+        ("llnl-corona", "hwloc-llnl-epyc-corona-p2.xml"),
+        ("aws-g4dn-metal", "hwloc-llnl-g4dnmetal.xml"),
+    ],
+)
+def test_original_hwloc_xml_gives_the_recorded_facts(recording, name, original):
+    text = (Path(ORIGINALS or "") / "topology" / original).read_text(encoding="utf-8")
+    assert read_hwloc(text) == recording(name)
+
+
+@needs_originals
 def test_the_original_gives_the_recorded_facts(tmp_path, recording):
     with tarfile.open(Path(ORIGINALS or "") / "topology" / "32intel64-2p8co2t+8ve.tar.bz2") as archive:
         # The filter came to Python 3.9 to 3.11 in their last releases only.

@@ -168,8 +168,11 @@ def test_the_default_route_and_its_network(nic):
 
 def test_the_ipv6_default_route(nic):
     zeros = "0" * 32
-    line = f"{zeros} 00 {zeros} 00 fe80{zeros[4:]} 00000400 00000001 00000000 00400003 {{}}\n"
-    nic.write("proc/net/ipv6_route", line.format("    lo") + line.format("  eno1"))
+    line = f"{{}} {zeros} 00 fe80{zeros[4:]} 00000400 00000001 00000000 00400003 {{}}\n"
+    network = "20010db8" + zeros[8:]
+    nic.write("proc/net/ipv6_route", line.format(f"{network} 20", "eno1") + line.format(f"{zeros} 00", "lo"))
+    assert nic.one().used_by_host == []
+    nic.write("proc/net/ipv6_route", line.format(f"{zeros} 00", "    lo") + line.format(f"{zeros} 00", "  eno1"))
     assert nic.one().used_by_host == ["carries the IPv6 default route"]
 
 

@@ -1,0 +1,117 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.hwloc import bitmap, read_hwloc
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import RootComplex, TopologyError
+
+MACHINE = """<?xml version="1.0" encoding="UTF-8"?>
+<topology version="{version}">
+  <object type="Machine" nodeset="0x00000003">
+    <info name="Architecture" value="x86_64"/><info name="OSRelease" value="6.1.0"/>
+    <object type="Package" nodeset="0x00000001">
+      <info name="CPUVendor" value="GenuineIntel"/><info name="CPUModel" value="A CPU   "/>
+      <object type="NUMANode" os_index="0" cpuset="0x00000005" nodeset="0x00000001" local_memory="1024"/>
+      <object type="Core"><object type="PU" os_index="0"/><object type="PU" os_index="2"/></object>
+      <object type="Bridge" bridge_type="0-1" bridge_pci="0000:[3a-3b]">
+        <object type="Bridge" bridge_type="1-1" bridge_pci="0000:[3b-3b]" pci_busid="0000:3a:00.0"
+         pci_type="0604 [8086:2030] [8086:0000] 04">
+          <object type="PCIDev" pci_busid="0000:3b:00.0" pci_type="0207 [15b3:1013] [15b3:0033] 00">
+            <object type="OSDev" name="ib0" osdev_type="{net}"/><object type="OSDev" name="mlx5_0" osdev_type="{rdma}"/>
+            <object type="OSDev" name="card0" osdev_type="{gpu}"/>
+          </object>
+        </object>
+      </object>
+    </object>
+    <object type="Package" nodeset="0x00000002">
+      <object type="NUMANode" os_index="1" cpuset="0x0000000a" nodeset="0x00000002"/>
+      <object type="Core"><object type="PU" os_index="1"/></object>
+    </object>
+    <object type="Bridge" bridge_type="0-1" bridge_pci="0001:[00-00]">
+      <object type="PCIDev" pci_busid="0001:00:02.0" pci_type="0108 [144d:a804] [144d:a801] 00 02"/>
+    </object>
+  </object>
+  <distances2 type="NUMANode" nbobjs="2" name="NUMALatency" indexing="os">
+    <indexes length="4">0 1 </indexes><u64values length="6">10 21 </u64values><u64values length="6">21 10 </u64values>
+  </distances2>
+</topology>
+"""
+VERSIONS = {
+    "2.0": {"net": "2", "rdma": "3", "gpu": "1"},
+    "3.0": {"net": "16", "rdma": "32", "gpu": "12"},
+}
+
+
+def xml(version: str = "2.0") -> str:
+    return MACHINE.format(version=version, **VERSIONS[version])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_machine(version):
+    host = read_hwloc(xml(version))
+    first, second = host.numa_nodes
+    assert (first.cpus, first.siblings, first.memory_bytes) == ([0, 2], [[0, 2]], 1024)
+    # CPU 3 is in no core of the XML: a core of its own.
+    assert (second.cpus, second.siblings, second.memory_bytes) == ([1, 3], [[1], [3]], 0)
+    assert [node.distances for node in host.numa_nodes] == [{"0": 10, "1": 21}, {"0": 21, "1": 10}]
+    assert host.root_complexes == [RootComplex("pci0000:3a", 0, 0x3A, 0), RootComplex("pci0001:00", 1, 0, None)]
+    port, nic, nvme = host.functions
+    assert (port.kind, port.parent, port.secondary_bus, port.subordinate_bus) == ("bridge", None, 0x3B, 0x3B)
+    assert (nic.kind, nic.parent, nic.numa_node) == ("nic", "0000:3a:00.0", 0)
+    assert (nic.vendor_id, nic.device_id, nic.subsystem_vendor_id, nic.subsystem_device_id) == (
+        0x15B3,
+        0x1013,
+        0x15B3,
+        0x33,
+    )
+    assert nic.interfaces == {"net": ["ib0"], "rdma": ["mlx5_0"]}
+    assert (nvme.class_code, nvme.root_complex, nvme.numa_node) == (0x010802, "pci0001:00", None)
+    assert (host.cpu.vendor, host.cpu.model, host.cpu.architecture) == ("GenuineIntel", "A CPU", "x86_64")
+    assert (host.kernel_release, host.source) == ("6.1.0", "hwloc")
+
+
+@pytest.mark.parametrize(
+    ("text", "bits"),
+    [("0x00000001", [0]), ("0x80000001", [0, 31]), ("0x1,,0x2", [1, 64]), ("0x0", []), ("", []), ("0x00000100", [8])],
+)
+def test_bitmaps(text, bits):
+    assert bitmap(text) == bits
+
+
+@pytest.mark.parametrize("text", ["0xf...f", "1", "0x", "0x123456789", "0x1;0x2", "0xg"])
+def test_malformed_bitmaps(text):
+    with pytest.raises(TopologyError, match="is not a finite hwloc bitmap"):
+        bitmap(text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("</topology>", "", "not XML"),
+        ('<topology version="2.0">', '<topology version="1.0">', "is not hwloc XML 2.x or 3.x"),
+        ('<topology version="2.0">', "<topology>", "is not hwloc XML"),
+        ('type="Machine"', 'type="Rack"', "is not hwloc XML"),
+        ('pci_busid="0000:3b:00.0"', 'pci_busid="3b:00.0"', "pci_busid '3b:00.0' .* not an address and its ids"),
+        ("0207 [15b3:1013]", "0207 15b3:1013", "not an address and its ids"),
+        ("0000:[3b-3b]", "3b-3b", "bridge 0000:3a:00.0 has no usable bridge_pci '3b-3b'"),
+        ("0001:00:02.0", "0000:3b:00.0", "0000:3b:00.0 is there twice"),
+        ('bridge_type="0-1" bridge_pci="0001:[00-00]"', 'bridge_type="x"', "not an address and its ids"),
+        ('cpuset="0x00000005"', 'cpuset="5"', "'5' is not a finite hwloc bitmap"),
+        ('os_index="1" cpuset', 'os_index="one" cpuset', "NUMANode object: os_index is 'one', not a number"),
+        ("21 10 </u64values>", "21 </u64values>", "3 NUMA distances between 2 nodes"),
+        ("10 21 </u64values>", "10 far </u64values>", "4 NUMA distances between 2 nodes"),
+        ('osdev_type="2"', 'osdev_type="net"', "OSDev object: osdev_type is 'net', not a number"),
+    ],
+)
+def test_malformed_xml(old, new, message):
+    assert old in xml()
+    with pytest.raises(TopologyError, match=message):
+        read_hwloc(xml().replace(old, new, 1))
+
+
+def test_a_function_below_no_host_bridge():
+    stray = '<object type="PCIDev" pci_busid="0000:01:00.0" pci_type="0200 [8086:1572] [8086:0000] 01"/>'
+    with pytest.raises(TopologyError, match=r"0000:01:00\.0 is below no host bridge"):
+        read_hwloc(xml().replace("</object>\n  <distances2", f"{stray}</object>\n  <distances2"))
