@@ -299,6 +299,19 @@ def test_a_rom_is_bar_6_and_a_bridges_windows_are_none(machine):
     assert machine.one().bars == [Bar(6, 1 << 20, "memory", 32, True)]
 
 
+def test_low_flag_bits_are_not_the_kind(machine):
+    # Bit 0 of a ROM's flags says that it is enabled; a line with that alone, or without an end, is no BAR.
+    lines = ["0x1000 0x1fff 0x1", "0x0 0x0 0x40200", *["0x0 0x0 0x0"] * 4, "0xfe000000 0xfe0fffff 0x46201"]
+    machine.pci("pci0000:00/0000:00:01.0", resource="\n".join(lines))
+    assert machine.one().bars == [Bar(6, 1 << 20, "memory", 32, True)]
+
+
+def test_a_readable_config_space_is_believed_above_the_files(machine):
+    files = {"current_link_speed": "8.0 GT/s", "current_link_width": "8", "max_link_speed": "8.0 GT/s"}
+    machine.pci("pci0000:00/0000:00:01.0", config=config(256), **files, max_link_width="8")
+    assert (machine.one().config_bytes, machine.one().link) == (256, None)
+
+
 @pytest.mark.parametrize("line", ["0x0 0x0", "0x0 0x0 zero", "0x2000 0x1fff 0x200"])
 def test_malformed_bars(machine, line):
     machine.pci("pci0000:00/0000:00:01.0", resource=f"{line}\n")

@@ -143,7 +143,7 @@ def test_nvme_with_native_multipath(machine):
 
 
 def test_swap(disk):
-    disk.write("proc/swaps", SWAP_HEAD + "/dev/nvme0n1p2\tpartition\t1\t0\t-2\n/swapfile\tfile\t1\t0\t-3\n")
+    disk.write("proc/swaps", SWAP_HEAD + "/dev/nvme0n1p2\tpartition\t1\t0\t-2\n/nvme0n1\tfile\t1\t0\t-3\n/dev/x\n")
     assert disk.one().used_by_host == ["holds the swap space /dev/nvme0n1p2"]
 
 
