@@ -20,7 +20,7 @@ options:
     type: str
     default: qemu:///system
 requirements:
-  - libvirt-python (Debian package python3-libvirt) on the host, for everything but O(state=planned)
+  - libvirt-python (Debian package python3-libvirt) on the host, for everything but a plan
 author:
   - The Sailloft maintainers (@sailloft)
 """
@@ -41,7 +41,7 @@ options:
       memory_mib:
         description:
           - Memory in MiB, in equal parts on every NUMA node that its devices are on.
-          - Needed for everything but O(state=absent).
+          - Needed for everything but removing it.
         type: int
       gpus:
         description: Which GPUs it gets.

@@ -89,9 +89,9 @@ def size_up(
     return Window(low, high, window, address_bits)
 
 
-def is_high(bar: Bar) -> bool:
+def is_high(region: Bar) -> bool:
     """Whether a BAR may lie above 4 GiB behind a bridge."""
-    return bar.width_bits == 64 and bar.prefetchable
+    return region.width_bits == 64 and region.prefetchable
 
 
 def _together(buses: list[Port], functions: dict[str, Function], high: bool) -> int:
@@ -109,9 +109,9 @@ def _span(port: Port, functions: dict[str, Function], high: bool) -> tuple[int, 
     parts = []
     for endpoint in port.endpoints:
         if endpoint.role == "hostdev":
-            for bar in functions[endpoint.key].bars:
-                if bar.kind == "memory" and is_high(bar) == high:
-                    size = _power_of_two(bar.size_bytes)
+            for region in functions[endpoint.key].bars:
+                if region.kind == "memory" and is_high(region) == high:
+                    size = _power_of_two(region.size_bytes)
                     parts.append((size, size))
         else:
             parts.append((VIRTIO_BAR_BYTES, VIRTIO_BAR_BYTES))
@@ -126,7 +126,11 @@ def _span(port: Port, functions: dict[str, Function], high: bool) -> tuple[int, 
 
 def _largest(root: Port, functions: dict[str, Function], high: bool) -> str:
     def wants(address: str) -> int:
-        return sum(bar.size_bytes for bar in functions[address].bars if bar.kind == "memory" and is_high(bar) == high)
+        return sum(
+            region.size_bytes
+            for region in functions[address].bars
+            if region.kind == "memory" and is_high(region) == high
+        )
 
     addresses = [endpoint.key for port in root.walk() for endpoint in port.endpoints if endpoint.role == "hostdev"]
     if not addresses:

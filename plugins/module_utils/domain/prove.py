@@ -604,7 +604,9 @@ def _model(function: Function) -> str:
 
 def _bars(function: Function) -> dict[str, str]:
     return {
-        f"BAR {bar.index}": _size(bar.size_bytes) for bar in function.bars if bar.kind == "memory" and bar.index < 6
+        f"BAR {region.index}": _size(region.size_bytes)
+        for region in function.bars
+        if region.kind == "memory" and region.index < 6
     }
 
 

@@ -51,9 +51,9 @@ def main(arguments: list[str]) -> int:
     system = System()
     saved = system.read(arguments[0])
     if saved is None:
-        print(f"there is no {arguments[0]}: run the role gpu_host again", file=sys.stderr)
+        sys.stderr.write(f"there is no {arguments[0]}: run the role gpu_host again\n")
         return 1
-    errors = apply(system, json.loads(saved), print)
+    errors = apply(system, json.loads(saved), lambda line: sys.stdout.write(line + "\n"))
     for error in errors:
-        print(error, file=sys.stderr)
+        sys.stderr.write(error + "\n")
     return 1 if errors else 0

@@ -165,14 +165,14 @@ def _bars(files: Files, path: str) -> tuple[list[Bar], list[Bar]]:
             continue
         if end < start:
             raise TopologyError(f"{files.path(path)}: line {index + 1}, {line!r}, ends before it starts")
-        bar = Bar(
+        region = Bar(
             index=index if index < FIRST_VF_BAR else index - FIRST_VF_BAR,
             size_bytes=end - start + 1,
             kind="io" if flags & IORESOURCE_IO else "memory",
             width_bits=64 if flags & IORESOURCE_MEM_64 else 32,
             prefetchable=bool(flags & IORESOURCE_PREFETCH),
         )
-        (own if index < FIRST_VF_BAR else virtual).append(bar)
+        (own if index < FIRST_VF_BAR else virtual).append(region)
     return own, virtual
 
 
@@ -232,9 +232,9 @@ def _fill(function: Function, config: ConfigSpace) -> None:
             function.relaxed_ordering = express.relaxed_ordering
     virtual = capabilities.sriov(config)
     if function.sriov is not None and virtual is not None:
-        for bar in function.sriov.vf_bars:
+        for region in function.sriov.vf_bars:
             # Linux reserves room for as many as the capability says, even where the driver allows fewer.
-            bar.size_bytes //= max(virtual.total_vfs, 1)
+            region.size_bytes //= max(virtual.total_vfs, 1)
     acs, ats = capabilities.acs(config), capabilities.ats(config)
     function.acs = Acs(acs.capability, acs.control) if acs else None
     function.ats = Ats(ats.enabled, ats.smallest_translation_unit) if ats else None

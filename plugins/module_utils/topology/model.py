@@ -251,12 +251,12 @@ def _numa_node(data: dict[str, Any]) -> NumaNode:
 
 def _function(data: dict[str, Any]) -> Function:
     nested = {"link": Link, "sriov": Sriov, "acs": Acs, "ats": Ats}
-    converted: dict[str, Any] = {**data, "bars": [Bar(**bar) for bar in data.get("bars", [])]}
+    converted: dict[str, Any] = {**data, "bars": [Bar(**region) for region in data.get("bars", [])]}
     for name, kind in nested.items():
         if data.get(name) is not None:
             converted[name] = kind(**data[name])
     if converted.get("sriov") is not None:
-        converted["sriov"].vf_bars = [Bar(**bar) for bar in data["sriov"].get("vf_bars", [])]
+        converted["sriov"].vf_bars = [Bar(**region) for region in data["sriov"].get("vf_bars", [])]
     unknown = set(converted) - {item.name for item in fields(Function)}
     if unknown:
         raise TypeError(f"function {data.get('address')} has unknown keys {sorted(unknown)}")

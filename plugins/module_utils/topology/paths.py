@@ -65,7 +65,7 @@ def path_class(host: Host, one: str, other: str) -> str:
     first, second = host.path(one), host.path(other)
     if first[0].root_complex != second[0].root_complex:
         nodes = _node(host, first[-1]), _node(host, second[-1])
-        return "NODE" if nodes[0] == nodes[1] is not None else "SYS"
+        return "NODE" if nodes[0] is not None and nodes[0] == nodes[1] else "SYS"
     shared = [step for step, twin in zip(first, second) if step.address == twin.address]
     if not shared:
         return "PHB"

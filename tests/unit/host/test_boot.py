@@ -22,8 +22,9 @@ SETTINGS = {
 }
 
 
-def ensure(server, settings=SETTINGS, check=False):
+def ensure(server, settings=None, check=False):
     """As the module does it."""
+    settings = SETTINGS if settings is None else settings
     done = concerns.ensure(server, concerns.checked(settings), check)
     return concerns.together(done, persistence.ensure(server, concerns.checked(settings), check, "/usr/bin/python3"))
 

@@ -17,8 +17,8 @@ PAPER = {
 }
 
 
-def ensure(server, data=PAPER, check=False):
-    return pci_tuning.ensure(server, server.host(), data, check)
+def ensure(server, data=None, check=False):
+    return pci_tuning.ensure(server, server.host(), PAPER if data is None else data, check)
 
 
 def device_control(server, address):

@@ -22,8 +22,8 @@ FOUR = {
 }
 
 
-def ensure(server, data=FOUR, check=False):
-    return sriov.ensure(server, server.host(), data, check, server.host)
+def ensure(server, data=None, check=False):
+    return sriov.ensure(server, server.host(), FOUR if data is None else data, check, server.host)
 
 
 def test_vfs_with_their_settings(server):

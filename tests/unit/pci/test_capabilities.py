@@ -145,5 +145,8 @@ def test_the_recorded_physical_function(recorded):
     assert (sriov.initial_vfs, sriov.total_vfs, sriov.num_vfs, sriov.enabled) == (8, 8, 2, True)
     # Linux put the two VFs of 0000:15:00.0 at 15:10.0 and 15:10.2.
     assert sriov.vf_routing_ids(0x15 << 8) == [0x15 << 8 | 0x10 << 3, 0x15 << 8 | 0x10 << 3 | 2]
-    assert [(bar.index, bar.width_bits, bar.prefetchable) for bar in sriov.vf_bars] == [(0, 64, True), (3, 64, True)]
+    assert [(region.index, region.width_bits, region.prefetchable) for region in sriov.vf_bars] == [
+        (0, 64, True),
+        (3, 64, True),
+    ]
     assert capabilities.sriov(recorded("igb-vf")) is None

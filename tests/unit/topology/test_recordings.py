@@ -54,8 +54,8 @@ def test_the_emulated_server(recording):
     ]
     assert host.function("0000:15:00.0").sriov.vfs == ["0000:15:10.0", "0000:15:10.2"]
     assert host.function("0000:10:01.0").acs.control == 0x1D
-    assert [bar.size_bytes for bar in host.function("0000:15:00.0").sriov.vf_bars] == [
-        bar.size_bytes for bar in host.function("0000:15:10.0").bars
+    assert [region.size_bytes for region in host.function("0000:15:00.0").sriov.vf_bars] == [
+        region.size_bytes for region in host.function("0000:15:10.0").bars
     ]
     assert host.function("0000:00:02.0").used_by_host == ["holds the mounted file system /"]
     assert "carries the default route" in host.function("0000:00:03.0").used_by_host
