@@ -20,6 +20,7 @@ packages:
 	@roles/lab/files/install-packages bindep.txt
 
 .venv/.runtime: requirements.txt | packages
+	@echo "making the virtual environment in .venv"
 	python3 -m venv .venv
 	$(bin)/pip install --quiet -r requirements.txt
 	touch $@
@@ -47,7 +48,8 @@ lab-down: .venv/.runtime
 test: lint unit sanity molecule
 
 test-all: test
-	$(bin)/molecule test --scenario-name gpu_guest
+	molecule/run gpu_guest interrupted
+	benchmarks/run
 
 lint: packages .venv/.tests
 	yamllint .
@@ -62,7 +64,7 @@ sanity: packages .venv/.tests
 	tests/sanity/run
 
 molecule: packages .venv/.tests images
-	molecule test --all
+	molecule/run gpu_host gpu_vm
 
 bench: packages .venv/.tests images
 	benchmarks/run
