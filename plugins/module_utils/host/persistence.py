@@ -18,13 +18,20 @@ SETTINGS = "/etc/sailloft/gpu_host.json"
 CODE = "/usr/lib/sailloft/gpu_host.pyz"
 UNIT = "sailloft-gpu-host.service"
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
+# driverctl's own units come from udev rules; both at once would pull one device from under each other.
+ORDER_FILE = "/etc/systemd/system/driverctl@.service.d/sailloft.conf"
+ORDER = f"""# Written by sailloft.fleet.gpu_host_boot; changes here are lost.
+[Unit]
+Before={UNIT}
+"""
 WANTS = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
 # Both ways in which libvirt comes: one daemon, or one a driver. A guest that starts earlier would find no VFs,
 # no huge pages and ACS off.
 TEMPLATE = """# Written by sailloft.fleet.gpu_host_boot; changes here are lost.
 [Unit]
 Description=VFs, VFIO bindings, huge pages and PCIe settings of a GPU host (Sailloft)
-After=systemd-udev-trigger.service systemd-modules-load.service
+Wants=systemd-udev-settle.service
+After=systemd-udev-settle.service systemd-modules-load.service
 Before=libvirtd.service virtqemud.service libvirt-guests.service
 ConditionPathExists={settings}
 
@@ -44,6 +51,7 @@ def files(settings: dict[str, Any], python: str) -> dict[str, bytes]:
     return {
         SETTINGS: (json.dumps(settings, indent=2, sort_keys=True) + "\n").encode(),
         CODE: archive.build(boot.__name__),
+        ORDER_FILE: ORDER.encode(),
         UNIT_FILE: TEMPLATE.format(python=python, code=CODE, settings=SETTINGS).encode(),
     }
 

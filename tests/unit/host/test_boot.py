@@ -75,7 +75,16 @@ def test_a_host_without_systemd(server):
 
 
 def test_killed_anywhere(killed_anywhere):
-    assert killed_anywhere(lambda server: None, ensure) == 12
+    assert killed_anywhere(lambda server: None, ensure) == 13
+
+
+def test_the_unit_waits_for_drivers_and_for_driverctl():
+    files = persistence.files({}, "/usr/bin/python3")
+    unit = files[persistence.UNIT_FILE].decode().splitlines()
+    assert "Wants=systemd-udev-settle.service" in unit
+    assert any(line.startswith("After=") and "systemd-udev-settle.service" in line for line in unit)
+    assert f"Before={persistence.UNIT}" in files[persistence.ORDER_FILE].decode().splitlines()
+    assert persistence.ORDER_FILE.startswith("/etc/systemd/system/driverctl@.service.d/")
 
 
 def test_the_unit_comes_before_libvirt_of_both_kinds():
