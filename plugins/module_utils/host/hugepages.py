@@ -149,14 +149,28 @@ def _write(system: System, pool: Pool, count: int) -> None:
     if got != count:
         free_mib = _memory_mib(system, pool.node, "MemFree")
         missing_mib = (count - got) * pool.size_mib
-        cause = (
-            f"only {free_mib} MiB are free on that node, and {missing_mib} MiB more are needed: "
-            "stop what uses its memory, or ask for fewer"
-            if free_mib < missing_mib
-            else f"{free_mib} MiB are free on that node, but not in one piece of {pool.size_mib} MiB (fragmentation): "
-            f"reserve them at boot with the kernel arguments hugepagesz={pool.size_mib}M hugepages={pool.node}:{count}"
-        )
+        if free_mib < missing_mib:
+            cause = (
+                f"only {free_mib} MiB are free on that node, and {missing_mib} MiB more are needed: "
+                "stop what uses its memory, or ask for fewer"
+            )
+        elif _reserved_at_boot(system, pool.size_mib):
+            # mm/hugetlb.c allocates with memblock_alloc_try_nid_raw, which falls back to other nodes without a word.
+            cause = (
+                "this boot's kernel arguments reserve pages of this size, but the node had no piece of that size left "
+                "so early, so the kernel took them from another: ask for fewer on this node, or reboot to try again"
+            )
+        else:
+            cause = (
+                f"{free_mib} MiB are free on that node, but not in one piece of {pool.size_mib} MiB (fragmentation): "
+                f"reserve them at boot with the kernel arguments hugepagesz={pool.size_mib}M hugepages={pool.node}:{count}"
+            )
         raise HostError(f"hugepages: the kernel gave {got} of {count} pages of {pool}: {cause}")
+
+
+def _reserved_at_boot(system: System, size_mib: int) -> bool:
+    sizes = re.findall(r"\bhugepagesz=(\d+)([KMG])", system.read("/proc/cmdline") or "")
+    return any(int(number) * {"K": 1 / 1024, "M": 1, "G": 1024}[unit] == size_mib for number, unit in sizes)
 
 
 def _missing_mounts(system: System, sizes_mib: set[int]) -> list[tuple[int, str]]:
