@@ -163,7 +163,8 @@ def _write(system: System, pool: Pool, count: int) -> None:
         else:
             cause = (
                 f"{free_mib} MiB are free on that node, but not in one piece of {pool.size_mib} MiB (fragmentation): "
-                f"reserve them at boot with the kernel arguments hugepagesz={pool.size_mib}M hugepages={pool.node}:{count}"
+                "reserve them at boot with the kernel arguments "
+                f"hugepagesz={pool.size_mib}M hugepages={pool.node}:{count}"
             )
         raise HostError(f"hugepages: the kernel gave {got} of {count} pages of {pool}: {cause}")
 

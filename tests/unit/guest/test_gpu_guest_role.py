@@ -22,14 +22,6 @@ def load(path):
 
 
 DEFAULTS = load("defaults/main.yml")
-SPECS = load("meta/argument_specs.yml")["argument_specs"]
-
-
-@pytest.mark.parametrize("entry", ["main", "read"])
-def test_defaults_and_specification_agree(entry):
-    options = SPECS[entry]["options"]
-    assert {name: option["default"] for name, option in options.items()} == DEFAULTS
-    assert all(name.startswith("gpu_guest_") for name in options)
 
 
 def play(tmp_path, tasks, **variables):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 import yaml
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import acs_bits, bios, nic_firmware
@@ -18,18 +17,6 @@ def load(path):
 
 DEFAULTS = load("defaults/main.yml")
 OPTIONS = load("meta/argument_specs.yml")["argument_specs"]["main"]["options"]
-TYPES = {"bool": bool, "int": int, "str": str, "list": list, "dict": dict}
-
-
-def test_defaults_and_specification_are_of_the_same_variables():
-    assert sorted(DEFAULTS) == sorted(OPTIONS)
-
-
-@pytest.mark.parametrize("name", sorted(DEFAULTS))
-def test_a_default_is_what_the_specification_says(name):
-    assert OPTIONS[name]["default"] == DEFAULTS[name]
-    assert type(DEFAULTS[name]) is TYPES[OPTIONS[name]["type"]]
-    assert name.startswith("gpu_host_")
 
 
 def test_the_default_acs_is_the_papers():
@@ -45,8 +32,3 @@ def test_the_default_firmware_is_the_papers():
 
 def test_every_bios_claim_can_be_required():
     assert OPTIONS["gpu_host_bios_required"]["choices"] == list(bios.CLAIMS)
-
-
-def test_every_variable_is_used_by_a_task():
-    tasks = "".join(path.read_text(encoding="utf-8") for path in (ROLE / "tasks").glob("*.yml"))
-    assert [name for name in DEFAULTS if name not in tasks] == []
