@@ -1,0 +1,66 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A role says its variables twice, in defaults and in argument_specs: both must say the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROLES = Path(__file__).parents[3] / "roles"
+TYPES = {"bool": bool, "int": int, "str": str, "path": str, "list": list, "dict": dict}
+
+
+def load(path):
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def entries():
+    """(role, entry point, its options) of all roles."""
+    for role in sorted(path.name for path in ROLES.iterdir() if path.is_dir()):
+        for entry, spec in load(ROLES / role / "meta/argument_specs.yml")["argument_specs"].items():
+            yield role, entry, spec.get("options", {})
+
+
+def computed(value):
+    """Whether a default is known only when the role runs, so that its specification cannot repeat it."""
+    return isinstance(value, str) and "{{" in value
+
+
+ENTRIES = list(entries())
+DEFAULTS = {role: load(ROLES / role / "defaults/main.yml") for role, _entry, _options in ENTRIES}
+VARIABLES = [(role, name) for role, defaults in DEFAULTS.items() for name in defaults]
+
+
+@pytest.mark.parametrize(
+    ("role", "entry", "options"), ENTRIES, ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_a_specification_has_the_defaults_and_no_others(role, entry, options):
+    known = {name: value for name, value in DEFAULTS[role].items() if not computed(value)}
+    assert {name: option.get("default") for name, option in options.items()} == {
+        name: known.get(name) for name in options
+    }
+    assert set(options) <= set(DEFAULTS[role])
+    for name in set(options) & set(known):
+        assert type(known[name]) is TYPES[options[name]["type"]], name
+
+
+@pytest.mark.parametrize("role", DEFAULTS)
+def test_every_default_is_specified(role):
+    specified = {name for other, _entry, options in ENTRIES if other == role for name in options}
+    assert set(DEFAULTS[role]) == specified
+
+
+@pytest.mark.parametrize(("role", "name"), VARIABLES)
+def test_a_variable_is_named_after_its_role_and_used_by_it(role, name):
+    used = [path for part in ("tasks", "templates", "vars") for path in (ROLES / role).glob(f"{part}/*")]
+    texts = [path.read_text(encoding="utf-8") for path in used]
+    texts += [str(value) for other, value in DEFAULTS[role].items() if other != name]
+    assert name.startswith(f"{role}_")
+    assert any(name in text for text in texts)
+
+
+def test_there_are_roles():
+    assert {"gpu_guest", "gpu_host", "gpu_vm", "lab"} <= set(DEFAULTS)
