@@ -64,7 +64,7 @@ sailloft_others() {{
         kept=
         for word in $1; do
             case "$word" in
-                {patterns}) ;;
+                {patterns or "''"}) ;;
                 *) kept="$kept${{kept:+ }}$word" ;;
             esac
         done

@@ -96,6 +96,13 @@ def test_what_is_wanted_no_more_goes(server):
     assert line_of(server).split()[4:] == ["console=ttyS0", "pci=nocrs", "hugepages=7", "intel_iommu=on", "iommu=pt"]
 
 
+def test_nothing_wanted_leaves_all_of_the_others(server):
+    debian(server)
+    kernel_arguments.ensure(server, WANT)
+    kernel_arguments.ensure(server, {})
+    assert line_of(server).split()[4:] == ["console=ttyS0", "pci=nocrs", "quiet", "iommu=off", "hugepages=7"]
+
+
 def test_an_update_that_was_killed_is_made_up_for(server):
     debian(server)
     server.kill_at = len(server.effects) + 1
