@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci import registers as r
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.config import ConfigSpace, PciError
 
 
-@dataclass(frozen=True)
-class LinkRegisters:
+class LinkRegisters(NamedTuple):
     """Now and at most: gigatransfers per second and lanes; None where the register holds a reserved number."""
 
     speed_gt_s: float | None
@@ -20,8 +19,7 @@ class LinkRegisters:
     max_width: int | None
 
 
-@dataclass(frozen=True)
-class Express:
+class Express(NamedTuple):
     """The PCI Express capability. ``offset`` is where it stands."""
 
     offset: int
@@ -38,8 +36,7 @@ class Express:
     link: LinkRegisters | None  # None for what sits in the root complex and has no link
 
 
-@dataclass(frozen=True)
-class Acs:
+class Acs(NamedTuple):
     """Access Control Services: the bits that are there and the bits that are on (``registers.PCI_ACS_*``)."""
 
     offset: int
@@ -47,8 +44,7 @@ class Acs:
     control: int
 
 
-@dataclass(frozen=True)
-class Ats:
+class Ats(NamedTuple):
     """Address Translation Services; the smallest translation unit is 4096 << the number."""
 
     offset: int
@@ -56,8 +52,7 @@ class Ats:
     smallest_translation_unit: int
 
 
-@dataclass(frozen=True)
-class VfBar:
+class VfBar(NamedTuple):
     """A VF base address register: where it stands. Its size is known only to who may write to it."""
 
     index: int
@@ -67,8 +62,7 @@ class VfBar:
     prefetchable: bool
 
 
-@dataclass(frozen=True)
-class Sriov:
+class Sriov(NamedTuple):
     """Single Root I/O Virtualization of a physical function. Bus addresses of the VFs: see ``vf_routing_ids``."""
 
     offset: int

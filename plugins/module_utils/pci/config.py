@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Callable
+from collections.abc import Callable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci import registers as r
 

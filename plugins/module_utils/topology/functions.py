@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import asdict
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci import capabilities
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci import registers as r
@@ -224,7 +223,7 @@ def _fill(function: Function, config: ConfigSpace) -> None:
     express = capabilities.express(config)
     if express is not None:
         function.port_type = PORT_TYPES.get(express.port_type)
-        function.link = Link(**asdict(express.link)) if express.link else None
+        function.link = Link(**express.link._asdict()) if express.link else None
         # A VF has these bits reserved and does as its PF is set (PCI Express Base Specification 9.3.5.4).
         if function.physical_function is None:
             function.max_read_request_bytes = express.max_read_request_bytes
