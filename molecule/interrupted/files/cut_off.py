@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Run a play and cut it off in the middle of a task.
+
+    cut_off.py kill "Kernel arguments" 2 ansible-playbook site.yml
+    cut_off.py disconnect "Kernel arguments" 2 ansible-playbook site.yml
+
+``kill`` ends the play with all its workers by SIGKILL, and the module that they left running on the host.
+``disconnect`` ends the SSH connection only, and leaves the play to end by itself and the module to run on. Both do it
+so many seconds after the task began, by the socket of the connection in ANSIBLE_SSH_CONTROL_PATH_DIR.
+
+The exit status is 0 where the play was killed, and the play's own where its connection was cut; it is 99 where there
+was nothing to cut off, because the play ended before. What the play wrote is copied to the output.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+NOTHING_TO_CUT_OFF = 99
+# A module that came through a pipe: the interpreter of the lab's machines without an argument.
+END_MODULES = "pkill -KILL -f '^/usr/bin/python3$' && echo a module was ended on the host || [ $? = 1 ]"
+
+
+def wait_for_task(play: subprocess.Popen, log: Path, task: str) -> bool:
+    """Whether the play came to the task."""
+    begun = re.compile(rf"^TASK \[(.+ : )?{re.escape(task)}\] \**$", re.MULTILINE)
+    while play.poll() is None:
+        if begun.search(log.read_text(encoding="utf-8")):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def over_connections(*arguments: str, command: tuple[str, ...] = ()) -> str:
+    """Have ssh do something over (or with) each connection that plays share; what it says."""
+    said = ""
+    for socket in Path(os.environ["ANSIBLE_SSH_CONTROL_PATH_DIR"]).iterdir():
+        line = ["ssh", *arguments, "-o", f"ControlPath={socket}", "any", *command]
+        said += subprocess.run(
+            line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        ).stdout
+    return said
+
+
+def cut_off(play: subprocess.Popen, how: str) -> None:
+    """End the play or its connections."""
+    if how == "kill":
+        os.killpg(play.pid, signal.SIGKILL)
+        print(over_connections(command=(END_MODULES,)))
+    else:
+        for pid in re.findall(r"Master running \(pid=(\d+)\)", over_connections("-O", "check")):
+            os.kill(int(pid), signal.SIGKILL)
+
+
+def main() -> int:
+    """See the module's own text."""
+    how, task, seconds, *command = sys.argv[1:]
+    environment = {
+        **os.environ,
+        # Without this a task is named only once it has a result.
+        "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "true",
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_FORCE_COLOR": "0",
+        "PYTHONUNBUFFERED": "1",
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        # A file and no pipe: what outlives the play may hold its end of a pipe open.
+        log = Path(folder, "log")
+        with log.open("wb") as output:
+            play = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+        begun = wait_for_task(play, log, task)
+        time.sleep(float(seconds))
+        cut = begun and play.poll() is None
+        if cut:
+            cut_off(play, how)
+        status = play.wait()
+        print(log.read_text(encoding="utf-8"))
+    if not cut:
+        print(f"the play ended (status {status}) before it could be cut off in task {task!r}", file=sys.stderr)
+        return NOTHING_TO_CUT_OFF
+    return 0 if how == "kill" else status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
