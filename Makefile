@@ -40,6 +40,7 @@ images: packages $(cache)/id_ed25519
 lab: packages .venv/.runtime images
 	ansible-playbook -i inventories/lab playbooks/lab.yml
 	ansible-playbook -i inventories/lab playbooks/site.yml
+	@cat proofs/*.txt; echo; echo "The whole report:"; ls proofs/*.html
 
 lab-down: .venv/.runtime
 	ansible-playbook -i inventories/lab playbooks/lab_down.yml

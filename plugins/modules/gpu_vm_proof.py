@@ -23,7 +23,7 @@ options:
   path:
     description:
       - Folder of the proofs, made if it is missing.
-      - C(NAME.json) and C(NAME.html) are written there, whole or not at all.
+      - C(NAME.json), C(NAME.html) and C(NAME.txt), the short table, are written there, whole or not at all.
     type: path
     required: true
   name:
@@ -107,7 +107,7 @@ files:
   returned: always
   type: list
   elements: str
-  sample: [proofs/vm1.json, proofs/vm1.html]
+  sample: [proofs/vm1.json, proofs/vm1.html, proofs/vm1.txt]
 """
 
 import os
@@ -167,10 +167,9 @@ def main():
     )
     try:
         proof, page = report(module.params["name"], evidence(module.params))
-        wanted = {
-            os.path.join(module.params["path"], f"{proof.name}.json"): proof.to_json(),
-            os.path.join(module.params["path"], f"{proof.name}.html"): page,
-        }
+        lines = table(proof)
+        texts = {"json": proof.to_json(), "html": page, "txt": "\n".join(lines) + "\n"}
+        wanted = {os.path.join(module.params["path"], f"{proof.name}.{kind}"): text for kind, text in texts.items()}
         before = {path: files.read(path) for path in wanted}
         differing = [path for path, text in wanted.items() if before[path] != text]
         if not module.check_mode:
@@ -191,8 +190,8 @@ def main():
             "files": list(wanted),
         }
         if proof.holds:
-            module.exit_json(table=table(proof), **result)
-        module.fail_json(msg="\n".join([*table(proof), *result["files"]]), **result)
+            module.exit_json(table=lines, **result)
+        module.fail_json(msg="\n".join([*lines, *result["files"]]), **result)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,8 @@ def test_a_proof_is_written_once_and_the_second_run_changes_nothing(run, tmp_pat
     assert first["counts"]["failed"] == 0
     assert first["counts"]["held"] > 80
     written = contents(folder)
-    assert sorted(written) == ["vm1.html", "vm1.json"]
+    assert sorted(written) == ["vm1.html", "vm1.json", "vm1.txt"]
+    assert written["vm1.txt"].decode().splitlines() == first["table"]
     assert json.loads(written["vm1.json"])["counts"] == first["counts"]
     second = run(arguments(folder))
     assert second["changed"] is False
