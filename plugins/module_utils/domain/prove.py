@@ -365,18 +365,18 @@ def _huge_page_backing(evidence: Evidence, cell: Cell) -> Claim:
     # Cells of one size and node cannot be told apart in the map of the process: they are counted together.
     alike = [other for other in evidence.planned.cells if other.page_bytes == cell.page_bytes]
     needed = sum(other.memory_bytes // other.page_bytes for other in alike if other.host_node == cell.host_node)
-    seen = _mapped(evidence, cell.page_bytes)
     planned_nodes = {str(other.host_node) for other in alike}
-    return Claim(
-        "guest_xml",
-        claim,
-        {f"node {node}": f"{needed} x {_size(cell.page_bytes)}"},
-        None
-        if seen is None
-        else {f"node {there}": f"{number} x {_size(cell.page_bytes)}" for there, number in sorted(seen.items())},
-        seen is not None and seen.get(node) == needed and set(seen) <= planned_nodes,
-        source,
-    )
+
+    def shown(here: int, elsewhere: int) -> dict[str, str]:
+        size = _size(cell.page_bytes)
+        return {f"node {node}": f"{here} x {size}", "nodes without a cell": f"{elsewhere} x {size}"}
+
+    pages = _mapped(evidence, cell.page_bytes)
+    seen = None
+    if pages is not None:
+        elsewhere = sum(number for there, number in pages.items() if there not in planned_nodes)
+        seen = shown(pages.get(node, 0), elsewhere)
+    return compare("guest_xml", claim, shown(needed, 0), seen, source)
 
 
 def _mapped(evidence: Evidence, page_bytes: int) -> dict[str, int] | None:
