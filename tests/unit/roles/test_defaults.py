@@ -44,7 +44,10 @@ def test_a_specification_has_the_defaults_and_no_others(role, entry, options):
     }
     assert set(options) <= set(DEFAULTS[role])
     for name in set(options) & set(known):
-        assert type(known[name]) is TYPES[options[name]["type"]], name
+        wanted = TYPES[options[name]["type"]]
+        assert isinstance(known[name], wanted), name
+        # A bool is an int to isinstance.
+        assert isinstance(known[name], bool) == (wanted is bool), name
 
 
 @pytest.mark.parametrize("role", DEFAULTS)
