@@ -3,12 +3,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Run a play and cut it off in the middle of a task.
 
-    cut_off.py kill "Kernel arguments" 2 ansible-playbook site.yml
-    cut_off.py disconnect "Kernel arguments" 2 ansible-playbook site.yml
+    cut_off.py kill "Kernel arguments" "test -e /etc/default/grub.d/90-sailloft.cfg" ansible-playbook site.yml
+    cut_off.py disconnect "Kernel arguments" true ansible-playbook site.yml
 
 ``kill`` ends the play with all its workers by SIGKILL, and the module that they left running on the host.
 ``disconnect`` ends the SSH connection only, and leaves the play to end by itself and the module to run on. Both do it
-so many seconds after the task began, by the socket of the connection in ANSIBLE_SSH_CONTROL_PATH_DIR.
+once the task has begun and the command that stands beside its name succeeds on the host. The connection is found by its
+socket in ANSIBLE_SSH_CONTROL_PATH_DIR.
 
 The exit status is 0 where the play was killed, and the play's own where its connection was cut; it is 99 where there
 was nothing to cut off, because the play ended before. What the play wrote is copied to the output.
@@ -30,40 +31,42 @@ NOTHING_TO_CUT_OFF = 99
 END_MODULES = "pkill -KILL -f '^/usr/bin/python3$' && echo a module was ended on the host || [ $? = 1 ]"
 
 
-def wait_for_task(play: subprocess.Popen, log: Path, task: str) -> bool:
-    """Whether the play came to the task."""
+def over_connection(*arguments: str) -> subprocess.CompletedProcess:
+    """Have ssh do something over (or with) the connection that the play made last, and never over one of its own."""
+    sockets = sorted(Path(os.environ["ANSIBLE_SSH_CONTROL_PATH_DIR"]).iterdir(), key=lambda path: path.stat().st_ctime)
+    return subprocess.run(
+        ["ssh", "-o", f"ControlPath={sockets[-1] if sockets else '/none'}", "-o", "ProxyCommand=false", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+
+
+def wait_for(play: subprocess.Popen, log: Path, task: str, seen: str) -> bool:
+    """Whether the play came to the task, and in the task to where the command succeeds on the host."""
     begun = re.compile(rf"^TASK \[(.+ : )?{re.escape(task)}\] \**$", re.MULTILINE)
     while play.poll() is None:
-        if begun.search(log.read_text(encoding="utf-8")):
-            return True
-        time.sleep(0.1)
+        if begun.search(log.read_text(encoding="utf-8")) and over_connection("host", seen).returncode == 0:
+            return play.poll() is None
+        time.sleep(0.05)
     return False
 
 
-def over_connections(*arguments: str, command: tuple[str, ...] = ()) -> str:
-    """Have ssh do something over (or with) each connection that plays share; what it says."""
-    said = ""
-    for socket in Path(os.environ["ANSIBLE_SSH_CONTROL_PATH_DIR"]).iterdir():
-        line = ["ssh", *arguments, "-o", f"ControlPath={socket}", "any", *command]
-        said += subprocess.run(
-            line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-        ).stdout
-    return said
-
-
 def cut_off(play: subprocess.Popen, how: str) -> None:
-    """End the play or its connections."""
+    """End the play or its connection."""
     if how == "kill":
         os.killpg(play.pid, signal.SIGKILL)
-        print(over_connections(command=(END_MODULES,)))
+        print(over_connection("host", END_MODULES).stdout)
     else:
-        for pid in re.findall(r"Master running \(pid=(\d+)\)", over_connections("-O", "check")):
+        for pid in re.findall(r"Master running \(pid=(\d+)\)", over_connection("-O", "check", "host").stdout):
             os.kill(int(pid), signal.SIGKILL)
 
 
 def main() -> int:
     """See the module's own text."""
-    how, task, seconds, *command = sys.argv[1:]
+    how, task, seen, *command = sys.argv[1:]
     environment = {
         **os.environ,
         # Without this a task is named only once it has a result.
@@ -84,9 +87,7 @@ def main() -> int:
                 env=environment,
                 start_new_session=True,
             )
-        begun = wait_for_task(play, log, task)
-        time.sleep(float(seconds))
-        cut = begun and play.poll() is None
+        cut = wait_for(play, log, task, seen)
         if cut:
             cut_off(play, how)
         status = play.wait()
