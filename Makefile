@@ -49,7 +49,7 @@ lab-down: .venv/.runtime
 test: lint unit sanity molecule
 
 test-all: test
-	molecule/run gpu_vm gpu_guest interrupted
+	molecule/run gpu_guest interrupted
 	benchmarks/run
 
 lint: packages .venv/.tests
@@ -65,7 +65,7 @@ sanity: packages .venv/.tests
 	tests/sanity/run
 
 molecule: packages .venv/.tests images
-	molecule/run gpu_host
+	molecule/run gpu_host gpu_vm
 
 bench: packages .venv/.tests images
 	benchmarks/run
