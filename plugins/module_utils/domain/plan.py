@@ -8,10 +8,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain import buses, cells, mmio, tree
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import boards, buses, cells, mmio, rooms, tree
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Holdings, Hypervisor, holdings
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import Chosen, Surroundings, choose
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import (
+    Chosen,
+    Surroundings,
+    choose_together,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import DomainSpec, explicit_addresses
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
 
@@ -166,29 +170,37 @@ def _way(here: tree.Port, target: tree.Port) -> list[tree.Port]:
     return []
 
 
-def plan_domains(host: Host, specs: list[DomainSpec], hypervisor: Hypervisor | None = None) -> list[DomainPlan]:
+def plan_domains(
+    host: Host,
+    specs: list[DomainSpec],
+    hypervisor: Hypervisor | None = None,
+    gpu_module_ids: dict[str, int] | None = None,
+) -> list[DomainPlan]:
     """Plans for all virtual machines of one host that are wished together, in the order of ``specs``.
 
-    What other domains of ``hypervisor`` hold is left to them; what a domain of the list holds today it keeps where
-    its spec still allows. ``hypervisor`` None: nothing is known of libvirt, KVM is assumed.
+    Their devices are chosen together, and their order makes no difference. What other domains of ``hypervisor`` hold
+    is left to them; what a domain of the list holds today it keeps where its spec still allows. ``hypervisor`` None:
+    nothing is known of libvirt, KVM is assumed. ``gpu_module_ids``: see boards.recognise.
 
     Raises DomainError, or TopologyError where the host contradicts itself.
     """
     listed = {spec.name for spec in specs}
     held: dict[str, Holdings] = {}
+    others: list[Holdings] = []
     around = Surroundings(host)
     cpu_holder: dict[int, str] = {}
     for observed in hypervisor.domains.values() if hypervisor else []:
         own = holdings(observed.inactive_xml)
         held[observed.name] = own
         if observed.name not in listed:
+            others.append(own)
             around.holder.update(dict.fromkeys(own.devices, observed.name))
             cpu_holder.update(dict.fromkeys(own.cpus, observed.name))
     for spec in specs:
         for address in explicit_addresses(spec):
             around.holder.setdefault(address, spec.name)
     # What those that exist have is kept for them until they choose: no other virtual machine's plan moves them.
-    for spec in specs:
+    for spec in sorted(specs, key=lambda item: item.name):
         own = held.get(spec.name, Holdings())
         if spec.gpus.count or spec.nics.per_gpu or spec.nvme.count:
             for address in own.devices:
@@ -196,14 +208,19 @@ def plan_domains(host: Host, specs: list[DomainSpec], hypervisor: Hypervisor | N
         for cpu in own.cpus:
             cpu_holder.setdefault(cpu, spec.name)
 
+    foreign_cpus = {cpu for cpu, name in cpu_holder.items() if name not in listed}
+    room = rooms.capacities(host, specs, others, foreign_cpus)
+    devices = {name: own.devices for name, own in held.items() if name in listed}
+    chosen = choose_together(specs, around, devices, boards.recognise(host, gpu_module_ids), room)
+
     plans: dict[str, DomainPlan] = {}
-    for spec in specs:
+    # Who takes what is left of the CPUs comes after those that say how many.
+    for spec in sorted(specs, key=lambda item: (item.vcpus is None, item.name)):
         own = held.get(spec.name, Holdings())
-        plan = _plan(spec, around, {cpu for cpu, name in cpu_holder.items() if name != spec.name}, own, hypervisor)
+        taken = {cpu for cpu, name in cpu_holder.items() if name != spec.name}
+        plan = _plan(spec, around, chosen[spec.name], taken, own, hypervisor)
         plans[spec.name] = plan
         # From now on it holds what it was given, and no more.
-        around.holder = {address: name for address, name in around.holder.items() if name != spec.name}
-        around.holder.update({function.address: spec.name for function in plan.chosen.all()})
         cpu_holder = {cpu: name for cpu, name in cpu_holder.items() if name != spec.name}
         if spec.pin_cpus:
             cpu_holder.update({cpu: spec.name for cell in plan.processors.cells for cpu in cell.cpus})
@@ -211,18 +228,22 @@ def plan_domains(host: Host, specs: list[DomainSpec], hypervisor: Hypervisor | N
 
 
 def _plan(
-    spec: DomainSpec, around: Surroundings, taken_cpus: set[int], held: Holdings, hypervisor: Hypervisor | None
+    spec: DomainSpec,
+    around: Surroundings,
+    chosen: Chosen,
+    taken_cpus: set[int],
+    held: Holdings,
+    hypervisor: Hypervisor | None,
 ) -> DomainPlan:
     host = around.host
     accelerator = _accelerator(spec, hypervisor)
     max_vcpus = hypervisor.accelerators[accelerator].max_vcpus if hypervisor else MAX_VCPUS
-    chosen = choose(spec, around, held.devices)
     devices = chosen.all()
     processors = cells.arrange(spec, host, devices, taken_cpus, set(held.cpus), max_vcpus)
 
     cell_of_node = {cell.host_node: cell.id for cell in processors.cells}
     cell_of_complex: dict[str, int | None] = {}
-    notes = []
+    notes = list(chosen.notes)
     for device in devices:
         node = cells.device_node(host, device)
         if node is None:

@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+from itertools import permutations
+
 import pytest
 from machines import bridge, endpoint, hypervisor, lab, observed, plan, wish
 
@@ -58,13 +60,17 @@ def test_the_nic_beside_the_gpu_comes_before_any_other() -> None:
 
 
 def test_gpus_of_one_switch_go_together_and_the_fuller_place_fills_first() -> None:
-    plans = plan_domains(big(), parse_specs([small("a", 1), small("b", 2), small("c", 1), small("d", 4)]))
-    assert [addresses(item) for item in plans] == [
-        ["0000:13:00.0"],
-        ["0000:23:00.0", "0000:24:00.0"],
-        ["0000:14:00.0"],
-        ["0000:83:00.0", "0000:84:00.0", "0000:93:00.0", "0000:94:00.0"],
-    ]
+    wishes = [small("a", 1), small("b", 2), small("c", 1), small("d", 4)]
+    wanted = {
+        "a": ["0000:93:00.0"],
+        "b": ["0000:83:00.0", "0000:84:00.0"],
+        "c": ["0000:94:00.0"],
+        "d": ["0000:13:00.0", "0000:14:00.0", "0000:23:00.0", "0000:24:00.0"],
+    }
+    for order in permutations(wishes):
+        plans = plan_domains(big(), parse_specs(list(order)))
+        assert [plan.name for plan in plans] == [item["name"] for item in order]
+        assert {plan.name: addresses(plan) for plan in plans} == wanted
 
 
 def test_more_than_a_node_has_takes_whole_places() -> None:
@@ -75,13 +81,14 @@ def test_more_than_a_node_has_takes_whole_places() -> None:
 
 def test_what_a_domain_has_it_keeps() -> None:
     host = big()
-    first, second = plan_domains(host, parse_specs([small("a", 1), small("b", 2)]))
-    assert addresses(second) == ["0000:23:00.0", "0000:24:00.0"]
-    # With a gone, a fresh plan would put b on the first switch.
+    named = small("b", 0) | {"gpus": {"addresses": ["0000:23:00.0", "0000:24:00.0"]}}
+    first, second = plan_domains(host, parse_specs([small("a", 1), named]))
+    assert addresses(first) == ["0000:13:00.0"]
+    # Fresh it would be on the first switch.
     there = hypervisor(domains={"b": observed(second)})
     assert addresses(plan_domains(host, parse_specs([small("b", 2)]))[0]) == ["0000:13:00.0", "0000:14:00.0"]
     assert addresses(plan_domains(host, parse_specs([small("b", 2)]), there)[0]) == addresses(second)
-    # A new one that comes first in the list does not move it, and its CPUs stay, too.
+    # New ones do not move it, whatever they would gain, and its CPUs stay, too.
     newer, kept = plan_domains(host, parse_specs([small("0", 4), small("b", 2)]), there)
     assert addresses(kept) == addresses(second)
     assert addresses(newer) == ["0000:83:00.0", "0000:84:00.0", "0000:93:00.0", "0000:94:00.0"]
@@ -89,6 +96,12 @@ def test_what_a_domain_has_it_keeps() -> None:
     assert addresses(beside) == ["0000:13:00.0"]
     assert kept.processors.cells[0].cpus == second.processors.cells[0].cpus
     assert first.processors.cells[0].cpus != second.processors.cells[0].cpus
+    *big_ones, kept = plan_domains(host, parse_specs([small("0", 4), small("1", 2), small("b", 2)]), there)
+    assert [addresses(item) for item in [*big_ones, kept]] == [
+        ["0000:83:00.0", "0000:84:00.0", "0000:93:00.0", "0000:94:00.0"],
+        ["0000:13:00.0", "0000:14:00.0"],
+        ["0000:23:00.0", "0000:24:00.0"],
+    ]
 
 
 def test_one_that_grows_does_not_move_the_others() -> None:

@@ -1,0 +1,376 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""GPUs for all virtual machines of a host at once. Pure, and the same whatever order things come in.
+
+What is minimised, the first that differs decides: memory and CPUs that a NUMA node has not got; pairs of GPUs of one
+virtual machine between NUMA nodes, between root complexes, across a host bridge, across several switches; how far
+away the NICs are for those that want some. Of equally good places the one is taken that leaves the largest blocks
+(whole partitions, nodes, switches) free.
+
+The search is branch and bound over the largest requests first. Places that are alike (the GPUs of one switch, switches
+with as much free, ...) are tried once, and a state of the host that was reached before at no higher cost is left. For
+G GPUs in L places of equal size that is O(states * places a request can have): with 16 GPUs at most 3^8 states, and,
+since alike ones are one, about 230 on a DGX-2. ``STEPS`` and ``PLACES`` bound what a host without any symmetry can
+cost; the result is then a good one, not always the best, and the same every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import rooms
+
+STEPS = 4000
+PLACES = 600
+BLOCKS = (16, 8, 4, 2)
+
+# How far apart, nearest first: PIX, PXB, PHB, NODE, SYS (topology/paths.py).
+PIX, PXB, PHB, NODE, SYS = range(5)
+# Pairs of one class are never so many (C(45, 2) < 2^10) that they outweigh one of the next.
+WEIGHTS = (0, 1, 1 << 10, 1 << 20, 1 << 30)
+NEAR_NIC_BITS = 10
+OVERFLOW_BITS = 60
+
+
+@dataclass(frozen=True)
+class Unit:
+    """GPUs that go to one virtual machine together: one, or those of an IOMMU group.
+
+    ``path`` is where they hang: NUMA node, root complex, bridges down to the switch. ``owner``: only that virtual
+    machine can have it. ``reach`` is the distance (PIX to SYS) to the nearest NIC by kind of function ("vf", "pf").
+    """
+
+    addresses: tuple[str, ...]
+    path: tuple[str, ...]
+    node: int | None
+    owner: str | None = None
+    reach: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one virtual machine needs: ``count`` GPUs in all, ``must`` (unit numbers) among them.
+
+    ``only`` limits the choice to some units. ``near``: the kind of NIC function that is to be near. ``nodes`` are those
+    of its other devices, and ``wants`` what it asks of nodes (rooms.asked).
+    """
+
+    name: str
+    count: int
+    must: frozenset[int] = frozenset()
+    only: frozenset[int] | None = None
+    near: str | None = None
+    nodes: frozenset[int] = frozenset()
+    wants: tuple = ()
+
+
+def apart(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+    """How far apart two places are, PIX to SYS, by their paths."""
+    if one == other:
+        return PIX
+    common = 0
+    for first, second in zip(one, other):
+        if first != second:
+            break
+        common += 1
+    return (SYS, NODE, PHB)[common] if common < 3 else PXB
+
+
+class _Place:
+    """A node of the tree: the host, a NUMA node, a root complex, a bridge. ``mask`` has a bit for each unit below."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.mask = 0
+        self.below: dict[str, _Place] = {}
+        self.units: list[int] = []
+
+
+class Packing:
+    """The units of one host and their partitions (tuples of unit numbers, by size), and the search over them."""
+
+    def __init__(self, units: list[Unit], partitions: list[frozenset[int]], room: dict) -> None:
+        self.units = units
+        self.room = room
+        self.size = [len(unit.addresses) for unit in units]
+        self.everything = (1 << len(units)) - 1
+        self.partitions = sorted({_mask(members) for members in partitions})
+        self.board = 0
+        for mask in self.partitions:
+            self.board |= mask
+        self.places: list[_Place] = []
+        self.top = self._tree()
+        # Each set of neighbours once: a chain of bridges with nothing else on it is one place.
+        self.blocks = sorted({place.mask for place in self.places})
+        self.weights = [[WEIGHTS[apart(one.path, other.path)] for other in units] for one in units]
+        for number, unit in enumerate(units):
+            self.weights[number] = [
+                weight * len(unit.addresses) * len(units[other].addresses)
+                for other, weight in enumerate(self.weights[number])
+            ]
+        self.tags: dict[int, object] = {}
+        self._signatures: dict[tuple[int, int], tuple] = {}
+        self._counts: dict[int, int] = {}
+        self._found: dict[tuple, list] = {}
+
+    def _tree(self) -> _Place:
+        top = _Place(0)
+        self.places.append(top)
+        for number, unit in enumerate(self.units):
+            here = top
+            here.mask |= 1 << number
+            for step in unit.path:
+                if step not in here.below:
+                    here.below[step] = _Place(len(self.places))
+                    self.places.append(here.below[step])
+                here = here.below[step]
+                here.mask |= 1 << number
+            here.units.append(number)
+        return top
+
+    def choose(
+        self, requests: list[Request], used: dict, completes: Callable[[dict[str, list[str]]], bool]
+    ) -> dict[str, list[str]] | None:
+        """PCI addresses of the GPUs by virtual machine; None where there is no way.
+
+        ``used`` is what of the nodes is taken already. ``completes`` is asked before an assignment is kept: whether
+        all else that the virtual machines need goes with it.
+        """
+        # Those that only give up some of what they have come first: what they let go of is there for the others.
+        ordered = sorted(requests, key=lambda item: (item.only is None, -item.count, -len(item.must), item.name))
+        special = {number for request in ordered for number in request.must | (request.only or frozenset())}
+        self.tags = {
+            number: (unit.owner, number if number in special else None, tuple(sorted(unit.reach.items())))
+            for number, unit in enumerate(self.units)
+        }
+        # What others must have is not there for anybody else from the start.
+        reserved = 0
+        for request in ordered:
+            reserved |= _mask(request.must) | (_mask(request.only) if request.only is not None else 0)
+        for memory in (True, False):
+            search = _Search(self, ordered, used, completes, memory)
+            search.descend(0, self.everything & ~reserved, used, 0)
+            if search.best is not None or not search.refused:
+                break
+        return search.best
+
+    # Costs
+
+    def pairs(self, mask: int) -> int:
+        """The weighed distances of all pairs of GPUs in ``mask``."""
+        inside = list(_bits(mask))
+        return sum(self.weights[one][other] for at, one in enumerate(inside) for other in inside[at + 1 :])
+
+    def gpus(self, mask: int) -> int:
+        """How many GPUs ``mask`` has."""
+        if mask not in self._counts:
+            self._counts[mask] = sum(self.size[number] for number in _bits(mask))
+        return self._counts[mask]
+
+    def leftover(self, free: int) -> tuple[int, ...]:
+        """How little use what is free has, smaller is better: for each size the blocks of it that are whole."""
+        counts = [self.gpus(free & mask) for mask in self.blocks]
+        blocks = []
+        for size in BLOCKS:
+            whole = sum(mask & free == mask and self.gpus(mask) == size for mask in self.partitions)
+            blocks += [-whole, -sum(count // size for count in counts)]
+        return tuple(blocks)
+
+    def signature(self, place: _Place, free: int) -> tuple:
+        """Equal for places that are alike, whatever their order."""
+        key = place.number, free & place.mask
+        if key not in self._signatures:
+            below = [
+                # NUMA nodes differ in what of their memory is used, partitions in what they belong to.
+                (name if place is self.top else "", self.signature(item, free))
+                for name, item in place.below.items()
+                if free & item.mask
+            ]
+            own = [
+                (self.size[number], str(self.tags.get(number)), number if self.board >> number & 1 else -1)
+                for number in place.units
+                if free >> number & 1
+            ]
+            self._signatures[key] = (tuple(sorted(below)), tuple(sorted(own)))
+        return self._signatures[key]
+
+    # Where a request can go
+
+    def candidates(self, request: Request, free: int) -> list[tuple[int, tuple, int]]:
+        """(cost, what tells equals apart, units) of each place for ``request``, best first; memory not considered."""
+        must = _mask(request.must)
+        usable = must
+        for number in _bits(_mask(request.only) if request.only is not None else free):
+            if self.units[number].owner in (None, request.name):
+                usable |= 1 << number
+        key = (request.count, must, usable, free, request.near)
+        if key not in self._found:
+            masks = self._partitions_for(request, must, usable)
+            if not must & self.board:
+                missing = request.count - self.gpus(must)
+                loose = usable & ~must & ~self.board
+                masks += [must | mask for mask in self._allot(self.top, missing, loose)]
+            found = []
+            for mask in masks:
+                reach = (
+                    sum(self.size[number] * self.units[number].reach.get(request.near, SYS) for number in _bits(mask))
+                    if request.near
+                    else 0
+                )
+                # Who wants no NIC takes the GPUs that have none.
+                spare = 0 if request.near else -sum(sum(self.units[number].reach.values()) for number in _bits(mask))
+                rank = (self.leftover(free & ~mask), spare, tuple(_bits(mask)))
+                found.append(((self.pairs(mask) << NEAR_NIC_BITS) + reach, rank, mask))
+            found.sort()
+            self._found[key] = found
+        return self._found[key]
+
+    def _partitions_for(self, request: Request, must: int, usable: int) -> list[int]:
+        if must and must & self.board and self.gpus(must) == request.count:
+            return [must]  # named or held: a note says it where they are no partition
+        return [
+            mask
+            for mask in self.partitions
+            if mask & usable == mask and mask & must == must and self.gpus(mask) == request.count
+        ]
+
+    def _allot(self, place: _Place, count: int, free: int) -> list[int]:
+        """Every way to take ``count`` GPUs below ``place``, alike ones once, ``PLACES`` at most."""
+        free &= place.mask
+        there = self.gpus(free)
+        if count in (0, there):
+            return [free if count else 0]
+        if count > there:
+            return []
+        # Alike ones together: of each kind its members in address order.
+        kinds: dict[tuple, list] = {}
+        for item in place.below.values():
+            if free & item.mask:
+                kinds.setdefault((1, self.signature(item, free)), []).append(item)
+        for number in place.units:
+            if free >> number & 1:
+                kinds.setdefault((0, self.size[number], str(self.tags.get(number))), []).append(number)
+        return self._share(list(kinds.values()), 0, 0, count, count, free)
+
+    def _share(self, kinds: list[list], kind: int, member: int, count: int, most: int, free: int) -> list[int]:
+        """``count`` over the members from here on; one of a kind takes no more (``most``) than the one before it."""
+        if count == 0:
+            return [0]
+        if kind == len(kinds):
+            return []
+        if member == len(kinds[kind]):
+            return self._share(kinds, kind + 1, 0, count, count, free)
+        item = kinds[kind][member]
+        found: list[int] = []
+        if isinstance(item, _Place):
+            shares = range(min(count, most, self.gpus(free & item.mask)), -1, -1)
+        else:
+            shares = [self.size[item], 0] if self.size[item] <= min(count, most) else [0]
+        for share in shares:
+            if share == 0:
+                # The others of this kind take none either.
+                rest = self._share(kinds, kind + 1, 0, count, count, free)
+                here = [0]
+            else:
+                rest = self._share(kinds, kind, member + 1, count - share, share, free)
+                here = self._allot(item, share, free) if isinstance(item, _Place) else [1 << item]
+            for one in here:
+                for other in rest:
+                    found.append(one | other)
+                    if len(found) >= PLACES:
+                        return found
+        return found
+
+
+class _Search:
+    """One run of branch and bound. ``refused``: an assignment was there that ``completes`` did not take."""
+
+    def __init__(self, packing: Packing, ordered: list[Request], used: dict, completes: Callable, memory: bool) -> None:
+        self.packing = packing
+        self.ordered = ordered
+        self.completes = completes
+        self.memory = memory
+        self.best: dict[str, list[str]] | None = None
+        self.best_cost = 0
+        self.refused = False
+        self.steps = 0
+        self.taken: list[int] = []
+        self.seen: dict[tuple, int] = {}
+        # What each and all after it cost at least: as if they were alone.
+        self.least = [0] * (len(ordered) + 1)
+        for at in range(len(ordered) - 1, -1, -1):
+            alone = packing.candidates(ordered[at], packing.everything) if len(ordered) > 1 else []
+            self.least[at] = self.least[at + 1] + min((cost for cost, _rank, _mask in alone), default=0)
+
+    def descend(self, at: int, free: int, used: dict, cost: int) -> None:
+        """Give the request ``at`` a place, and all after it."""
+        if at == len(self.ordered):
+            self._keep(cost)
+            return
+        if self.memory:
+            state = (at, self.packing.signature(self.packing.top, free), frozenset(used.items()))
+            if self.seen.get(state, cost + 1) <= cost:
+                return
+            self.seen[state] = cost
+        for more, mask, after in self._ways(at, free, used):
+            if self._hopeless(cost + more + self.least[at + 1]):
+                return
+            self.steps += 1
+            self.taken.append(mask)
+            # What an ``only`` request leaves, and was reserved for it, is free for those after it.
+            request = self.ordered[at]
+            given_up = _mask(request.only) & ~mask if request.only is not None else 0
+            self.descend(at + 1, (free | given_up) & ~mask, after, cost + more)
+            self.taken.pop()
+
+    def _hopeless(self, cost: int) -> bool:
+        if self.best is not None:
+            return cost >= self.best_cost or self.steps >= STEPS
+        return self.steps >= 10 * STEPS
+
+    def _ways(self, at: int, free: int, used: dict) -> Iterator[tuple[int, int, dict]]:
+        """(cost, units, what is used then), cheapest first."""
+        request = self.ordered[at]
+        packing = self.packing
+        found = packing.candidates(request, free)
+        if not request.wants:
+            return iter([(cost, mask, used) for cost, _rank, mask in found])
+        spread: dict[frozenset, tuple[int, dict]] = {}
+        ways = []
+        for cost, _rank, mask in found:
+            nodes = request.nodes.union(
+                packing.units[number].node for number in _bits(mask) if packing.units[number].node is not None
+            )
+            if nodes not in spread:
+                spread[nodes] = rooms.overflow(packing.room, used, request.wants, nodes)
+            worse, after = spread[nodes]
+            ways.append(((worse << OVERFLOW_BITS) + cost, mask, after))
+        ways.sort(key=lambda way: way[0])
+        return iter(ways)
+
+    def _keep(self, cost: int) -> None:
+        if self.best is not None and cost >= self.best_cost:
+            return
+        found = {
+            request.name: sorted(address for number in _bits(mask) for address in self.packing.units[number].addresses)
+            for request, mask in zip(self.ordered, self.taken)
+        }
+        if not self.completes(found):
+            self.refused = True
+            return
+        self.best, self.best_cost = found, cost
+
+
+def _mask(numbers: frozenset[int]) -> int:
+    mask = 0
+    for number in numbers:
+        mask |= 1 << number
+    return mask
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low

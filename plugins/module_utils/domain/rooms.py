@@ -1,0 +1,75 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""How much memory and how many CPUs each NUMA node has for virtual machines, and what each of them asks. Pure.
+
+For choosing between places only: what in the end does not fit is refused where it is arranged (cells.py) or about to
+start (preflight.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Holdings
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import DomainSpec
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
+
+MIB = 1024**2
+CPUS = "cpus"
+# What is asked of: CPUS, or the page size of memory in MiB (0: ordinary memory).
+Kind = object
+
+
+def capacities(host: Host, specs: list[DomainSpec], others: list[Holdings], taken_cpus: set[int]) -> dict:
+    """Room by (kind, NUMA node), in MiB or CPUs. ``others`` are the domains that are not planned here."""
+    room = {}
+    kept_cores = max((spec.host_cores_per_node for spec in specs), default=0)
+    for size in sorted({spec.huge_page_mib for spec in specs if spec.huge_page_mib or spec.strict_memory}):
+        reserved = {
+            node.id: pages.total * size
+            for node in host.numa_nodes
+            for pages in node.huge_pages
+            if pages.size_bytes == size * MIB
+        }
+        for node in host.numa_nodes:
+            if size and any(reserved.values()):
+                there = reserved.get(node.id, 0)
+            else:
+                # Ordinary memory; of huge pages, what could be reserved where none is yet.
+                there = (node.memory_bytes - sum(pages.total * pages.size_bytes for pages in node.huge_pages)) // MIB
+            taken = sum(held.memory_mib.get(node.id, 0) for held in others if held.page_mib == size)
+            room[size, node.id] = there - taken
+    for node in host.numa_nodes:
+        cores = sorted(node.siblings or [[cpu] for cpu in node.cpus])[kept_cores:]
+        room[CPUS, node.id] = sum(len(core) for core in cores if not taken_cpus.intersection(core))
+    return room
+
+
+def asked(spec: DomainSpec, room: dict) -> list[tuple[Kind, int]]:
+    """What ``spec`` asks in all, by kind."""
+    wants: list[tuple[Kind, int]] = []
+    if spec.huge_page_mib or spec.strict_memory:
+        wants.append((spec.huge_page_mib, spec.memory_mib))
+    if spec.pin_cpus:
+        # Without a number it takes what is left: two such had better not meet on one node.
+        most = max((number for (kind, _node), number in room.items() if kind == CPUS), default=0)
+        wants.append((CPUS, spec.vcpus if spec.vcpus is not None else most // 2 + 1))
+    return wants
+
+
+def overflow(room: dict, used: dict, wants: list[tuple[Kind, int]], nodes: Iterable[int]) -> tuple[int, dict]:
+    """By how many thousandths of their room the nodes overflow more than before, and what is then used.
+
+    What is asked is spread evenly over ``nodes``.
+    """
+    spread = sorted(nodes)
+    after = dict(used)
+    worse = 0
+    for kind, amount in wants:
+        for node in spread:
+            share = -(-amount // len(spread))
+            there = max(room.get((kind, node), 0), 0)
+            before = after.get((kind, node), 0)
+            after[kind, node] = before + share
+            worse += (max(before + share - there, 0) - max(before - there, 0)) * 1000 // max(there, 1)
+    return worse, after
