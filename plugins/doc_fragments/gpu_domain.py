@@ -15,6 +15,14 @@ options:
       - The host as M(sailloft.fleet.host_topology_info) returned it.
       - Where it is left out, the host that the module runs on is read.
     type: dict
+  gpu_module_ids:
+    description:
+      - Of a server with NVSwitches, the physical id of each GPU by its PCI address, as C(nvidia-smi -q) tells it under
+        C(GPU Module ID) while the NVIDIA driver has the GPUs. Fabric Manager's partitions are made of these ids.
+      - Left out, they are taken to be 1 and up in PCI address order, which is not so on every server. It matters for
+        virtual machines of some of the GPUs, not for one of all.
+    type: dict
+    default: {}
   uri:
     description: The libvirt to talk to, on the host that the module runs on.
     type: str

@@ -228,6 +228,7 @@ def main() -> None:
                 "default": "running",
             },
             "topology": {"type": "dict"},
+            "gpu_module_ids": {"type": "dict", "default": {}},
             "uri": {"type": "str", "default": URI},
             "allow_restart": {"type": "bool", "default": False},
             "remove_disks": {"type": "bool", "default": False},
@@ -237,7 +238,7 @@ def main() -> None:
     )
     try:
         if module.params["state"] == "planned":
-            result = planned(module.params["domains"], module.params["topology"])
+            result = planned(module.params["domains"], module.params["topology"], module.params["gpu_module_ids"])
         else:
             result = converge(module.params, module.check_mode)
     except (DomainError, TopologyError) as error:

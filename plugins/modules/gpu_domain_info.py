@@ -145,6 +145,7 @@ def main() -> None:
             "domains": {"type": "list", "elements": "dict", "options": domain_options()},
             "names": {"type": "list", "elements": "str"},
             "topology": {"type": "dict"},
+            "gpu_module_ids": {"type": "dict", "default": {}},
             "uri": {"type": "str", "default": URI},
         },
         supports_check_mode=True,

@@ -245,9 +245,10 @@ class Packing:
             return []
         # Alike ones together: of each kind its members in address order.
         kinds: dict[tuple, list] = {}
-        for item in place.below.values():
+        for name, item in place.below.items():
             if free & item.mask:
-                kinds.setdefault((1, self.signature(item, free)), []).append(item)
+                # NUMA nodes are never alike: what is left of their memory differs.
+                kinds.setdefault((1, name if place is self.top else "", self.signature(item, free)), []).append(item)
         for number in place.units:
             if free >> number & 1:
                 kinds.setdefault((0, self.size[number], str(self.tags.get(number))), []).append(number)

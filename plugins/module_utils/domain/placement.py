@@ -455,6 +455,11 @@ class _Chooser:
         )
         if self.fabric:
             self._fabric(spec, chosen, self.fabric)
+        elif len(chosen.gpus) > 1 and any(item.kind == "nvswitch" for item in self.around.host.functions):
+            chosen.notes.append(
+                "this host has NVSwitches of a board that is not known here: whether Fabric Manager can make a "
+                "partition of its GPUs was not looked at, and the NVSwitches stay with the host"
+            )
         return chosen
 
     def _fabric(self, spec: DomainSpec, chosen: Chosen, fabric: Fabric) -> None:
@@ -621,8 +626,8 @@ def _fabric_note(fabric: Fabric, own: set[str]) -> str:
         )
     ids = ", ".join(str(number) for number in sorted(fabric.physical_ids[address] for address in own))
     note = (
-        f"Fabric Manager in shared mode (FABRIC_MODE=1) must activate partition {partition.id} (GPU physical "
-        f"{'ids' if len(own) > 1 else 'id'} {ids}) before it starts; the {len(fabric.nvswitches)} NVSwitches of the {fabric.board.name} stay with the "
+        f"Fabric Manager in shared mode (FABRIC_MODE=1) must activate partition {partition.id} (GPU physical id "
+        f"{ids}) before it starts; the {len(fabric.nvswitches)} NVSwitches of the {fabric.board.name} stay with the "
         "host or its service VM"
     )
     if fabric.assumed and len(own) < len(fabric.gpus):

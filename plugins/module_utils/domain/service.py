@@ -14,7 +14,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Hypervisor, ObservedDomain
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.libvirt_xml import render
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan, plan_domains
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import DomainSpec, parse_specs
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import (
+    DomainSpec,
+    parse_module_ids,
+    parse_specs,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
 
@@ -22,11 +26,15 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs impo
 PHASES = ("stop", "undefine", "remove_disks", "make_disks", "define", "autostart", "no_autostart", "start", "resume")
 
 
-def planned(domains: list[dict[str, Any]], topology: dict[str, Any] | None) -> dict[str, Any]:
+def planned(
+    domains: list[dict[str, Any]], topology: dict[str, Any] | None, gpu_module_ids: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """State ``planned``: the plans and their XML; no host is touched. Raises DomainError, TopologyError."""
     if topology is None:
         raise DomainError("state planned touches no host and so needs topology: what host_topology_info returned")
-    plans = plan_domains(Host.from_dict(topology), parse_specs(domains))
+    plans = plan_domains(
+        Host.from_dict(topology), parse_specs(domains), gpu_module_ids=parse_module_ids(gpu_module_ids)
+    )
     return {
         "changed": False,
         "restart_required": False,
@@ -38,6 +46,7 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     """Bring the domains of ``params`` (the module's) into their state. Raises DomainError, TopologyError."""
     state = params["state"]
     specs = parse_specs(params["domains"])
+    module_ids = parse_module_ids(params["gpu_module_ids"])
     client = Client(params["uri"])
     try:
         hypervisor = client.observe(preflight.wanted_paths(specs))
@@ -45,7 +54,7 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
             plans: dict[str, DomainPlan] = {}
         else:
             host = _host(params["topology"])
-            plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor)}
+            plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor, module_ids)}
         decisions = {
             spec.name: decide(
                 spec.name,
@@ -86,12 +95,12 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
     """What there is of the domains of ``params`` (the module's), with plan and drift. Raises DomainError,
     TopologyError."""
     specs = parse_specs(params["domains"] or [])
+    module_ids = parse_module_ids(params["gpu_module_ids"])
     client = Client(params["uri"])
     try:
         hypervisor = client.observe([])
-        plans = (
-            {plan.name: plan for plan in plan_domains(_host(params["topology"]), specs, hypervisor)} if specs else {}
-        )
+        planned_now = plan_domains(_host(params["topology"]), specs, hypervisor, module_ids) if specs else []
+        plans = {plan.name: plan for plan in planned_now}
         names = [spec.name for spec in specs]
         names += [
             name for name in (params["names"] or ([] if specs else sorted(hypervisor.domains))) if name not in names

@@ -154,6 +154,21 @@ def parse_specs(data: list[dict[str, Any]]) -> list[DomainSpec]:
     return specs
 
 
+def parse_module_ids(data: dict[str, Any] | None) -> dict[str, int]:
+    """PCI address -> GPU physical id, from plain data. Raises DomainError where one is neither."""
+    ids: dict[str, int] = {}
+    for text, number in (data or {}).items():
+        address = str(text).lower()
+        address = f"0000:{address}" if SHORT_ADDRESS.fullmatch(address) else address
+        if not ADDRESS.fullmatch(address) or not str(number).isdigit():
+            raise DomainError(
+                f"gpu_module_ids: {text!r}: {number!r} is not a PCI address and a number; write it like "
+                '"0000:1b:00.0": 1'
+            )
+        ids[address] = int(number)
+    return ids
+
+
 def explicit_addresses(spec: DomainSpec) -> list[str]:
     """All addresses that the spec names itself."""
     return [*spec.gpus.addresses, *spec.nics.addresses, *spec.nvme.addresses]
