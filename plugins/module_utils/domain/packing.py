@@ -38,13 +38,15 @@ class Unit:
     """GPUs that go to one virtual machine together: one, or those of an IOMMU group.
 
     ``path`` is where they hang: NUMA node, root complex, bridges down to the switch. ``owner``: only that virtual
-    machine can have it. ``reach`` is the distance (PIX to SYS) to the nearest NIC by kind of function ("vf", "pf").
+    machine can have it. ``group`` is its IOMMU group where that holds NICs or drives, too: they go with it. ``reach``
+    is the distance (PIX to SYS) to the nearest NIC by kind of function ("vf", "pf").
     """
 
     addresses: tuple[str, ...]
     path: tuple[str, ...]
     node: int | None
     owner: str | None = None
+    group: int | None = None
     reach: dict[str, int] = field(default_factory=dict)
 
 
@@ -141,7 +143,12 @@ class Packing:
         ordered = sorted(requests, key=lambda item: (item.only is None, -item.count, -len(item.must), item.name))
         special = {number for request in ordered for number in request.must | (request.only or frozenset())}
         self.tags = {
-            number: (unit.owner, number if number in special else None, tuple(sorted(unit.reach.items())))
+            number: (
+                unit.owner,
+                unit.group,
+                number if number in special else None,
+                tuple(sorted(unit.reach.items())),
+            )
             for number, unit in enumerate(self.units)
         }
         # What others must have is not there for anybody else from the start.

@@ -53,7 +53,7 @@ class Surroundings:
         self.functions = self.host.by_address()
         self.above = {}
         self.groups = {}
-        for function in self.host.functions:
+        for function in sorted(self.host.functions, key=lambda item: item.address):
             if function.iommu_group is not None:
                 self.groups.setdefault(function.iommu_group, []).append(function)
 
@@ -315,11 +315,16 @@ class _Chooser:
             while same < min(len(common), len(path)) and common[same] == path[same]:
                 same += 1
             common = common[:same]
+        group = members[0].iommu_group
+        others = group is not None and any(
+            item.kind not in ("bridge", "gpu") for item in self.around.groups.get(group, [])
+        )
         return Unit(
             addresses=tuple(sorted(item.address for item in members)),
             path=common,
             node=self._node(members[0]),
             owner=owner,
+            group=group if others else None,
             reach={kind: reach(common, there) for kind, there in nics.items()},
         )
 
@@ -597,7 +602,7 @@ class _Chooser:
         explicit = self.explicit[spec.name]
         there = [function for function in around.host.functions if function.kind == kind and fits(function)]
         free, reasons = [], []
-        for function in there:
+        for function in sorted(there, key=lambda item: item.address):
             reason = obstacle(around, function, spec.name, explicit)
             if reason:
                 reasons.append(f"{function.address}: {reason}")

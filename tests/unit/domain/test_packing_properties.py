@@ -124,7 +124,7 @@ def test_whatever_can_be_is_found_and_no_group_is_shared(host: Host, asked: list
         assert len(plan.chosen.nics) == wish["gpus"]["count"] * wish["nics"]["per_gpu"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(small_hosts(groups=False), wishes())
 def test_nothing_is_spread_less(host: Host, asked: list[dict[str, Any]]) -> None:
     asked = [{**wish, "nics": {"per_gpu": 0}} for wish in asked]
