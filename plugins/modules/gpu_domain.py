@@ -24,9 +24,8 @@ options:
     description:
       - V(present) defines them. V(running) starts them, too. V(stopped) defines them and shuts them down.
       - V(absent) shuts them down and undefines them; their disks stay unless O(remove_disks).
-      - V(planned) touches no host. It returns the plan and the XML for O(topology), and runs on the controller.
     type: str
-    choices: [present, running, stopped, absent, planned]
+    choices: [present, running, stopped, absent]
     default: running
   allow_restart:
     description:
@@ -51,6 +50,7 @@ attributes:
     support: full
 seealso:
   - module: sailloft.fleet.gpu_domain_info
+  - module: sailloft.fleet.gpu_plan
   - module: sailloft.fleet.host_topology_info
 """
 
@@ -66,13 +66,6 @@ EXAMPLES = r"""
           - path: /var/lib/libvirt/images/train-01.qcow2
         interfaces:
           - source: default
-
-- name: What it would be on a host that was read before
-  sailloft.fleet.gpu_domain:
-    state: planned
-    topology: "{{ topology }}"
-    domains: "{{ gpu_vm_domains }}"
-  delegate_to: localhost
 """
 
 RETURN = r"""
@@ -92,35 +85,35 @@ domains:
       type: str
     state_before:
       description: Its state before, in libvirt's word, or V(absent).
-      returned: unless state is planned
+      returned: always
       type: str
     state:
       description: Its state after.
-      returned: unless state is planned
+      returned: always
       type: str
     changed:
       description: Whether anything was done to it.
-      returned: unless state is planned
+      returned: always
       type: bool
     actions:
       description:
         - What was done, of stop, undefine, remove_disks, make_disks, define, autostart, no_autostart, start, resume.
-      returned: unless state is planned
+      returned: always
       type: list
       elements: str
     differences:
       description: How the definition that libvirt had differs from what is wished; each with path, wanted, have.
-      returned: unless state is planned
+      returned: always
       type: list
       elements: dict
     live_differences:
       description: The same of what was running.
-      returned: unless state is planned
+      returned: always
       type: list
       elements: dict
     restart_required:
       description: Whether it still runs with RV(domains[].live_differences).
-      returned: unless state is planned
+      returned: always
       type: bool
     xml:
       description: The wished libvirt XML.
@@ -213,7 +206,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.arguments import domain_options
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.client import URI
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.service import converge, planned
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.service import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import TopologyError
 
 
@@ -224,7 +217,7 @@ def main() -> None:
             "domains": {"type": "list", "elements": "dict", "required": True, "options": domain_options()},
             "state": {
                 "type": "str",
-                "choices": ["present", "running", "stopped", "absent", "planned"],
+                "choices": ["present", "running", "stopped", "absent"],
                 "default": "running",
             },
             "topology": {"type": "dict"},
@@ -236,10 +229,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        if module.params["state"] == "planned":
-            result = planned(module.params["domains"], module.params["topology"])
-        else:
-            result = converge(module.params, module.check_mode)
+        result = converge(module.params, module.check_mode)
     except (DomainError, TopologyError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)

@@ -10,7 +10,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain import image
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.client import Client
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import differences, side_by_side
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.decision import Decision, decide, disk_actions
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Hypervisor, ObservedDomain
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.libvirt_xml import render
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan, plan_domains
@@ -20,18 +19,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs impo
 
 # In what order actions are taken over all domains of a call: what is let go of is free before anything starts.
 PHASES = ("stop", "undefine", "remove_disks", "make_disks", "define", "autostart", "no_autostart", "start", "resume")
-
-
-def planned(domains: list[dict[str, Any]], topology: dict[str, Any] | None) -> dict[str, Any]:
-    """State ``planned``: the plans and their XML; no host is touched. Raises DomainError, TopologyError."""
-    if topology is None:
-        raise DomainError("state planned touches no host and so needs topology: what host_topology_info returned")
-    plans = plan_domains(Host.from_dict(topology), parse_specs(domains))
-    return {
-        "changed": False,
-        "restart_required": False,
-        "domains": [{"name": plan.name, "plan": plan.to_dict(), "xml": render(plan)} for plan in plans],
-    }
 
 
 def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:

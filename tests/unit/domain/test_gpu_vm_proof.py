@@ -140,4 +140,4 @@ def test_a_folder_that_cannot_be_written_is_one_error(run, tmp_path):
     (tmp_path / "proofs").write_text("a file")
     result = run(arguments(tmp_path / "proofs"))
     assert result["failed"] is True
-    assert "give a proofs folder that you own" in result["msg"]
+    assert "give a folder that you own" in result["msg"]
