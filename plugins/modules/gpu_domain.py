@@ -126,6 +126,12 @@ domains:
       description: The wished libvirt XML.
       returned: unless state is absent
       type: str
+    nccl_topology:
+      description:
+        - The topology file that NCCL in the guest needs, with the guest's PCI tree and the host's link speeds; the
+          role C(gpu_guest) puts it there. Null for a virtual machine without a GPU.
+      returned: unless state is absent
+      type: str
     plan:
       description: The plan. Addresses are DDDD:BB:DD.F; guest addresses are those that the guest will see.
       returned: unless state is absent

@@ -113,6 +113,12 @@ domains:
       description: As RV(sailloft.fleet.gpu_domain#module:domains[].plan).
       returned: where it is of O(domains)
       type: dict
+    nccl_topology:
+      description:
+        - The topology file that NCCL in the guest needs, with the guest's PCI tree and the host's link speeds; the
+          role C(gpu_guest) puts it there. Null for a virtual machine without a GPU.
+      returned: where it is of O(domains)
+      type: str
     xml:
       description: The wished libvirt XML.
       returned: where it is of O(domains)

@@ -63,6 +63,13 @@ options:
     description: What C(/etc/nccl.conf) is to set; an empty mapping claims nothing.
     type: dict
     default: {}
+  nccl_topology:
+    description: What the guest's NCCL topology file is to hold, of the guest's plan; empty claims nothing.
+    type: str
+    default: ""
+  nccl_topology_file:
+    description: Content of the guest's C(/etc/nccl-topology.xml).
+    type: str
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
@@ -144,6 +151,8 @@ def evidence(params):
         nic_firmware=firmware_of_result(params["nic_firmware"]),
         nccl_settings=params["nccl_conf"],
         nccl={name: str(value) for name, value in params["nccl"].items()},
+        nccl_topology=params["nccl_topology"],
+        nccl_topology_file=params["nccl_topology_file"],
     )
 
 
@@ -162,6 +171,8 @@ def main():
             "guest_settings": {"type": "dict"},
             "nccl_conf": {"type": "str"},
             "nccl": {"type": "dict", "default": {}},
+            "nccl_topology": {"type": "str", "default": ""},
+            "nccl_topology_file": {"type": "str"},
         },
         supports_check_mode=True,
     )

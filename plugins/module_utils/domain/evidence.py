@@ -224,3 +224,5 @@ class Evidence:
     nic_firmware: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)  # see firmware_of_result
     nccl_settings: str | None = None  # the guest's /etc/nccl.conf
     nccl: dict[str, str] = field(default_factory=dict)  # empty: left as it is
+    nccl_topology: str = ""  # the topology file of the plan; empty: none is asked for
+    nccl_topology_file: str | None = None  # the guest's /etc/nccl-topology.xml

@@ -10,6 +10,7 @@ what this machine cannot have is not applicable, with the reason.
 
 from __future__ import annotations
 
+from difflib import unified_diff
 from itertools import combinations
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.evidence import (
@@ -513,7 +514,7 @@ def _guest_iommu(evidence: Evidence, options: Options) -> Claim:
 
 def _guest_os(evidence: Evidence) -> list[Claim]:
     claims = [_read_request_in_guest(evidence, device) for device in evidence.planned.devices]
-    claims.append(_nccl(evidence))
+    claims += [_nccl(evidence), _nccl_topology(evidence)]
     for first, second in combinations(evidence.planned.devices, 2):
         on_host = path_class(evidence.host, first.host_address, second.host_address)
         names = [_name(evidence.host.function(device.host_address)) for device in (first, second)]
@@ -553,6 +554,22 @@ def _nccl(evidence: Evidence) -> Claim:
         lines = (line.strip() for line in evidence.nccl_settings.splitlines())
         seen = dict(sorted(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#")))
     return compare("guest_os", claim, dict(sorted(evidence.nccl.items())), seen, source)
+
+
+def _nccl_topology(evidence: Evidence) -> Claim:
+    claim, source = "the guest's NCCL topology file is the plan's", "guest /etc/nccl-topology.xml"
+    if not evidence.nccl_topology:
+        reason = "the guest has no GPU, or the inventory does not ask for it (gpu_guest_nccl_topology, gpu_guest_nccl)"
+        return not_applicable("guest_os", claim, SAME, source, reason)
+    lines = None
+    if evidence.nccl_topology_file is not None:
+        texts = evidence.nccl_topology, evidence.nccl_topology_file
+        lines = [
+            line
+            for line in unified_diff(*(text.splitlines() for text in texts), "the plan's", "the guest's", "", "", 0, "")
+            if not line.startswith("@@")
+        ]
+    return compare("guest_os", claim, SAME, _differences(lines), source)
 
 
 # Small helpers -----------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.decision imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Hypervisor, ObservedDomain
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.libvirt_xml import render
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.nccl_topology import for_guest
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan, plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import DomainSpec, parse_specs
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
@@ -26,11 +27,12 @@ def planned(domains: list[dict[str, Any]], topology: dict[str, Any] | None) -> d
     """State ``planned``: the plans and their XML; no host is touched. Raises DomainError, TopologyError."""
     if topology is None:
         raise DomainError("state planned touches no host and so needs topology: what host_topology_info returned")
-    plans = plan_domains(Host.from_dict(topology), parse_specs(domains))
+    host = Host.from_dict(topology)
+    plans = plan_domains(host, parse_specs(domains))
     return {
         "changed": False,
         "restart_required": False,
-        "domains": [{"name": plan.name, "plan": plan.to_dict(), "xml": render(plan)} for plan in plans],
+        "domains": [{"name": plan.name, **_of_plan(plan, host)} for plan in plans],
     }
 
 
@@ -41,11 +43,12 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     client = Client(params["uri"])
     try:
         hypervisor = client.observe(preflight.wanted_paths(specs))
-        if state == "absent":
-            plans: dict[str, DomainPlan] = {}
-        else:
+        plans: dict[str, DomainPlan] = {}
+        returned: dict[str, dict[str, Any]] = {}
+        if state != "absent":
             host = _host(params["topology"])
             plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor)}
+            returned = {name: _of_plan(plan, host) for name, plan in plans.items()}
         decisions = {
             spec.name: decide(
                 spec.name,
@@ -69,7 +72,7 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
             _apply(client, specs, decisions, plans, params["shutdown_timeout_s"])
     finally:
         client.close()
-    rows = [_row(spec, state, decisions[spec.name], plans.get(spec.name), hypervisor) for spec in specs]
+    rows = [{**_row(spec, decisions[spec.name], hypervisor), **returned.get(spec.name, {})} for spec in specs]
     return {
         "changed": any(row["changed"] for row in rows),
         "restart_required": any(row["restart_required"] for row in rows),
@@ -89,14 +92,13 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
     client = Client(params["uri"])
     try:
         hypervisor = client.observe([])
-        plans = (
-            {plan.name: plan for plan in plan_domains(_host(params["topology"]), specs, hypervisor)} if specs else {}
-        )
+        host = _host(params["topology"]) if specs else None
+        plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor)} if host else {}
         names = [spec.name for spec in specs]
         names += [
             name for name in (params["names"] or ([] if specs else sorted(hypervisor.domains))) if name not in names
         ]
-        return {"domains": [_info(name, hypervisor.domains.get(name), plans.get(name), client) for name in names]}
+        return {"domains": [_info(name, hypervisor.domains.get(name), plans.get(name), client, host) for name in names]}
     finally:
         client.close()
 
@@ -134,9 +136,12 @@ def _apply(
                 client.set_autostart(spec.name, phase == "autostart")
 
 
-def _row(
-    spec: DomainSpec, state: str, decision: Decision, plan: DomainPlan | None, hypervisor: Hypervisor
-) -> dict[str, Any]:
+def _of_plan(plan: DomainPlan, host: Host) -> dict[str, Any]:
+    """What is returned of a plan for ``host``, in every state and by gpu_domain_info."""
+    return {"plan": plan.to_dict(), "xml": render(plan), "nccl_topology": for_guest(plan, host)}
+
+
+def _row(spec: DomainSpec, decision: Decision, hypervisor: Hypervisor) -> dict[str, Any]:
     before = hypervisor.domains.get(spec.name)
     after = before.state if before else "absent"
     for action in decision.actions:
@@ -147,7 +152,7 @@ def _row(
             "resume": "running",
             "undefine": "absent",
         }.get(action, after)
-    row: dict[str, Any] = {
+    return {
         "name": spec.name,
         "state_before": before.state if before else "absent",
         "state": after,
@@ -157,10 +162,6 @@ def _row(
         "live_differences": [item.to_dict() for item in decision.live_differences],
         "restart_required": decision.restart_required,
     }
-    if plan is not None:
-        row["plan"] = plan.to_dict()
-        row["xml"] = render(plan)
-    return row
 
 
 def _diff(spec: DomainSpec, decision: Decision, plan: DomainPlan | None, hypervisor: Hypervisor) -> dict[str, str]:
@@ -180,7 +181,9 @@ def _diff(spec: DomainSpec, decision: Decision, plan: DomainPlan | None, hypervi
     }
 
 
-def _info(name: str, have: ObservedDomain | None, plan: DomainPlan | None, client: Client) -> dict[str, Any]:
+def _info(
+    name: str, have: ObservedDomain | None, plan: DomainPlan | None, client: Client, host: Host | None
+) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": name,
         "exists": have is not None,
@@ -192,10 +195,9 @@ def _info(name: str, have: ObservedDomain | None, plan: DomainPlan | None, clien
         "process": process.read(name) if have and have.running else None,
         "addresses": client.addresses(name) if have and have.running else [],
     }
-    if plan is not None:
-        xml = render(plan)
-        row["plan"] = plan.to_dict()
-        row["xml"] = xml
+    if plan is not None and host is not None:
+        row.update(_of_plan(plan, host))
+        xml = row["xml"]
         row["differences"] = [item.to_dict() for item in differences(xml, have.inactive_xml)] if have else []
         row["live_differences"] = (
             [item.to_dict() for item in differences(xml, have.live_xml)] if have and have.live_xml else []

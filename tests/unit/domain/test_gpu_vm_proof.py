@@ -26,6 +26,8 @@ def arguments(folder, **changes):
         "guest_settings": gpu_vm.in_guest(),
         "nccl": {"NCCL_IB_PCI_RELAXED_ORDERING": 2},
         "nccl_conf": "NCCL_IB_PCI_RELAXED_ORDERING=2\n",
+        "nccl_topology": gpu_vm.NCCL_TOPOLOGY,
+        "nccl_topology_file": gpu_vm.NCCL_TOPOLOGY,
     }
     return {**whole, **changes}
 
