@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from machines import RECORDINGS, bridge, endpoint, lab, plan, recording
+from machines import RECORDINGS, bridge, endpoint, lab, plan, recording, wish
 from test_domain_properties import hosts, whole
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import service
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.guest import predict
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.nccl_topology import for_guest, render
@@ -203,3 +204,10 @@ def test_every_plan(host: Host) -> None:
             # The model takes what is on no node to be on the only one.
             word = "NODE"
         assert theirs[pair] == word
+
+
+def test_the_modules_return_it() -> None:
+    wishes = [wish(), {"name": "without", "memory_mib": 1024, "vcpus": 1}]
+    first, second = service.planned(wishes, lab().to_dict())["domains"]
+    assert first["nccl_topology"] == render(plan(), lab())
+    assert second["nccl_topology"] is None
