@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain import buses, cells, mmio, tree
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import buses, cells, guest, mmio, tree
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Holdings, Hypervisor, holdings
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import Chosen, Surroundings, choose
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import DomainSpec, explicit_addresses
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Fidelity
 
 # Where libvirt was not asked: what QEMU's q35 allows at least since 2.8.
 MAX_VCPUS = 288
@@ -35,6 +36,7 @@ class DomainPlan:
     vendor: str | None
     functions: dict[str, Function]
     notes: list[str] = field(default_factory=list)
+    fidelity: Fidelity = field(default_factory=lambda: Fidelity(0, 0))
 
     @property
     def name(self) -> str:
@@ -113,6 +115,7 @@ class DomainPlan:
             "guest_iommu": spec.guest_iommu,
             "ats": {"wanted": spec.ats, "on_virtio": self.ats_on_virtio},
             "console_log": spec.console_log_path,
+            "fidelity": self.fidelity.to_dict(),
             "notes": self.notes,
         }
 
@@ -254,7 +257,7 @@ def _plan(
             "ats has no effect on virtio devices without guest_iommu; of passed-through devices it is the NIC "
             "firmware's and the host's ACS"
         )
-    return DomainPlan(
+    plan = DomainPlan(
         spec=spec,
         accelerator=accelerator,
         processors=processors,
@@ -267,6 +270,8 @@ def _plan(
         functions=around.functions,
         notes=[*notes, *tree_notes],
     )
+    plan.fidelity = guest.kept(plan, host)
+    return plan
 
 
 def _accelerator(spec: DomainSpec, hypervisor: Hypervisor | None) -> str:

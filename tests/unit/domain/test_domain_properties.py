@@ -10,11 +10,12 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from machines import MIB, bridge, endpoint
+from machines import MIB, bridge, endpoint, lab, wish
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import buses
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import differences
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cpuset import format_set, parse_set
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.guest import kept, predict
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import holdings
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.libvirt_xml import render
@@ -28,6 +29,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
     HugePages,
     NumaNode,
     RootComplex,
+    TopologyError,
 )
 
 
@@ -155,6 +157,34 @@ def test_every_plan(host: Host, wishes: Any) -> None:
         assert first.to_dict() == second.to_dict()
         assert differences(render(first), render(second)) == []
         ET.fromstring(render(first))
+
+
+def leaves(value: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The way to every part of nested data."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [way, *(leaf for key, part in parts for leaf in leaves(part, (*way, key)))]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_truncated_or_spoilt_recording_gives_one_error_or_a_plan(pick: st.DataObject) -> None:
+    data = lab().to_dict()
+    way = pick.draw(st.sampled_from(leaves(data)[1:]))
+    inner: Any = data
+    for step in way[:-1]:
+        inner = inner[step]
+    if pick.draw(st.booleans()):
+        del inner[way[-1]]
+    else:
+        inner[way[-1]] = pick.draw(st.sampled_from([None, -1, 0, 1 << 70, "text", [], {}, [1], {"a": 1}, True]))
+    try:
+        host = Host.from_dict(data)
+        plans = plan_domains(host, parse_specs([wish()]))
+        for plan in plans:
+            ET.fromstring(render(plan))
+    except (TopologyError, DomainError):
+        return
+    invariants(plans, host)
 
 
 @given(st.sets(st.integers(0, 300)))
