@@ -31,6 +31,11 @@ CONSOLE_VENDORS = {
 }
 
 
+# libvirt takes no PCI domain above it (src/conf/device_conf.c, virPCIDeviceAddressIsValid); Linux numbers those below
+# a VMD from 0x10000 (drivers/pci/controller/vmd.c).
+LAST_DOMAIN = 0xFFFF
+
+
 @dataclass
 class Surroundings:
     """What a choice must respect: the host, and who holds what of it already (address -> virtual machine)."""
@@ -40,10 +45,13 @@ class Surroundings:
     functions: dict[str, Function] = field(init=False)
     above: dict[str, tuple[str, ...]] = field(init=False)
     groups: dict[int, list[Function]] = field(init=False)
+    # Whether config space could be read at all: not by hwloc, and not of every recording.
+    config_read: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.functions = self.host.by_address()
         self.above = {}
+        self.config_read = any(function.config_bytes for function in self.host.functions)
         self.groups = {}
         for function in self.host.functions:
             if function.iommu_group is not None:
@@ -73,6 +81,10 @@ def obstacle(around: Surroundings, function: Function, name: str, own: Iterable[
     """Why ``function`` cannot go to virtual machine ``name``, whose other devices are ``own``; None: it can."""
     if function.kind == "bridge":
         return "it is a bridge; give the devices behind it"
+    if not function.config_bytes and around.config_read:
+        return "it does not answer (its config space reads as ones): it has fallen off the bus; reset or reseat it"
+    if int(function.address.split(":", 1)[0], 16) > LAST_DOMAIN:
+        return "it is below a volume management device (Intel VMD), and libvirt knows no such PCI domain; turn VMD off"
     if function.used_by_host:
         uses = "; ".join(function.used_by_host)
         return f"the host itself uses it ({uses}); move that elsewhere or choose another device"

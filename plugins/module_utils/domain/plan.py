@@ -223,25 +223,7 @@ def _plan(
     devices = chosen.all()
     processors = cells.arrange(spec, host, devices, taken_cpus, set(held.cpus), max_vcpus)
 
-    cell_of_node = {cell.host_node: cell.id for cell in processors.cells}
-    cell_of_complex: dict[str, int | None] = {}
-    notes = []
-    for device in devices:
-        node = cells.device_node(host, device)
-        if node is None:
-            notes.append(
-                f"the host does not say which NUMA node {device.address} is on; the guest will not know either"
-            )
-            cell_of_complex.setdefault(device.root_complex, None)
-            continue
-        serving = cells.serving_node(host, node)
-        if serving != node:
-            notes.append(
-                f"NUMA node {node} of {device.address} has no CPUs or no memory; the guest sees it on that of "
-                f"node {serving}"
-            )
-        cell_of_complex.setdefault(device.root_complex, cell_of_node[serving])
-
+    cell_of_complex, notes = _cells_of(host, devices, processors)
     virtio = [tree.Endpoint("serial", "0")]
     virtio += [tree.Endpoint("disk", str(number)) for number in range(len(spec.disks))]
     virtio += [tree.Endpoint("interface", str(number)) for number in range(len(spec.interfaces))]
@@ -252,6 +234,12 @@ def _plan(
     window = mmio.size_up(
         spec.name, root, around.functions, spec.memory_mib, bits, host.cpu.vendor, spec.mmio_window_mib
     )
+    bare = [device.address for device in devices if not device.bars]
+    if bare:
+        notes.append(
+            f"the topology does not say the BARs of {', '.join(bare)}: the window for large BARs has no room for them; "
+            "read it on the host with host_topology_info, or give mmio_window_mib"
+        )
     if spec.ats and not spec.guest_iommu:
         notes.append(
             "ats has no effect on virtio devices without guest_iommu; of passed-through devices it is the NIC "
@@ -272,6 +260,47 @@ def _plan(
     )
     plan.fidelity = guest.kept(plan, host)
     return plan
+
+
+def _cells_of(
+    host: Host, devices: list[Function], processors: cells.Processors
+) -> tuple[dict[str, int | None], list[str]]:
+    """The guest cell of each root complex that carries a device (None: not known), and what could not be as it is.
+
+    An expander bus has one node: that of most of its devices.
+    """
+    notes: list[str] = []
+    serving: dict[str, dict[str, int | None]] = {}
+    for device in devices:
+        node = cells.device_node(host, device)
+        server = None if node is None else cells.serving_node(host, node)
+        if server != node:
+            notes.append(
+                f"NUMA node {node} of {device.address} has no CPUs or no memory; the guest sees it on that of "
+                f"node {server}"
+            )
+        serving.setdefault(device.root_complex, {})[device.address] = server
+    cell_of_node = {cell.host_node: cell.id for cell in processors.cells}
+    found: dict[str, int | None] = {}
+    for root_complex, nodes in serving.items():
+        known = [node for node in nodes.values() if node is not None]
+        if not known:
+            found[root_complex] = None
+            notes += [
+                f"the host does not say which NUMA node {address} is on; the guest will not know either"
+                for address in nodes
+            ]
+            continue
+        most = min(set(known), key=lambda node: (-known.count(node), node))
+        found[root_complex] = cell_of_node[most]
+        for address, node in nodes.items():
+            if node != most:
+                own = "the host does not say which" if node is None else f"on the host node {node} is the"
+                notes.append(
+                    f"{own} NUMA node {address} is on; in the guest it is on that of node {most}, with the others of "
+                    f"{root_complex}: an expander bus has one node"
+                )
+    return found, notes
 
 
 def _accelerator(spec: DomainSpec, hypervisor: Hypervisor | None) -> str:
