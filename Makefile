@@ -11,7 +11,7 @@ export PATH := $(CURDIR)/$(bin):$(PATH)
 # Ansible and Molecule show what they do as they do it.
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help lab lab-down packages images test test-all lint unit sanity molecule bench clean
+.PHONY: help lab lab-down packages images test test-all lint unit sanity molecule bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -69,6 +69,9 @@ molecule: packages .venv/.tests images
 
 bench: packages .venv/.tests images
 	benchmarks/run
+
+bench-plan: .venv/.runtime
+	benchmarks/run plan
 
 clean: lab-down
 	rm -rf .venv .cache

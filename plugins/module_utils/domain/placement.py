@@ -31,11 +31,6 @@ CONSOLE_VENDORS = {
 }
 
 
-# libvirt takes no PCI domain above it (src/conf/device_conf.c, virPCIDeviceAddressIsValid); Linux numbers those below
-# a VMD from 0x10000 (drivers/pci/controller/vmd.c).
-LAST_DOMAIN = 0xFFFF
-
-
 @dataclass
 class Surroundings:
     """What a choice must respect: the host, and who holds what of it already (address -> virtual machine)."""
@@ -83,8 +78,6 @@ def obstacle(around: Surroundings, function: Function, name: str, own: Iterable[
         return "it is a bridge; give the devices behind it"
     if not function.config_bytes and around.config_read:
         return "it does not answer (its config space reads as ones): it has fallen off the bus; reset or reseat it"
-    if int(function.address.split(":", 1)[0], 16) > LAST_DOMAIN:
-        return "it is below a volume management device (Intel VMD), and libvirt knows no such PCI domain; turn VMD off"
     if function.used_by_host:
         uses = "; ".join(function.used_by_host)
         return f"the host itself uses it ({uses}); move that elsewhere or choose another device"

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import buses, cells, guest, mmio, tree
@@ -57,7 +57,6 @@ class DomainPlan:
     def to_dict(self) -> dict[str, Any]:
         """The JSON-ready form that the modules return as ``plan``; its keys are documented in docs/gpu-vm.md."""
         spec = self.spec
-        by_node = {cell.host_node: cell.id for cell in self.processors.cells}
         return {
             "name": spec.name,
             "uuid": spec.uuid,
@@ -71,7 +70,7 @@ class DomainPlan:
             "physical_address_bits": {"mode": self.address_bits_mode, "bits": self.address_bits},
             "cells": [
                 {
-                    **asdict(cell),
+                    **vars(cell),
                     "huge_pages": cell.memory_mib // spec.huge_page_mib if spec.huge_page_mib else 0,
                     "strict": spec.strict_memory,
                 }
@@ -94,9 +93,7 @@ class DomainPlan:
                 for expander, end in self._expanders()
             ],
             "devices": [
-                self._device(port, endpoint, by_node)
-                for port, endpoint in self.endpoints()
-                if endpoint.role == "hostdev"
+                self._device(way, endpoint) for way, endpoint in _ways(self.root, ()) if endpoint.role == "hostdev"
             ],
             "virtio": [
                 {
@@ -123,9 +120,9 @@ class DomainPlan:
         expanders = self.root.expanders
         return zip(expanders, [*(expander.bus for expander in expanders[1:]), buses.BUSES])
 
-    def _device(self, port: tree.Port, endpoint: tree.Endpoint, by_node: dict[int, int]) -> dict[str, Any]:
+    def _device(self, way: tuple[tree.Port, ...], endpoint: tree.Endpoint) -> dict[str, Any]:
         function = self.functions[endpoint.key]
-        way = _way(self.root, port)
+        port = way[-1]
         expander = next((step for step in way if step.model == tree.EXPANDER), None)
         ports = [step for step in way if step.model not in (tree.ROOT, tree.EXPANDER)]
         # The bus on which each port itself stands is the one before it on the way.
@@ -158,15 +155,13 @@ class DomainPlan:
         return path
 
 
-def _way(here: tree.Port, target: tree.Port) -> list[tree.Port]:
-    """From the root bus to ``target``, both included; empty where it is not below."""
-    if here is target:
-        return [here]
+def _ways(here: tree.Port, above: tuple[tree.Port, ...]) -> Iterator[tuple[tuple[tree.Port, ...], tree.Endpoint]]:
+    """Every endpoint with the ports from the root bus down to its own, in the order of ``Port.walk``."""
+    way = (*above, here)
+    for endpoint in here.endpoints:
+        yield way, endpoint
     for below in here.ports:
-        way = _way(below, target)
-        if way:
-            return [here, *way]
-    return []
+        yield from _ways(below, way)
 
 
 def plan_domains(host: Host, specs: list[DomainSpec], hypervisor: Hypervisor | None = None) -> list[DomainPlan]:
@@ -295,10 +290,14 @@ def _cells_of(
         found[root_complex] = cell_of_node[most]
         for address, node in nodes.items():
             if node != most:
-                own = "the host does not say which" if node is None else f"on the host node {node} is the"
+                own = (
+                    f"the host does not say which NUMA node {address} is on"
+                    if node is None
+                    else f"{address} is on NUMA node {node} of the host"
+                )
                 notes.append(
-                    f"{own} NUMA node {address} is on; in the guest it is on that of node {most}, with the others of "
-                    f"{root_complex}: an expander bus has one node"
+                    f"{own}; in the guest it is on that of node {most}, with the others of {root_complex}: an expander "
+                    "bus has one node"
                 )
     return found, notes
 
