@@ -1,6 +1,7 @@
 # make lab       raise the emulated GPU server and run the real playbooks on it
 # make test      all tests that run in minutes: lint, unit tests, Molecule
 # make test-all  and those that take longer
+# make bench-plan  benchmarks of planning, which need no machine
 # make lab-down  remove all that `make lab` made
 
 SHELL := /bin/bash -o pipefail

@@ -172,8 +172,8 @@ def _divide(name: str, above: Port, notes: list[str]) -> None:
 
 
 def _divide_port(name: str, above: Port, port: Port, notes: list[str]) -> None:
-    if len(port.ports) == 1 and port.endpoints:
-        # A function of the switch's own upstream device, as management endpoints are.
+    if port.model == ROOT_PORT and len(port.ports) == 1 and port.endpoints:
+        # A function of the switch's own upstream device, as management endpoints are: as near to what is below it.
         switch = port.ports[0]
         keys = ", ".join(endpoint.key for endpoint in port.endpoints)
         notes.append(

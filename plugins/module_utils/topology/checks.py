@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.errors import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.kinds import KINDS, PORT_TYPES
 
 if TYPE_CHECKING:
     from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Bar, Function, Host, NumaNode
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 # A domain has four digits or, below a volume management device, more.
 ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):[01][0-9a-f]\.[0-7]")
 LAST_BUS = 0xFF
+KNOWN_KINDS = {row[-1] for row in KINDS} | {"other"}
 ROM_BAR = 6
 
 
@@ -27,6 +29,7 @@ def check(host: Host) -> None:
     """Raises TopologyError on the first thing in ``host`` that no machine has, naming it and the next step."""
     _check_nodes(host.numa_nodes)
     domains: dict[str, int] = {}
+    buses: dict[str, int] = {}
     for item in host.root_complexes:
         if item.name in domains:
             raise _wrong(f"root complex {item.name!r} is listed twice")
@@ -34,6 +37,7 @@ def check(host: Host) -> None:
             raise _wrong(f"root complex {item.name}: domain {item.domain} and bus {item.bus} cannot be")
         _check_node_of(item.numa_node, f"root complex {item.name}")
         domains[item.name] = item.domain
+        buses[item.name] = item.bus
     known: dict[str, Function] = {}
     for function in host.functions:
         if function.address in known:
@@ -43,6 +47,16 @@ def check(host: Host) -> None:
         _check_function(function, known, domains)
         if function.parent is not None:
             _check_place(function, known)
+        elif (
+            host.source != "nccl"
+            and function.physical_function is None
+            and _bus(function) != buses[function.root_complex]
+        ):
+            # NCCL's XML does not say root buses; the others do, and a virtual function may be on the next one.
+            raise _wrong(
+                f"PCI function {function.address} is below no bridge, and the root bus of {function.root_complex} is "
+                f"{buses[function.root_complex]:02x}"
+            )
     _check_loops(known)
 
 
@@ -87,6 +101,10 @@ def _check_function(function: Function, known: dict[str, Function], domains: dic
         raise _wrong(f"{where} is below root complex {function.root_complex!r}, which is not there")
     if _domain(function) != domains[function.root_complex]:
         raise _wrong(f"{where} has another PCI domain than its root complex {function.root_complex}")
+    if function.kind not in KNOWN_KINDS:
+        raise _wrong(f"{where} is of kind {function.kind!r}; there are {', '.join(sorted(KNOWN_KINDS))}")
+    if function.port_type is not None and function.port_type not in PORT_TYPES.values():
+        raise _wrong(f"{where} has port_type {function.port_type!r}; there are {', '.join(PORT_TYPES.values())}")
     _check_node_of(function.numa_node, where)
     _check_bars(function.bars, where)
     if function.sriov is not None:
@@ -104,6 +122,10 @@ def _check_function(function: Function, known: dict[str, Function], domains: dic
 
 def _domain(function: Function) -> int:
     return int(function.address.split(":", 1)[0], 16)
+
+
+def _bus(function: Function) -> int:
+    return int(function.address.split(":", 2)[1], 16)
 
 
 def _check_bars(bars: Iterable[Bar], where: str) -> None:
@@ -133,7 +155,7 @@ def _check_place(function: Function, known: dict[str, Function]) -> None:
     if not _has_buses(parent):
         return
     first, last = parent.secondary_bus, parent.subordinate_bus
-    bus = int(function.address.split(":", 2)[1], 16)
+    bus = _bus(function)
     # A virtual function's bus follows from its PF's address (SR-IOV's First VF Offset and VF Stride).
     if bus != first and not (function.physical_function is not None and first <= bus <= last):
         raise _wrong(f"{where}, whose bus is {first:02x}")

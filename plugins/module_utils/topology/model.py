@@ -17,20 +17,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.shape impo
 
 FORMAT = "sailloft-topology/1"
 
-# PCI Express device/port types: PCI Express Base Specification, PCI Express Capabilities Register bits 7:4;
-# the same numbers as PCI_EXP_TYPE_* in Linux include/uapi/linux/pci_regs.h.
-PORT_TYPES = {
-    0x0: "endpoint",
-    0x1: "legacy_endpoint",
-    0x4: "root_port",
-    0x5: "switch_upstream",
-    0x6: "switch_downstream",
-    0x7: "pcie_to_pci_bridge",
-    0x8: "pci_to_pcie_bridge",
-    0x9: "root_complex_endpoint",
-    0xA: "root_complex_event_collector",
-}
-
 
 @dataclass
 class HugePages:
@@ -120,7 +106,7 @@ class Function:
     vendor_id: int
     device_id: int
     kind: str  # "gpu", "nic", "nvme", "nvswitch", "bridge", "other": see topology/kinds.py
-    port_type: str | None  # a value of PORT_TYPES; None where config space was not readable so far
+    port_type: str | None  # a value of PORT_TYPES in topology/kinds.py; None where config space was not readable so far
     subsystem_vendor_id: int | None = None
     subsystem_device_id: int | None = None
     secondary_bus: int | None = None  # of a bridge: the first bus below it

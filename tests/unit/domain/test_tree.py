@@ -148,6 +148,20 @@ def test_a_function_beside_a_switch(functions: int) -> None:
     assert fidelity[0] == fidelity[1]
 
 
+def test_a_function_beside_a_lower_switch_goes_beside_it_on_the_upper_one() -> None:
+    chain = [bridge("0000:10:00.0", None, NAME, "root_port")]
+    for bus, role in enumerate(["upstream", "downstream", "upstream", "downstream"], 0x11):
+        chain.append(bridge(f"0000:{bus:02x}:00.0", chain[-1].address, NAME, f"switch_{role}"))
+    beside = endpoint("0000:13:00.1", "0000:12:00.0", NAME, "nic")
+    other = bridge("0000:12:01.0", "0000:11:00.0", NAME, "switch_downstream")
+    nics = [endpoint("0000:15:00.0", "0000:14:00.0", NAME, "nic"), endpoint("0000:16:00.0", other.address, NAME, "nic")]
+    got, notes, fidelity = below(*chain, other, beside, *nics)
+    (_root_port, ((_switch, leaves, _none),), _nothing) = got[1][0]
+    assert sorted(len(leaf[1]) for leaf in leaves) == [0, 0, 1]
+    assert len(notes) == 1
+    assert fidelity == (3, 3)
+
+
 def test_two_switches_behind_one_root_port() -> None:
     port = bridge("0000:10:00.0", None, NAME, "root_port")
     functions = [port]

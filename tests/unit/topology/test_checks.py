@@ -75,6 +75,9 @@ BROKEN = {
         f"bridge {PORT} has the buses 11-10, which cannot be",
     ),
     "a bus that is none": (change(PORT, secondary_bus=300), "has the buses 12c-14, which cannot be"),
+    "the root bus of another": (change(UPSTREAM, parent=None), f"{UPSTREAM} is below no bridge, and the root bus of"),
+    "a kind that is none": (change(GPU, kind="tpu"), f"{GPU} is of kind 'tpu'; there are bridge, gpu"),
+    "a port type that is none": (change(PORT, port_type="port"), f"{PORT} has port_type 'port'; there are endpoint"),
     "no such root complex": (change(GPU, root_complex="pci0000:77"), "below root complex 'pci0000:77', which is not"),
     "a root complex lost": (lambda data: data["root_complexes"].pop(), "root complex 'pci0000:80', which is not there"),
     "a root complex twice": (
