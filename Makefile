@@ -1,6 +1,7 @@
 # make lab       raise the emulated GPU server and run the real playbooks on it
 # make test      all tests that run in minutes: lint, unit tests, Molecule
 # make test-all  and those that take longer
+# make bench-plan  benchmarks of planning, which need no machine
 # make lab-down  remove all that `make lab` made
 
 SHELL := /bin/bash -o pipefail
@@ -11,7 +12,7 @@ export PATH := $(CURDIR)/$(bin):$(PATH)
 # Ansible and Molecule show what they do as they do it.
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help lab lab-down packages images test test-all lint unit sanity molecule bench clean
+.PHONY: help lab lab-down packages images test test-all lint unit sanity molecule bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -69,6 +70,9 @@ molecule: packages .venv/.tests images
 
 bench: packages .venv/.tests images
 	benchmarks/run
+
+bench-plan: .venv/.runtime
+	benchmarks/run plan
 
 clean: lab-down
 	rm -rf .venv .cache

@@ -208,6 +208,24 @@ domains:
         console_log:
           description: Where its serial console is written.
           type: str
+        fidelity:
+          description: How many pairs of its GPUs, NICs and NVMe drives are as far apart in the guest as on the host.
+          type: dict
+          contains:
+            total:
+              description: Number of pairs.
+              type: int
+            equal:
+              description: How many have the same path class (PIX, PXB, PHB, NODE, SYS) on both sides.
+              type: int
+            share:
+              description: Their share, 0 to 1; 1 where there is no pair.
+              type: float
+            differences:
+              description: The others, each with pair (two host addresses with their kind), host and guest (classes).
+                RV(domains[].plan.notes) says why.
+              type: list
+              elements: dict
         notes:
           description: What could not be as on the host, or has no effect, and why.
           type: list

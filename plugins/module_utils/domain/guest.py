@@ -4,10 +4,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import tree
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host, NumaNode, RootComplex
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Fidelity, fidelity, pairs
+
+if TYPE_CHECKING:
+    from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
 
 PORT_TYPE_OF_MODEL = {model: kind for kind, model in tree.MODEL_OF_TYPE.items()}
 # What QEMU's ports say they are (hw/pci-bridge: gen_pcie_root_port.c, xio3130_upstream.c, xio3130_downstream.c).
@@ -49,7 +53,11 @@ def kept(plan: DomainPlan, host: Host) -> Fidelity:
         for function in plan.chosen.all()
         if function.kind in ("gpu", "nic", "nvme")
     }
-    places = {item["host_address"]: item["guest_address"] for item in plan.to_dict()["devices"]}
+    places = {
+        endpoint.key: tree.address(port.bus, endpoint.slot, endpoint.function)
+        for port, endpoint in plan.endpoints()
+        if endpoint.role == "hostdev"
+    }
     guest = {name: places[address] for name, address in devices.items()}
     return fidelity(pairs(host, devices), pairs(predict(plan), guest))
 

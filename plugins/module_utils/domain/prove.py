@@ -11,7 +11,6 @@ what this machine cannot have is not applicable, with the reason.
 from __future__ import annotations
 
 from difflib import unified_diff
-from itertools import combinations
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.evidence import (
     ACS_FOR_ATS,
@@ -24,7 +23,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.evidence imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.qemu_arguments import Options, qemu_options
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Acs, Function, Host
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import path_class
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import fidelity, pairs
 
 # Bit 1, translation blocking, stops exactly the translated requests that ATS makes.
 ACS_TRANSLATION_BLOCKING = 0x02
@@ -514,22 +513,7 @@ def _guest_iommu(evidence: Evidence, options: Options) -> Claim:
 
 def _guest_os(evidence: Evidence) -> list[Claim]:
     claims = [_read_request_in_guest(evidence, device) for device in evidence.planned.devices]
-    claims += [_nccl(evidence), _nccl_topology(evidence)]
-    for first, second in combinations(evidence.planned.devices, 2):
-        on_host = path_class(evidence.host, first.host_address, second.host_address)
-        names = [_name(evidence.host.function(device.host_address)) for device in (first, second)]
-        seen = None
-        if evidence.guest and {first.guest_address, second.guest_address} <= set(evidence.guest.by_address()):
-            seen = path_class(evidence.guest, first.guest_address, second.guest_address)
-        claims.append(
-            compare(
-                "guest_os",
-                f"{names[0]} and {names[1]} are as near in the guest as on the host",
-                on_host,
-                seen,
-                f"guest /sys/bus/pci/devices/{first.guest_address} and {second.guest_address}",
-            )
-        )
+    claims += [_nccl(evidence), _nccl_topology(evidence), _fidelity(evidence)]
     return claims
 
 
@@ -543,6 +527,37 @@ def _read_request_in_guest(evidence: Evidence, device: Device) -> Claim:
         seen = _bytes(inside.max_read_request_bytes)
         return not_applicable("guest_os", claim, _bytes(MAX_READ_REQUEST_BYTES), source, VFIO_COPY, seen)
     return _read_request("guest_os", claim, device.guest_address, inside, evidence.guest_settings, source)
+
+
+def _fidelity(evidence: Evidence) -> Claim:
+    """All pairs of the guest's devices at once; those that are not as near as on the host are named, with both."""
+    devices = evidence.planned.devices
+    on_host = {_name(evidence.host.function(device.host_address)): device.host_address for device in devices}
+    wanted = pairs(evidence.host, on_host)
+    seen: object = None
+    if evidence.guest:
+        inside = set(evidence.guest.by_address())
+        places = {
+            name: device.guest_address for name, device in zip(on_host, devices) if device.guest_address in inside
+        }
+        there = pairs(evidence.guest, places)
+        found = fidelity(wanted, {pair: there.get(pair, "not there") for pair in wanted})
+        seen = f"{found.equal} of {found.total}"
+        if found.differences:
+            seen = [
+                seen,
+                *(
+                    f"{' and '.join(item['pair'])}: {item['host']} on the host, {item['guest']} in the guest"
+                    for item in found.differences
+                ),
+            ]
+    return compare(
+        "guest_os",
+        "pairs of devices that are as near in the guest as on the host (fidelity)",
+        f"{len(wanted)} of {len(wanted)}",
+        seen,
+        f"guest and {evidence.host_name} /sys/bus/pci/devices",
+    )
 
 
 def _nccl(evidence: Evidence) -> Claim:

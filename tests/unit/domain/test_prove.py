@@ -190,9 +190,7 @@ BREAKS = {
         other_path,
         [
             "VF 0000:84:00.1 has its planned PCI path",
-            "VF 0000:14:00.1 and VF 0000:84:00.1 are as near",
-            "GPU 0000:13:00.0 and VF 0000:84:00.1 are as near",
-            "GPU 0000:83:00.0 and VF 0000:84:00.1 are as near",
+            "pairs of devices that are as near in the guest as on the host",
         ],
     ),
     "another NCCL setting": (
@@ -233,6 +231,24 @@ def test_the_difference_of_a_topology_file_is_shown():
         '-  <cpu numaid="0"/>',
         '+  <cpu numaid="1"/>',
     ]
+
+
+def test_fidelity_is_measured_and_names_the_pairs_that_differ():
+    one = evidence()
+    (claim,) = found(prove(one), "(fidelity)")
+    assert (claim.wanted, claim.seen, claim.holds) == ("6 of 6", "6 of 6", True)
+    other_path(one)
+    (claim,) = found(prove(one), "(fidelity)")
+    assert claim.seen == [
+        "3 of 6",
+        "GPU 0000:13:00.0 and VF 0000:84:00.1: SYS on the host, PIX in the guest",
+        "GPU 0000:83:00.0 and VF 0000:84:00.1: PIX on the host, NODE in the guest",
+        "VF 0000:14:00.1 and VF 0000:84:00.1: SYS on the host, PIX in the guest",
+    ]
+    one.guest.functions = [item for item in one.guest.functions if item.address != "0000:64:00.0"]
+    (claim,) = found(prove(one), "(fidelity)")
+    assert claim.seen[0] == "3 of 6"
+    assert all("not there in the guest" in line for line in claim.seen[1:])
 
 
 def test_a_guest_that_was_not_read_fails_every_claim_about_it_and_loses_none():
