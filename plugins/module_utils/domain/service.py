@@ -8,8 +8,14 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import images, preflight, process
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.client import Client
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import differences, side_by_side
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import (
+    differences,
+    running_differences,
+    side_by_side,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.decision import Decision, decide, disk_actions
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.drift import drift
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.drift_host import no_plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Hypervisor, ObservedDomain
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.libvirt_xml import render
@@ -89,14 +95,34 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
     client = Client(params["uri"])
     try:
         hypervisor = client.observe([])
-        plans = (
-            {plan.name: plan for plan in plan_domains(_host(params["topology"]), specs, hypervisor)} if specs else {}
-        )
+        host = _host(params["topology"])
+        plans: dict[str, DomainPlan] = {}
+        unplanned = None
+        try:
+            plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor)}
+        except DomainError as error:
+            # What exists can still be told of, and most often says why.
+            if not any(spec.name in hypervisor.domains for spec in specs):
+                raise
+            unplanned = str(error)
         names = [spec.name for spec in specs]
         names += [
             name for name in (params["names"] or ([] if specs else sorted(hypervisor.domains))) if name not in names
         ]
-        return {"domains": [_info(name, hypervisor.domains.get(name), plans.get(name), client) for name in names]}
+        wished = {spec.name for spec in specs}
+        return {
+            "domains": [
+                _info(
+                    name,
+                    hypervisor.domains.get(name),
+                    plans.get(name),
+                    host,
+                    unplanned if name in wished else None,
+                    client,
+                )
+                for name in names
+            ]
+        }
     finally:
         client.close()
 
@@ -180,7 +206,9 @@ def _diff(spec: DomainSpec, decision: Decision, plan: DomainPlan | None, hypervi
     }
 
 
-def _info(name: str, have: ObservedDomain | None, plan: DomainPlan | None, client: Client) -> dict[str, Any]:
+def _info(
+    name: str, have: ObservedDomain | None, plan: DomainPlan | None, host: Host, unplanned: str | None, client: Client
+) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": name,
         "exists": have is not None,
@@ -192,12 +220,23 @@ def _info(name: str, have: ObservedDomain | None, plan: DomainPlan | None, clien
         "process": process.read(name) if have and have.running else None,
         "addresses": client.addresses(name) if have and have.running else [],
     }
+    xml = render(plan) if plan is not None else None
+    row["drift"] = drifted(have, host, xml, unplanned)
     if plan is not None:
-        xml = render(plan)
         row["plan"] = plan.to_dict()
         row["xml"] = xml
         row["differences"] = [item.to_dict() for item in differences(xml, have.inactive_xml)] if have else []
         row["live_differences"] = (
-            [item.to_dict() for item in differences(xml, have.live_xml)] if have and have.live_xml else []
+            [item.to_dict() for item in running_differences(xml, have.live_xml)] if have and have.live_xml else []
         )
     return row
+
+
+def drifted(
+    have: ObservedDomain | None, host: Host, wanted_xml: str | None, unplanned: str | None
+) -> list[dict[str, Any]]:
+    """What gpu_domain_info returns as drift; ``unplanned`` is why there is no plan of a domain that is wished."""
+    found = [no_plan(unplanned)] if unplanned else []
+    if have is not None:
+        found += drift(host, have.inactive_xml, have.live_xml, wanted_xml)
+    return [item.to_dict() for item in found]
