@@ -17,6 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.decision imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.drift import drift
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.drift_host import no_plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import Finding, RefusedError, unplannable
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Hypervisor, ObservedDomain
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.libvirt_xml import render
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan, plan_domains
@@ -51,7 +52,7 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
             plans: dict[str, DomainPlan] = {}
         else:
             host = _host(params["topology"])
-            plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor)}
+            plans = {plan.name: plan for plan in _planned(host, specs, hypervisor, check_mode)}
         decisions = {
             spec.name: decide(
                 spec.name,
@@ -67,10 +68,13 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
         for spec in specs:
             actions = disk_actions(spec, state, set(hypervisor.missing_paths), params["remove_disks"])
             decisions[spec.name].actions += actions
+        findings: list[Finding] = []
         if plans:
             starting = {name for name, decision in decisions.items() if "start" in decision.actions}
             stopping = {name for name, decision in decisions.items() if "stop" in decision.actions}
-            preflight.check(list(plans.values()), host, hypervisor, starting, stopping, paths_may_come=check_mode)
+            findings = preflight.check(
+                list(plans.values()), host, hypervisor, starting, stopping, paths_may_come=check_mode
+            )
         if not check_mode:
             _apply(client, specs, decisions, plans, params["shutdown_timeout_s"])
     finally:
@@ -79,6 +83,7 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     return {
         "changed": any(row["changed"] for row in rows),
         "restart_required": any(row["restart_required"] for row in rows),
+        "findings": [item.to_dict() for item in findings],
         "domains": rows,
         "diff": [
             _diff(spec, decisions[spec.name], plans.get(spec.name), hypervisor)
@@ -86,6 +91,14 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
             if decisions[spec.name].changed
         ],
     }
+
+
+def _planned(host: Host, specs: list[DomainSpec], hypervisor: Hypervisor, check_mode: bool) -> list[DomainPlan]:
+    """The plans. Raises RefusedError with what can be said without a plan, too, where there is none."""
+    try:
+        return plan_domains(host, specs, hypervisor)
+    except DomainError as error:
+        raise RefusedError([unplannable(error), *preflight.wishes(specs, hypervisor, check_mode)]) from error
 
 
 def info(params: dict[str, Any]) -> dict[str, Any]:

@@ -331,12 +331,18 @@ def test_a_device_that_the_plan_does_not_give() -> None:
 def test_a_flat_guest() -> None:
     flat = render(plan(**WISH, mirror_topology=False))
     found = drift(host(), flat, None, WANTED)
-    assert words(found)[0] == ("GPU 0000:13:00.0 and NIC 0000:14:00.0: PIX on the host, PHB in the guest"), words(found)
-    assert "through the CPU" in found[0].consequence
-    assert any(
-        text.startswith("GPU 0000:13:00.0, NIC 0000:14:00.0, GPU 0000:83:00.0 and 1 more stand flat in the guest")
-        for text in words(found)
-    ), words(found)
+    assert words(found) == [
+        "GPU 0000:13:00.0, NIC 0000:14:00.0, GPU 0000:83:00.0 and 1 more stand flat in the guest, "
+        "below a switch in the plan",
+        "GPU 0000:13:00.0 and NIC 0000:14:00.0: PIX on the host, PHB in the guest",
+        "GPU 0000:13:00.0 and NIC 0000:84:00.0: SYS on the host, PHB in the guest",
+        "GPU 0000:13:00.0 and VF 0000:85:10.0: SYS on the host, PHB in the guest",
+        "8 more pairs are not as far apart in the guest as on the host",
+    ]
+    assert "through the CPU" in found[1].consequence
+    assert "nearer than they are" in found[2].consequence
+    assert {tuple(item.where) for item in found} == {("defined",)}
+    assert len(found[0].paths) > 1
     # Flat as the plan wants it is no drift.
     assert drift(host(), flat, None, flat) == []
 
