@@ -29,18 +29,26 @@ def against_host(have: Definition, host: Host, running: bool) -> list[Drift]:
     gone = [address for address in sorted(have.places) if _gone(have, known, address)]
     found = _missing(have, host, gone, running)
     around = Surroundings(host)
+    drivers: dict[str, list[str]] = {}
+    groupless = []
     for address in sorted(set(have.places) - set(gone)):
         function = known[address]
         if function.config_bytes == 0 and any(item.config_bytes for item in host.functions):
             found.append(_dead(function))
             continue
         old = have.recorded.get(address)
-        found += _driver(function, running)
+        # A domain that does not run may leave it without a driver: libvirt binds it when it starts (managed='yes').
+        if function.driver != "vfio-pci" and (running or function.driver is not None):
+            drivers.setdefault(function.driver or "no driver", []).append(name(function))
+        if function.iommu_group is None:
+            groupless.append(name(function))
         found += _node(have, host, function, old)
         found += _group(around, have, function, old)
         if old:
             found += _moved(known, function, old)
         found += _links(host, known, function, old)
+    found += _drivers(drivers, running)
+    found += _no_iommu(groupless)
     found += _huge_pages(have, host, running)
     found += _cpus(have, host)
     return found
@@ -111,19 +119,30 @@ def _dead(function: Function) -> Drift:
     )
 
 
-def _driver(function: Function, running: bool) -> list[Drift]:
-    # A domain that does not run may leave it without a driver: libvirt binds it when it starts (managed='yes').
-    if function.driver == "vfio-pci" or (function.driver is None and not running):
-        return []
+def _drivers(drivers: dict[str, list[str]], running: bool) -> list[Drift]:
     consequence = "the next start takes it away from that driver, and hangs or fails where the host uses it"
     if running:
         consequence = "QEMU has lost it: the guest's driver works on a device that the host has taken back"
     return [
         Drift(
-            f"{name(function)} is bound to {function.driver or 'no driver'}, not to vfio-pci",
+            f"{some(names)} {'is' if len(names) == 1 else 'are'} bound to {driver}, not to vfio-pci",
             [HOST],
             consequence,
             "run playbooks/gpu_hosts.yml with it in gpu_host_vfio, or stop what uses it on the host",
+        )
+        for driver, names in sorted(drivers.items())
+    ]
+
+
+def _no_iommu(names: list[str]) -> list[Drift]:
+    if not names:
+        return []
+    return [
+        Drift(
+            f"{some(names)} {'is' if len(names) == 1 else 'are'} in no IOMMU group",
+            [HOST],
+            "the host's IOMMU is off: libvirt does not start the virtual machine",
+            "enable it in the BIOS, boot with intel_iommu=on or amd_iommu=on (role gpu_host)",
         )
     ]
 
@@ -150,14 +169,7 @@ def _node(have: Definition, host: Host, function: Function, old: Recorded | None
 
 def _group(around: Surroundings, have: Definition, function: Function, old: Recorded | None) -> list[Drift]:
     if function.iommu_group is None:
-        return [
-            Drift(
-                f"{name(function)} is in no IOMMU group",
-                [HOST],
-                "the host's IOMMU is off: libvirt does not start the virtual machine",
-                "enable it in the BIOS, boot with intel_iommu=on or amd_iommu=on (role gpu_host)",
-            )
-        ]
+        return []
     reason = foreign_member(around, function, have.name, have.places)
     now = record(around.functions, function.address).group
     if reason is None and (old is None or old.group == now):

@@ -3,8 +3,8 @@
 """The oldest libvirt and QEMU for each element of the XML. Pure.
 
 libvirt: the "since" notes of https://libvirt.org/formatdomain.html, and https://libvirt.org/news.html. QEMU: its
-change logs, https://wiki.qemu.org/ChangeLog/, or what the row names. A row that is always used and older than another
-that is always used (NUMA memory nodes, huge pages by cell, I/O threads) would never speak, and is left out.
+change logs, https://wiki.qemu.org/ChangeLog/, or what the row names. What every plan has and is older than another row
+of every plan (NUMA memory nodes, huge pages by cell, I/O threads) would never speak, and is left out.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ELEMENTS = (
         None,
         lambda plan: plan.accelerator == "kvm",
     ),
-    Element("a PCI Express guest (cpu topology with dies)", (6, 1, 0), (4, 1, 0), lambda plan: True),
+    Element("a PCI Express guest (cpu topology with dies)", None, (4, 1, 0), lambda plan: True),
     Element("guest_iommu (aw_bits, device IOTLB)", (6, 5, 0), (2, 9, 0), lambda plan: plan.spec.guest_iommu),
     Element("several NUMA nodes (cell distances)", (3, 10, 0), (2, 10, 0), lambda plan: len(plan.processors.cells) > 1),
     Element("mirror_topology (pcie-expander-bus)", (1, 3, 4), (2, 6, 0), lambda plan: bool(plan.root.expanders)),

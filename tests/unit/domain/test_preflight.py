@@ -225,6 +225,8 @@ def test_what_an_ancient_host_lacks() -> None:
         "maxphysaddr) needs QEMU 2.7.0",
     ):
         assert words in text
+    with pytest.raises(RefusedError, match=r"cpu mode maximum\) needs QEMU 2\.9\.0"):
+        run(plan(accelerator="qemu"), None, hypervisor(qemu_version=(2, 8, 9)))
     flat = plan(mirror_topology=False)
     with pytest.raises(RefusedError) as caught:
         run(flat, None, hypervisor(libvirt_version=(1, 3, 3), qemu_version=(2, 5, 0)))
@@ -312,6 +314,16 @@ def test_what_cannot_be_planned_is_a_finding_too() -> None:
         plan(gpus={"count": 3})
     finding = unplannable(caught.value)
     assert (finding.domain, finding.why) == ("gpu-vm", "asks for 3 GPUs, this host has 2, free 2")
+    held = hypervisor(
+        domains={
+            "other": observed(plan(name="other", gpus={"addresses": ["13:00.0"]}, nics={}, vcpus=1, memory_mib=1024))
+        }
+    )
+    with pytest.raises(DomainError) as caught:
+        plan(hypervisor=held)
+    finding = unplannable(caught.value)
+    assert finding.why.endswith("other has it; take it away there first, or choose another device)")
+    assert finding.mend == "mend what it names, or ask for less"
     assert unplannable(DomainError("no NUMA node of this host has both CPUs and memory")).why.startswith("no NUMA node")
     wished = wishes(
         parse_specs([wish()]), hypervisor(networks={}, missing_paths=["/var/lib/libvirt/images/gpu-vm.qcow2"]), False

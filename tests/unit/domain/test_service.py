@@ -88,5 +88,6 @@ def test_the_proof_says_drift_in_words() -> None:
     assert differences_of_domain(row) == [
         f"defined: vCPUs are not pinned as planned: vCPU 0 on CPU 2, planned 1; {consequence}",
         "defined: devices/serial[0]/log/@append: wanted off, have on",
-        f"running: vCPUs are not pinned as planned: vCPU 0 on CPU 2, planned 1, vCPU 1 on CPU 6, planned 5; {consequence}",
+        "running: vCPUs are not pinned as planned: vCPU 0 on CPU 2, planned 1, vCPU 1 on CPU 6, planned 5; "
+        f"{consequence}",
     ]
