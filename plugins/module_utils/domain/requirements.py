@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The oldest libvirt and QEMU for each element of the XML. Pure.
 
-libvirt: the "since" notes of https://libvirt.org/formatdomain.html, and https://libvirt.org/news.html. QEMU: its
-change logs, https://wiki.qemu.org/ChangeLog/, or what the row names. What every plan has and is older than another row
+libvirt: the "since" notes of https://libvirt.org/formatdomain.html, and https://libvirt.org/news.html. QEMU: the
+comment at the row. What every plan has and is older than another row
 of every plan (NUMA memory nodes, huge pages by cell, I/O threads) would never speak, and is left out.
 """
 
@@ -36,16 +36,20 @@ ELEMENTS = (
         None,
         lambda plan: plan.spec.firmware == "efi",
     ),
-    Element("accelerator qemu (cpu mode maximum)", (7, 1, 0), (2, 9, 0), lambda plan: plan.accelerator == "qemu"),
+    Element("accelerator qemu (cpu mode maximum)", (7, 1, 0), None, lambda plan: plan.accelerator == "qemu"),
     Element(
         "accelerator kvm (cpu mode host-passthrough, migratable)",
         (6, 5, 0),
         None,
         lambda plan: plan.accelerator == "kvm",
     ),
+    # QEMU qapi/machine.json, CpuInstanceProperties, die-id: "since 4.1".
     Element("a PCI Express guest (cpu topology with dies)", None, (4, 1, 0), lambda plan: True),
+    # QEMU: the first whose properties libvirt's tests list with device-iotlb (qemucapabilitiesdata/caps_2.9.0).
     Element("guest_iommu (aw_bits, device IOTLB)", (6, 5, 0), (2, 9, 0), lambda plan: plan.spec.guest_iommu),
+    # QEMU qapi/machine.json, NumaDistOptions: "Since: 2.10".
     Element("several NUMA nodes (cell distances)", (3, 10, 0), (2, 10, 0), lambda plan: len(plan.processors.cells) > 1),
+    # QEMU: hw/pci-bridge/pci_expander_bridge.c has pxb-pcie since 2.6.
     Element("mirror_topology (pcie-expander-bus)", (1, 3, 4), (2, 6, 0), lambda plan: bool(plan.root.expanders)),
 )
 
