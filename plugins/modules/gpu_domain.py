@@ -80,6 +80,35 @@ restart_required:
   description: Whether any virtual machine runs with something else than what is wished, and was left so.
   returned: always
   type: bool
+findings:
+  description:
+    - What was found before anything was touched. The module fails, with all of them, where one refuses; in check mode,
+      too.
+  returned: unless state is planned
+  type: list
+  elements: dict
+  contains:
+    domain:
+      description: Name of the virtual machine.
+      type: str
+    what:
+      description: What is amiss.
+      type: str
+    why:
+      description: Why that is so, or matters.
+      type: str
+    mend:
+      description: The next step.
+      type: str
+    severity:
+      description: V(refuse) or V(warn).
+      type: str
+  sample:
+    - domain: train-01
+      what: no hugetlbfs is mounted for pages of 1024 MiB
+      why: QEMU takes its memory from there
+      mend: mount one (mount -t hugetlbfs -o pagesize=1024M none /dev/hugepages-1024M) and restart libvirt
+      severity: refuse
 domains:
   description: Each virtual machine, in the order in which they were given.
   returned: always
@@ -237,6 +266,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.arguments import domain_options
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.client import URI
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import RefusedError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.service import converge, planned
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import TopologyError
 
@@ -264,6 +294,8 @@ def main() -> None:
             result = planned(module.params["domains"], module.params["topology"])
         else:
             result = converge(module.params, module.check_mode)
+    except RefusedError as error:
+        module.fail_json(msg=str(error), findings=[item.to_dict() for item in error.findings])
     except (DomainError, TopologyError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)

@@ -139,6 +139,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 def evidence(params):
     """The module's arguments as evidence. Raises ProofError and TopologyError."""
     guest, domain = params["guest_topology"], params["domain"]
+    if not domain.get("plan") and domain.get("drift"):
+        raise ProofError(f"it has no plan to be held against: {domain['drift'][0]['what']}")
     return Evidence(
         host_name=params["host_name"],
         host=Host.from_dict(params["host_topology"]),

@@ -20,6 +20,8 @@ PORT_IDS = {
     tree.UPSTREAM: (0x104C, 0x8232),
     tree.DOWNSTREAM: (0x104C, 0x8233),
 }
+# What only a domain made by hand has: pcie-to-pci-bridge and its like (hw/pci-bridge/pcie_pci_bridge.c).
+PCI_BRIDGE = (0x1B36, 0x000E)
 PCI_BRIDGE_CLASS = 0x060400
 
 
@@ -38,12 +40,17 @@ def predict(plan: DomainPlan) -> Host:
         )
         for cell in plan.processors.cells
     ]
-    buses = [plan.root, *plan.root.expanders]
+    return machine(plan.root, plan.functions, nodes, "plan")
+
+
+def machine(root: tree.Port, host_functions: dict[str, Function], nodes: list[NumaNode], source: str) -> Host:
+    """The guest of a PCI tree whose buses are numbered; ``host_functions`` says what is passed through, by address."""
+    buses = [root, *root.expanders]
     complexes = [RootComplex(f"pci0000:{bus.bus:02x}", 0, bus.bus, bus.cell) for bus in buses]
     functions: list[Function] = []
     for bus, root_complex in zip(buses, complexes):
-        _below(plan, bus, None, root_complex, functions)
-    return Host(nodes, complexes, sorted(functions, key=lambda item: item.address), source="plan")
+        _below(host_functions, bus, None, root_complex, functions)
+    return Host(nodes, complexes, sorted(functions, key=lambda item: item.address), source=source)
 
 
 def kept(plan: DomainPlan, host: Host) -> Fidelity:
@@ -63,11 +70,15 @@ def kept(plan: DomainPlan, host: Host) -> Fidelity:
 
 
 def _below(
-    plan: DomainPlan, here: tree.Port, parent: str | None, root_complex: RootComplex, functions: list[Function]
+    host_functions: dict[str, Function],
+    here: tree.Port,
+    parent: str | None,
+    root_complex: RootComplex,
+    functions: list[Function],
 ) -> None:
     for endpoint in here.endpoints:
         if endpoint.role == "hostdev":
-            host = plan.functions[endpoint.key]
+            host = host_functions[endpoint.key]
             functions.append(
                 Function(
                     address=tree.address(here.bus, endpoint.slot, endpoint.function),
@@ -84,7 +95,7 @@ def _below(
     for port in here.ports:
         if port.model == tree.EXPANDER:
             continue
-        vendor, device = PORT_IDS[port.model]
+        vendor, device = PORT_IDS.get(port.model, PCI_BRIDGE)
         place = tree.address(here.bus, port.slot, port.function)
         functions.append(
             Function(
@@ -95,10 +106,10 @@ def _below(
                 vendor_id=vendor,
                 device_id=device,
                 kind="bridge",
-                port_type=PORT_TYPE_OF_MODEL[port.model],
+                port_type=PORT_TYPE_OF_MODEL.get(port.model, "pcie_to_pci_bridge"),
                 secondary_bus=port.bus,
                 subordinate_bus=port.last_bus,
                 numa_node=root_complex.numa_node,
             )
         )
-        _below(plan, port, place, root_complex, functions)
+        _below(host_functions, port, place, root_complex, functions)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain import tree
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import record, tree
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cpuset import format_set
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.mmio import SMALLEST_WINDOW_BYTES
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import MACHINE, DomainPlan
@@ -26,6 +26,7 @@ def render(plan: DomainPlan) -> str:
     spec = plan.spec
     _add(root, "name", spec.name)
     _add(root, "uuid", spec.uuid)
+    record.write(root, plan.functions, (function.address for function in plan.chosen.all()))
     _add(root, "memory", spec.memory_mib * KIB, unit="KiB")
     _memory(root, plan)
     _processors(root, plan)

@@ -21,6 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.evidence imp
     Settings,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.qemu_arguments import Options, qemu_options
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.words import name as _name
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Acs, Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import fidelity, pairs
@@ -618,12 +619,6 @@ def _huge_pages(host: Host, node_id: int, size_bytes: int) -> int | None:
         if node.id == node_id:
             return next((pages.total for pages in node.huge_pages if pages.size_bytes == size_bytes), None)
     return None
-
-
-def _name(function: Function) -> str:
-    words = {"gpu": "GPU", "nic": "NIC", "nvme": "NVMe drive", "nvswitch": "NVSwitch"}
-    kind = "VF" if function.physical_function else words.get(function.kind, "device")
-    return f"{kind} {function.address}"
 
 
 def _port(function: Function) -> str:

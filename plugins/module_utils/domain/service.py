@@ -8,9 +8,16 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import images, preflight, process
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.client import Client
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import differences, side_by_side
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import (
+    differences,
+    running_differences,
+    side_by_side,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.decision import Decision, decide, disk_actions
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.drift import drift
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.drift_host import no_plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import Finding, RefusedError, unplannable
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Hypervisor, ObservedDomain
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.libvirt_xml import render
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.nccl_topology import for_guest
@@ -47,7 +54,7 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
         returned: dict[str, dict[str, Any]] = {}
         if state != "absent":
             host = _host(params["topology"])
-            plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor)}
+            plans = {plan.name: plan for plan in _planned(host, specs, hypervisor, check_mode)}
             returned = {name: _of_plan(plan, host) for name, plan in plans.items()}
         decisions = {
             spec.name: decide(
@@ -64,10 +71,13 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
         for spec in specs:
             actions = disk_actions(spec, state, set(hypervisor.missing_paths), params["remove_disks"])
             decisions[spec.name].actions += actions
+        findings: list[Finding] = []
         if plans:
             starting = {name for name, decision in decisions.items() if "start" in decision.actions}
             stopping = {name for name, decision in decisions.items() if "stop" in decision.actions}
-            preflight.check(list(plans.values()), host, hypervisor, starting, stopping, paths_may_come=check_mode)
+            findings = preflight.check(
+                list(plans.values()), host, hypervisor, starting, stopping, paths_may_come=check_mode
+            )
         if not check_mode:
             _apply(client, specs, decisions, plans, params["shutdown_timeout_s"])
     finally:
@@ -76,6 +86,7 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     return {
         "changed": any(row["changed"] for row in rows),
         "restart_required": any(row["restart_required"] for row in rows),
+        "findings": [item.to_dict() for item in findings],
         "domains": rows,
         "diff": [
             _diff(spec, decisions[spec.name], plans.get(spec.name), hypervisor)
@@ -85,6 +96,14 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     }
 
 
+def _planned(host: Host, specs: list[DomainSpec], hypervisor: Hypervisor, check_mode: bool) -> list[DomainPlan]:
+    """The plans. Raises RefusedError with what can be said without a plan, too, where there is none."""
+    try:
+        return plan_domains(host, specs, hypervisor)
+    except DomainError as error:
+        raise RefusedError([unplannable(error), *preflight.wishes(specs, hypervisor, check_mode)]) from error
+
+
 def info(params: dict[str, Any]) -> dict[str, Any]:
     """What there is of the domains of ``params`` (the module's), with plan and drift. Raises DomainError,
     TopologyError."""
@@ -92,13 +111,34 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
     client = Client(params["uri"])
     try:
         hypervisor = client.observe([])
-        host = _host(params["topology"]) if specs else None
-        plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor)} if host else {}
+        host = _host(params["topology"])
+        plans: dict[str, DomainPlan] = {}
+        unplanned = None
+        try:
+            plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor)}
+        except DomainError as error:
+            # What exists can still be told of, and most often says why.
+            if not any(spec.name in hypervisor.domains for spec in specs):
+                raise
+            unplanned = str(error)
         names = [spec.name for spec in specs]
         names += [
             name for name in (params["names"] or ([] if specs else sorted(hypervisor.domains))) if name not in names
         ]
-        return {"domains": [_info(name, hypervisor.domains.get(name), plans.get(name), client, host) for name in names]}
+        wished = {spec.name for spec in specs}
+        return {
+            "domains": [
+                _info(
+                    name,
+                    hypervisor.domains.get(name),
+                    plans.get(name),
+                    host,
+                    unplanned if name in wished else None,
+                    client,
+                )
+                for name in names
+            ]
+        }
     finally:
         client.close()
 
@@ -182,7 +222,7 @@ def _diff(spec: DomainSpec, decision: Decision, plan: DomainPlan | None, hypervi
 
 
 def _info(
-    name: str, have: ObservedDomain | None, plan: DomainPlan | None, client: Client, host: Host | None
+    name: str, have: ObservedDomain | None, plan: DomainPlan | None, host: Host, unplanned: str | None, client: Client
 ) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": name,
@@ -195,11 +235,26 @@ def _info(
         "process": process.read(name) if have and have.running else None,
         "addresses": client.addresses(name) if have and have.running else [],
     }
-    if plan is not None and host is not None:
+    wanted_xml = None
+    if plan is not None:
         row.update(_of_plan(plan, host))
-        xml = row["xml"]
-        row["differences"] = [item.to_dict() for item in differences(xml, have.inactive_xml)] if have else []
+        wanted_xml = row["xml"]
+    row["drift"] = drifted(have, host, wanted_xml, unplanned)
+    if plan is not None:
+        row["differences"] = [item.to_dict() for item in differences(wanted_xml, have.inactive_xml)] if have else []
         row["live_differences"] = (
-            [item.to_dict() for item in differences(xml, have.live_xml)] if have and have.live_xml else []
+            [item.to_dict() for item in running_differences(wanted_xml, have.live_xml)]
+            if have and have.live_xml
+            else []
         )
     return row
+
+
+def drifted(
+    have: ObservedDomain | None, host: Host, wanted_xml: str | None, unplanned: str | None
+) -> list[dict[str, Any]]:
+    """What gpu_domain_info returns as drift; ``unplanned`` is why there is no plan of a domain that is wished."""
+    found = [no_plan(unplanned)] if unplanned else []
+    if have is not None:
+        found += drift(host, have.inactive_xml, have.live_xml, wanted_xml)
+    return [item.to_dict() for item in found]
