@@ -65,7 +65,7 @@ def size_up(
             f"{LOW_WINDOW_BYTES // MIB} MiB; {culprit} wants most of it: leave it out"
         )
     high = _together(buses, functions, high=True)
-    window = max(_power_of_two(high), SMALLEST_WINDOW_BYTES)
+    window = max(power_of_two(high), SMALLEST_WINDOW_BYTES)
     if wanted_mib:
         window = wanted_mib * MIB
         if window < high:
@@ -87,6 +87,11 @@ def size_up(
                 "largest BARs: give it fewer devices, or more address bits (physical_address_bits: passthrough)"
             )
     return Window(low, high, window, address_bits)
+
+
+def ovmf_window_mib(window: Window) -> int:
+    """What OVMF must be told in fw_cfg's opt/ovmf/X-PciMmio64Mb; 0: nothing, its own window is large enough."""
+    return window.window_bytes // MIB if window.window_bytes > SMALLEST_WINDOW_BYTES else 0
 
 
 def is_high(region: Bar) -> bool:
@@ -111,7 +116,7 @@ def _span(port: Port, functions: dict[str, Function], high: bool) -> tuple[int, 
         if endpoint.role == "hostdev":
             for region in functions[endpoint.key].bars:
                 if region.kind == "memory" and is_high(region) == high:
-                    size = _power_of_two(region.size_bytes)
+                    size = power_of_two(region.size_bytes)
                     parts.append((size, size))
         else:
             parts.append((VIRTIO_BAR_BYTES, VIRTIO_BAR_BYTES))
@@ -143,5 +148,6 @@ def _round_up(number: int, step: int) -> int:
     return -(-number // step) * step
 
 
-def _power_of_two(number: int) -> int:
+def power_of_two(number: int) -> int:
+    """The next power of two: BARs have no other sizes."""
     return 1 << max(number - 1, 0).bit_length()
