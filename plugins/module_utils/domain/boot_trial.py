@@ -69,6 +69,19 @@ def run(
     }
 
 
+def prove(plan: DomainPlan) -> dict[str, Any]:
+    """``run`` with the plan's firmware. Raises DomainError naming the first of what is not as planned."""
+    result = run(plan)
+    if not result["as_planned"]:
+        messages = [finding["message"] for finding in result["findings"]]
+        raise DomainError(
+            f"virtual machine {plan.name}: booted with {result['firmware']} for {result['seconds']:.0f} s, "
+            f"{len(messages)} things are not as planned: {'; '.join(messages[:3])}; the planner is wrong: "
+            "report it with the topology"
+        )
+    return result
+
+
 def _image(plan: DomainPlan, firmware: str) -> str:
     for path in IMAGES[firmware]:
         if os.path.exists(path):

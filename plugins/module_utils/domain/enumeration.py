@@ -77,18 +77,18 @@ def arguments(plan: DomainPlan, firmware: str, image: str) -> list[str]:
 
     ``image`` is the path of OVMF's or SeaBIOS's image. The tree, the NUMA cells and their devices, the 64-bit window
     and what OVMF is told of it are the plan's. Not the plan's are: emulation for KVM, ``MEMORY_MIB`` of memory, one
-    vCPU a cell, the address bits (``address_bits``) and the stand-ins (``stand_ins``, ``left_out``).
+    vCPU, the address bits (``address_bits``) and the stand-ins (``stand_ins``, ``left_out``).
     """
     cells = plan.processors.cells
     # QEMU lays out the memory of an AMD guest around the HyperTransport range.
     vendor = f",vendor={plan.vendor}" if plan.vendor in ("GenuineIntel", "AuthenticAMD") else ""
     words = ["-machine", "q35", "-accel", "tcg", "-nodefaults", "-no-user-config", "-display", "none"]
-    words += ["-cpu", f"max,phys-bits={address_bits(plan)}{vendor}", "-smp", str(len(cells))]
+    words += ["-cpu", f"max,phys-bits={address_bits(plan)}{vendor}", "-smp", "1"]
     each_mib = MEMORY_MIB // len(cells)
     words += ["-m", f"{each_mib * len(cells)}M"]
     for number, cell in enumerate(cells):
         words += ["-object", f"memory-backend-ram,id=ram{number},size={each_mib}M"]
-        words += ["-numa", f"node,nodeid={cell.id},cpus={number},memdev=ram{number}"]
+        words += ["-numa", f"node,nodeid={cell.id},memdev=ram{number}" + ("" if number else ",cpus=0")]
     words += ["-global", f"q35-pcihost.pci-hole64-size={plan.window.window_bytes}"]
     if firmware == "efi":
         words += ["-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={image.replace(',', ',,')}"]

@@ -247,7 +247,7 @@ def _plan(
 
     mode, bits = _address_bits(spec, accelerator, host.cpu.physical_address_bits)
     window = mmio.size_up(
-        spec.name, root, around.functions, spec.memory_mib, bits, host.cpu.vendor, spec.mmio_window_mib
+        spec.name, root, around.functions, spec.memory_mib, bits, host.cpu.vendor, spec.mmio_window_mib, spec.firmware
     )
     if spec.ats and not spec.guest_iommu:
         notes.append(

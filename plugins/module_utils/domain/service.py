@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain import images, preflight, process
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import boot_trial, images, preflight, process
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.client import Client
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import differences, side_by_side
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.decision import Decision, decide, disk_actions
@@ -22,15 +22,26 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs impo
 PHASES = ("stop", "undefine", "remove_disks", "make_disks", "define", "autostart", "no_autostart", "start", "resume")
 
 
-def planned(domains: list[dict[str, Any]], topology: dict[str, Any] | None) -> dict[str, Any]:
-    """State ``planned``: the plans and their XML; no host is touched. Raises DomainError, TopologyError."""
+def planned(domains: list[dict[str, Any]], topology: dict[str, Any] | None, trial: bool = False) -> dict[str, Any]:
+    """State ``planned``: the plans and their XML, and with ``trial`` what booting each has shown; no host is touched.
+
+    Raises DomainError (also where a trial is not as planned), TopologyError.
+    """
     if topology is None:
         raise DomainError("state planned touches no host and so needs topology: what host_topology_info returned")
     plans = plan_domains(Host.from_dict(topology), parse_specs(domains))
     return {
         "changed": False,
         "restart_required": False,
-        "domains": [{"name": plan.name, "plan": plan.to_dict(), "xml": render(plan)} for plan in plans],
+        "domains": [
+            {
+                "name": plan.name,
+                "plan": plan.to_dict(),
+                "xml": render(plan),
+                **({"boot_trial": boot_trial.prove(plan)} if trial else {}),
+            }
+            for plan in plans
+        ],
     }
 
 
