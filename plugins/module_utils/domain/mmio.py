@@ -27,6 +27,11 @@ OVMF_PORT_SHARE = 256
 VIRTIO_BAR_BYTES = 16 * 1024
 # OVMF on q35 gives PCI 0xC0000000 to 0xFC000000 (OvmfPkg); SeaBIOS gives a little more.
 LOW_WINDOW_BYTES = 0xFC000000 - 0xC0000000
+# A bridge forwards I/O in steps of 4 KiB. How many ports with an I/O BAR behind them the firmware finds room for beside
+# the chipset; seen with SeaBIOS 1.16.3, which halts at one more ("out of I/O address space"), and with OVMF 2022.11
+# (0x6000 to 0xFFFF), which then gives some devices no memory either.
+IO_PORT_STEP_BYTES = 4096
+IO_STEPS = {"bios": 14, "efi": 9}
 # q35's pci-hole64-size where nothing else is said (QEMU, Q35_PCI_HOST_HOLE64_SIZE_DEFAULT).
 SMALLEST_WINDOW_BYTES = 32 * GIB
 # x86 has 52 physical address bits at most (Intel SDM volume 3, 4.1.4).
@@ -65,6 +70,7 @@ def size_up(
     Raises DomainError naming the device that tips it. ``address_bits`` None: the host's are not known, no check.
     """
     buses = [root, *root.expanders]
+    _check_io(name, root, functions, firmware)
     low = _together(buses, functions, False, HOT_PLUG_LOW_BYTES)
     if low > LOW_WINDOW_BYTES:
         culprit = _largest(root, functions, high=False)
@@ -106,6 +112,21 @@ def ovmf_window_mib(window: Window) -> int:
 def is_high(region: Bar) -> bool:
     """Whether a BAR may lie above 4 GiB behind a bridge."""
     return region.width_bits == 64 and region.prefetchable
+
+
+def _check_io(name: str, root: Port, functions: dict[str, Function], firmware: str) -> None:
+    steps, carriers = 0, []
+    for port in root.walk():
+        keys = [endpoint.key for endpoint in port.endpoints if endpoint.role == "hostdev"]
+        regions = [region for key in keys for region in functions[key].bars if region.kind == "io"]
+        steps += -(-sum(power_of_two(region.size_bytes) for region in regions) // IO_PORT_STEP_BYTES)
+        carriers += [key for key in keys if any(region.kind == "io" for region in functions[key].bars)]
+    if steps > IO_STEPS[firmware]:
+        raise DomainError(
+            f"virtual machine {name}: {len(carriers)} of its devices have I/O BARs and need {steps} windows of 4 KiB, "
+            f"firmware {firmware} has room for {IO_STEPS[firmware]} and would leave devices out: give it fewer of "
+            f"{', '.join(carriers[:3])}{', ...' if len(carriers) > 3 else ''}"
+        )
 
 
 def _high_reserve(window_bytes: int, firmware: str) -> int:

@@ -117,6 +117,16 @@ def test_too_much_below_4_gib_names_the_device() -> None:
         plan(host, gpus={"count": 4}, nics={})
 
 
+@pytest.mark.parametrize(("firmware", "room"), [("bios", 14), ("efi", 9)])
+def test_more_io_than_the_firmware_has_room_for_is_refused(firmware: str, room: int) -> None:
+    """As booted: SeaBIOS halts at 15 such ports, OVMF leaves devices without memory at 10."""
+    bars = [Bar(0, 64 * MIB, "memory", 64, True), Bar(5, 256, "io", 32, False)]
+    wished = {"nics": {}, "memory_mib": 8192, "firmware": firmware}
+    plan(machine(bars, room), gpus={"count": room}, **wished)
+    with pytest.raises(DomainError, match=f"{room + 1} of its devices have I/O BARs .* has room for {room} and would"):
+        plan(machine(bars, room + 1), gpus={"count": room + 1}, **wished)
+
+
 def test_the_lab_is_within_its_40_bits() -> None:
     assert lab().cpu.physical_address_bits == 40
     assert plan().address_bits == 40
