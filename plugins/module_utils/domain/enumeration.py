@@ -309,7 +309,7 @@ def _port(plan: DomainPlan, above: tree.Port, port: tree.Port, multifunction: bo
     if port.model == tree.EXPANDER:
         text += f",bus_nr={port.bus}" + (f",numa_node={port.cell}" if port.cell is not None else "")
     elif port.model != tree.UPSTREAM:
-        text += f",chassis={port.index}"
+        text += f",chassis={port.index}" + ("" if above.hot_plug(port) else ",hotplug=off")
     return text
 
 

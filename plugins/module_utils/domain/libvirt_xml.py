@@ -199,6 +199,8 @@ def _port(devices: ET.Element, above: tree.Port, port: tree.Port, multifunction:
         target = _add(controller, "target", busNr=port.bus)
         if port.cell is not None:
             _add(target, "node", port.cell)
+    elif port.model != tree.UPSTREAM and not above.hot_plug(port):
+        _add(controller, "target", hotplug="off")
     _address(controller, above.index, port.slot, port.function, multifunction)
 
 

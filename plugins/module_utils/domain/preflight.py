@@ -23,6 +23,7 @@ MINIMUM_LIBVIRT = {
     "physical_address_bits (maxphysaddr)": (8, 7, 0),
     "firmware efi without secure boot (os/firmware/feature)": (7, 2, 0),
     "guest_iommu with aw_bits": (6, 5, 0),
+    "mirror_topology (switch ports without hot plug)": (6, 3, 0),
 }
 
 
@@ -63,6 +64,7 @@ def _versions(plan: DomainPlan, hypervisor: Hypervisor) -> None:
         "physical_address_bits (maxphysaddr)": plan.address_bits_mode != "off",
         "firmware efi without secure boot (os/firmware/feature)": plan.spec.firmware == "efi",
         "guest_iommu with aw_bits": plan.spec.guest_iommu,
+        "mirror_topology (switch ports without hot plug)": bool(plan.root.expanders),
     }
     for element, minimum in MINIMUM_LIBVIRT.items():
         if used[element] and hypervisor.libvirt_version < minimum:

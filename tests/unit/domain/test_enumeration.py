@@ -207,9 +207,9 @@ def test_the_arguments_are_the_plan() -> None:
     of = wished()
     words = enumeration.arguments(of, "efi", "/a,b.fd")
     assert "pxb-pcie,id=port2,bus=pcie.0,addr=0x8.0x0,bus_nr=32,numa_node=0" in words
-    assert "pcie-root-port,id=port3,bus=port2,addr=0x0.0x0,chassis=3" in words
+    assert "pcie-root-port,id=port3,bus=port2,addr=0x0.0x0,chassis=3,hotplug=off" in words
     assert "x3130-upstream,id=port4,bus=port3,addr=0x0.0x0" in words
-    assert "xio3130-downstream,id=port6,bus=port4,addr=0x1.0x0,chassis=6" in words
+    assert "xio3130-downstream,id=port6,bus=port4,addr=0x1.0x0,chassis=6,hotplug=off" in words
     assert f"q35-pcihost.pci-hole64-size={256 * GIB}" in words
     assert "name=opt/ovmf/X-PciMmio64Mb,string=262144" in words
     assert "if=pflash,unit=0,format=raw,readonly=on,file=/a,,b.fd" in words
