@@ -32,7 +32,7 @@ options:
     description:
       - With O(state=planned), boot each plan's PCI tree under an emulating QEMU on the machine that plans, with
         stand-ins for the devices, and hold what the firmware enumerates against the plan.
-      - It needs C(qemu-system-x86_64) and the firmware's image, takes seconds to a minute for each virtual machine, and
+      - It needs C(qemu-system-x86_64) and the firmware's image, takes seconds to minutes for each virtual machine, and
         fails the task where anything is not as planned.
     type: bool
     default: false
