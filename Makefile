@@ -1,5 +1,5 @@
 # make lab       raise the emulated GPU server and run the real playbooks on it
-# make test      all tests that run in minutes: lint, unit tests, Molecule
+# make test      all tests that run in minutes: lint, unit tests, booted plans, Molecule
 # make test-all  and those that take longer
 # make bench-plan  benchmarks of planning, which need no machine
 # make lab-down  remove all that `make lab` made
@@ -12,7 +12,7 @@ export PATH := $(CURDIR)/$(bin):$(PATH)
 # Ansible and Molecule show what they do as they do it.
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help lab lab-down packages images test test-all lint unit sanity molecule bench bench-plan clean
+.PHONY: help lab lab-down packages images test test-all lint unit boot sanity molecule bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -47,7 +47,7 @@ lab-down: .venv/.runtime
 	ansible-playbook -i inventories/lab playbooks/lab_down.yml
 	rm -rf $(cache) .cache/facts proofs
 
-test: lint unit sanity molecule
+test: lint unit boot sanity molecule
 
 test-all: test
 	molecule/run gpu_guest interrupted
@@ -61,6 +61,10 @@ lint: packages .venv/.tests
 
 unit: packages .venv/.tests
 	pytest
+
+# The plans of all recordings under QEMU, with both firmwares.
+boot: packages .venv/.tests
+	pytest tests/boot
 
 sanity: packages .venv/.tests
 	tests/sanity/run

@@ -28,6 +28,14 @@ options:
     type: str
     choices: [present, running, stopped, absent, planned]
     default: running
+  boot_trial:
+    description:
+      - With O(state=planned), boot each plan's PCI tree under an emulating QEMU on the machine that plans, with
+        stand-ins for the devices, and hold what the firmware enumerates against the plan.
+      - It needs C(qemu-system-x86_64) and the firmware's image, takes seconds to minutes for each virtual machine, and
+        fails the task where anything is not as planned.
+    type: bool
+    default: false
   allow_restart:
     description:
       - Restart a running virtual machine that runs with something else than what is wished.
@@ -67,11 +75,12 @@ EXAMPLES = r"""
         interfaces:
           - source: default
 
-- name: What it would be on a host that was read before
+- name: What it would be on a host that was read before, and whether firmware finds all of it where it is planned
   sailloft.fleet.gpu_domain:
     state: planned
     topology: "{{ topology }}"
     domains: "{{ gpu_vm_domains }}"
+    boot_trial: true
   delegate_to: localhost
 """
 
@@ -161,6 +170,12 @@ domains:
           role C(gpu_guest) puts it there. Null for a virtual machine without a GPU.
       returned: unless state is absent
       type: str
+    boot_trial:
+      description:
+        - What the trial showed, with firmware, as_planned, seconds, findings (each with what, planned, found, message)
+          and left_out (what it cannot show).
+      returned: with O(boot_trial)
+      type: dict
     plan:
       description: The plan. Addresses are DDDD:BB:DD.F; guest addresses are those that the guest will see.
       returned: unless state is absent
@@ -283,6 +298,7 @@ def main() -> None:
             },
             "topology": {"type": "dict"},
             "uri": {"type": "str", "default": URI},
+            "boot_trial": {"type": "bool", "default": False},
             "allow_restart": {"type": "bool", "default": False},
             "remove_disks": {"type": "bool", "default": False},
             "shutdown_timeout_s": {"type": "int", "default": 120},
@@ -291,7 +307,7 @@ def main() -> None:
     )
     try:
         if module.params["state"] == "planned":
-            result = planned(module.params["domains"], module.params["topology"])
+            result = planned(module.params["domains"], module.params["topology"], module.params["boot_trial"])
         else:
             result = converge(module.params, module.check_mode)
     except RefusedError as error:

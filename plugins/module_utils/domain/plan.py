@@ -227,7 +227,7 @@ def _plan(
 
     mode, bits = _address_bits(spec, accelerator, host.cpu.physical_address_bits)
     window = mmio.size_up(
-        spec.name, root, around.functions, spec.memory_mib, bits, host.cpu.vendor, spec.mmio_window_mib
+        spec.name, root, around.functions, spec.memory_mib, bits, host.cpu.vendor, spec.mmio_window_mib, spec.firmware
     )
     bare = [device.address for device in devices if not device.bars]
     if bare:

@@ -3,8 +3,8 @@
 """The oldest libvirt and QEMU for each element of the XML. Pure.
 
 libvirt: the "since" notes of https://libvirt.org/formatdomain.html, and https://libvirt.org/news.html. QEMU: the
-comment at the row. What every plan has and is older than another row
-of every plan (NUMA memory nodes, huge pages by cell, I/O threads) would never speak, and is left out.
+comment at the row. What every plan has and is older than another row of every plan (NUMA memory nodes, huge pages by
+cell, I/O threads) would never speak, and is left out; so is what is older than hot plug's row (pcie-expander-bus).
 """
 
 from __future__ import annotations
@@ -49,8 +49,10 @@ ELEMENTS = (
     Element("guest_iommu (aw_bits, device IOTLB)", (6, 5, 0), (2, 9, 0), lambda plan: plan.spec.guest_iommu),
     # QEMU qapi/machine.json, NumaDistOptions: "Since: 2.10".
     Element("several NUMA nodes (cell distances)", (3, 10, 0), (2, 10, 0), lambda plan: len(plan.processors.cells) > 1),
-    # QEMU: hw/pci-bridge/pci_expander_bridge.c has pxb-pcie since 2.6.
-    Element("mirror_topology (pcie-expander-bus)", (1, 3, 4), (2, 6, 0), lambda plan: bool(plan.root.expanders)),
+    # libvirt: "hotplug" of a PCI controller's target. QEMU: the property of that name of PCI Express ports, since 5.0.
+    Element(
+        "mirror_topology (switch ports without hot plug)", (6, 3, 0), (5, 0, 0), lambda plan: bool(plan.root.expanders)
+    ),
 )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain import images, preflight, process
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import boot_trial, images, preflight, process
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.client import Client
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import (
     differences,
@@ -30,8 +30,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs impo
 PHASES = ("stop", "undefine", "remove_disks", "make_disks", "define", "autostart", "no_autostart", "start", "resume")
 
 
-def planned(domains: list[dict[str, Any]], topology: dict[str, Any] | None) -> dict[str, Any]:
-    """State ``planned``: the plans and their XML; no host is touched. Raises DomainError, TopologyError."""
+def planned(domains: list[dict[str, Any]], topology: dict[str, Any] | None, trial: bool = False) -> dict[str, Any]:
+    """State ``planned``: the plans and their XML, and with ``trial`` what booting each has shown; no host is touched.
+
+    Raises DomainError (also where a trial is not as planned), TopologyError.
+    """
     if topology is None:
         raise DomainError("state planned touches no host and so needs topology: what host_topology_info returned")
     host = Host.from_dict(topology)
@@ -39,7 +42,14 @@ def planned(domains: list[dict[str, Any]], topology: dict[str, Any] | None) -> d
     return {
         "changed": False,
         "restart_required": False,
-        "domains": [{"name": plan.name, **_of_plan(plan, host)} for plan in plans],
+        "domains": [
+            {
+                "name": plan.name,
+                **_of_plan(plan, host),
+                **({"boot_trial": boot_trial.prove(plan)} if trial else {}),
+            }
+            for plan in plans
+        ],
     }
 
 

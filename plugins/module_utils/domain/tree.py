@@ -65,6 +65,14 @@ class Port:
         for port in self.ports:
             yield from port.walk()
 
+    def hot_plug(self, port: Port) -> bool:
+        """Whether ``port``, right below, takes devices while the guest runs: only on the guest's own root bus.
+
+        OVMF reserves I/O and memory space for every port that does. With 14 of them, 10 on switches, 2022.11 gave no
+        device of a recorded server (Supermicro 4029GP) any address, and without hot plug on the switches all theirs.
+        """
+        return self.model == ROOT and port.model == ROOT_PORT
+
     @property
     def expanders(self) -> list[Port]:
         """The expander buses right below."""
