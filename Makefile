@@ -64,7 +64,7 @@ unit: packages .venv/.tests
 
 # The plans of all recordings under QEMU, with both firmwares.
 boot: packages .venv/.tests
-	pytest tests/boot
+	pytest -v -n 2 tests/boot
 
 sanity: packages .venv/.tests
 	tests/sanity/run

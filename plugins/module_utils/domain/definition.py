@@ -65,7 +65,9 @@ def read(xml: str, functions: dict[str, Function]) -> Definition:
         name = root.findtext("name", "")
         recorded = record.read(root)
         bus, endpoints = _tree(root)
-        known = {item.key: functions.get(item.key) or _gone(recorded.get(item.key), item.key) for _, item in endpoints}
+        known = {
+            item.key: functions.get(item.key) or _gone(recorded.get(item.key), item.key) for _bus, item in endpoints
+        }
         cells = _cells(root)
         nodes = [
             NumaNode(cell.id, cell.vcpus, [[vcpu] for vcpu in cell.vcpus], cell.memory_mib << 20) for cell in cells
