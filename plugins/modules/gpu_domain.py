@@ -73,6 +73,35 @@ restart_required:
   description: Whether any virtual machine runs with something else than what is wished, and was left so.
   returned: always
   type: bool
+findings:
+  description:
+    - What was found before anything was touched. The module fails, with all of them, where one refuses; in check mode,
+      too.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    domain:
+      description: Name of the virtual machine.
+      type: str
+    what:
+      description: What is amiss.
+      type: str
+    why:
+      description: Why that is so, or matters.
+      type: str
+    mend:
+      description: The next step.
+      type: str
+    severity:
+      description: V(refuse) or V(warn).
+      type: str
+  sample:
+    - domain: train-01
+      what: no hugetlbfs is mounted for pages of 1024 MiB
+      why: QEMU takes its memory from there
+      mend: mount one (mount -t hugetlbfs -o pagesize=1024M none /dev/hugepages-1024M) and restart libvirt
+      severity: refuse
 domains:
   description: Each virtual machine, in the order in which they were given.
   returned: always
@@ -117,6 +146,12 @@ domains:
       type: bool
     xml:
       description: The wished libvirt XML.
+      returned: unless state is absent
+      type: str
+    nccl_topology:
+      description:
+        - The topology file that NCCL in the guest needs, with the guest's PCI tree and the host's link speeds; the
+          role C(gpu_guest) puts it there. Null for a virtual machine without a GPU.
       returned: unless state is absent
       type: str
     plan:
@@ -195,6 +230,24 @@ domains:
         console_log:
           description: Where its serial console is written.
           type: str
+        fidelity:
+          description: How many pairs of its GPUs, NICs and NVMe drives are as far apart in the guest as on the host.
+          type: dict
+          contains:
+            total:
+              description: Number of pairs.
+              type: int
+            equal:
+              description: How many have the same path class (PIX, PXB, PHB, NODE, SYS) on both sides.
+              type: int
+            share:
+              description: Their share, 0 to 1; 1 where there is no pair.
+              type: float
+            differences:
+              description: The others, each with pair (two host addresses with their kind), host and guest (classes).
+                RV(domains[].plan.notes) says why.
+              type: list
+              elements: dict
         notes:
           description: What could not be as on the host, or has no effect, and why.
           type: list
@@ -206,6 +259,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.arguments import domain_options
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.client import URI
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import RefusedError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.service import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import TopologyError
 
@@ -230,6 +284,8 @@ def main() -> None:
     )
     try:
         result = converge(module.params, module.check_mode)
+    except RefusedError as error:
+        module.fail_json(msg=str(error), findings=[item.to_dict() for item in error.findings])
     except (DomainError, TopologyError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)

@@ -42,6 +42,14 @@ options:
         guest side by side, and C(NAME.nccl.xml), NCCL's topology file for the guest. Each is written whole or not at
         all.
     type: path
+  boot_trial:
+    description:
+      - Boot each plan's PCI tree under an emulating QEMU on the machine that plans, with stand-ins for the devices, and
+        hold what the firmware enumerates against the plan.
+      - It needs C(qemu-system-x86_64) and the firmware's image, takes seconds to minutes for each virtual machine, and
+        fails the task where anything is not as planned.
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: Can run in check mode and predict which files would change.
@@ -69,6 +77,13 @@ EXAMPLES = r"""
     domains: "{{ gpu_vm_domains }}"
     host_name: "{{ inventory_hostname }}"
   delegate_to: localhost
+
+- name: The same, and whether firmware finds all of it where it is planned
+  sailloft.fleet.gpu_plan:
+    topology: "{{ seen.topology }}"
+    domains: "{{ gpu_vm_domains }}"
+    boot_trial: true
+  delegate_to: localhost
 """
 
 RETURN = r"""
@@ -95,12 +110,15 @@ domains:
     xml:
       description: The libvirt XML.
       type: str
-    fidelity:
+    nccl_topology:
+      description: NCCL's topology file for the guest; null for a virtual machine without a GPU.
+      type: str
+    boot_trial:
       description:
-        - How many pairs of its GPUs, NICs and NVMe drives are in the guest as far apart as on the host (equal), of how
-          many (total), and those that are not (differences).
+        - What the trial showed, with firmware, as_planned, seconds, findings (each with what, planned, found, message)
+          and left_out (what it cannot show).
+      returned: when O(boot_trial) is true
       type: dict
-      sample: {"total": 120, "equal": 120, "differences": []}
 files:
   description: The files of the plan.
   returned: success
@@ -110,16 +128,14 @@ files:
 """
 
 import os
-from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain import libvirt_xml
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import boot_trial
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.arguments import domain_options
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.guest import kept
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import plan_domains
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan_files import plan_files
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan_files import plan_files, returned_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.show import show
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import parse_specs
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.whole_host import whole_host
@@ -146,6 +162,7 @@ def main():
             "recording": {"type": "path"},
             "host_name": {"type": "str", "default": "host"},
             "path": {"type": "path"},
+            "boot_trial": {"type": "bool", "default": False},
         },
         mutually_exclusive=[("topology", "recording")],
         supports_check_mode=True,
@@ -167,9 +184,8 @@ def main():
         domains = [
             {
                 "name": plan.name,
-                "plan": plan.to_dict(),
-                "xml": libvirt_xml.render(plan),
-                "fidelity": asdict(kept(plan, host)),
+                **returned_of(plan, host),
+                **({"boot_trial": boot_trial.prove(plan)} if params["boot_trial"] else {}),
             }
             for plan in plans
         ]

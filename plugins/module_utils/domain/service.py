@@ -8,11 +8,20 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import images, preflight, process
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.client import Client
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import differences, side_by_side
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import (
+    differences,
+    running_differences,
+    side_by_side,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.decision import Decision, decide, disk_actions
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.drift import drift
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.drift_host import no_plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import Finding, RefusedError, unplannable
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Hypervisor, ObservedDomain
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.libvirt_xml import render
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan, plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan_files import returned_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import DomainSpec, parse_specs
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
@@ -28,11 +37,12 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     client = Client(params["uri"])
     try:
         hypervisor = client.observe(preflight.wanted_paths(specs))
-        if state == "absent":
-            plans: dict[str, DomainPlan] = {}
-        else:
+        plans: dict[str, DomainPlan] = {}
+        returned: dict[str, dict[str, Any]] = {}
+        if state != "absent":
             host = _host(params["topology"])
-            plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor)}
+            plans = {plan.name: plan for plan in _planned(host, specs, hypervisor, check_mode)}
+            returned = {name: returned_of(plan, host) for name, plan in plans.items()}
         decisions = {
             spec.name: decide(
                 spec.name,
@@ -48,18 +58,22 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
         for spec in specs:
             actions = disk_actions(spec, state, set(hypervisor.missing_paths), params["remove_disks"])
             decisions[spec.name].actions += actions
+        findings: list[Finding] = []
         if plans:
             starting = {name for name, decision in decisions.items() if "start" in decision.actions}
             stopping = {name for name, decision in decisions.items() if "stop" in decision.actions}
-            preflight.check(list(plans.values()), host, hypervisor, starting, stopping, paths_may_come=check_mode)
+            findings = preflight.check(
+                list(plans.values()), host, hypervisor, starting, stopping, paths_may_come=check_mode
+            )
         if not check_mode:
             _apply(client, specs, decisions, plans, params["shutdown_timeout_s"])
     finally:
         client.close()
-    rows = [_row(spec, state, decisions[spec.name], plans.get(spec.name), hypervisor) for spec in specs]
+    rows = [{**_row(spec, decisions[spec.name], hypervisor), **returned.get(spec.name, {})} for spec in specs]
     return {
         "changed": any(row["changed"] for row in rows),
         "restart_required": any(row["restart_required"] for row in rows),
+        "findings": [item.to_dict() for item in findings],
         "domains": rows,
         "diff": [
             _diff(spec, decisions[spec.name], plans.get(spec.name), hypervisor)
@@ -69,6 +83,14 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     }
 
 
+def _planned(host: Host, specs: list[DomainSpec], hypervisor: Hypervisor, check_mode: bool) -> list[DomainPlan]:
+    """The plans. Raises RefusedError with what can be said without a plan, too, where there is none."""
+    try:
+        return plan_domains(host, specs, hypervisor)
+    except DomainError as error:
+        raise RefusedError([unplannable(error), *preflight.wishes(specs, hypervisor, check_mode)]) from error
+
+
 def info(params: dict[str, Any]) -> dict[str, Any]:
     """What there is of the domains of ``params`` (the module's), with plan and drift. Raises DomainError,
     TopologyError."""
@@ -76,14 +98,34 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
     client = Client(params["uri"])
     try:
         hypervisor = client.observe([])
-        plans = (
-            {plan.name: plan for plan in plan_domains(_host(params["topology"]), specs, hypervisor)} if specs else {}
-        )
+        host = _host(params["topology"])
+        plans: dict[str, DomainPlan] = {}
+        unplanned = None
+        try:
+            plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor)}
+        except DomainError as error:
+            # What exists can still be told of, and most often says why.
+            if not any(spec.name in hypervisor.domains for spec in specs):
+                raise
+            unplanned = str(error)
         names = [spec.name for spec in specs]
         names += [
             name for name in (params["names"] or ([] if specs else sorted(hypervisor.domains))) if name not in names
         ]
-        return {"domains": [_info(name, hypervisor.domains.get(name), plans.get(name), client) for name in names]}
+        wished = {spec.name for spec in specs}
+        return {
+            "domains": [
+                _info(
+                    name,
+                    hypervisor.domains.get(name),
+                    plans.get(name),
+                    host,
+                    unplanned if name in wished else None,
+                    client,
+                )
+                for name in names
+            ]
+        }
     finally:
         client.close()
 
@@ -121,9 +163,7 @@ def _apply(
                 client.set_autostart(spec.name, phase == "autostart")
 
 
-def _row(
-    spec: DomainSpec, state: str, decision: Decision, plan: DomainPlan | None, hypervisor: Hypervisor
-) -> dict[str, Any]:
+def _row(spec: DomainSpec, decision: Decision, hypervisor: Hypervisor) -> dict[str, Any]:
     before = hypervisor.domains.get(spec.name)
     after = before.state if before else "absent"
     for action in decision.actions:
@@ -134,7 +174,7 @@ def _row(
             "resume": "running",
             "undefine": "absent",
         }.get(action, after)
-    row: dict[str, Any] = {
+    return {
         "name": spec.name,
         "state_before": before.state if before else "absent",
         "state": after,
@@ -144,10 +184,6 @@ def _row(
         "live_differences": [item.to_dict() for item in decision.live_differences],
         "restart_required": decision.restart_required,
     }
-    if plan is not None:
-        row["plan"] = plan.to_dict()
-        row["xml"] = render(plan)
-    return row
 
 
 def _diff(spec: DomainSpec, decision: Decision, plan: DomainPlan | None, hypervisor: Hypervisor) -> dict[str, str]:
@@ -167,7 +203,9 @@ def _diff(spec: DomainSpec, decision: Decision, plan: DomainPlan | None, hypervi
     }
 
 
-def _info(name: str, have: ObservedDomain | None, plan: DomainPlan | None, client: Client) -> dict[str, Any]:
+def _info(
+    name: str, have: ObservedDomain | None, plan: DomainPlan | None, host: Host, unplanned: str | None, client: Client
+) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": name,
         "exists": have is not None,
@@ -179,12 +217,26 @@ def _info(name: str, have: ObservedDomain | None, plan: DomainPlan | None, clien
         "process": process.read(name) if have and have.running else None,
         "addresses": client.addresses(name) if have and have.running else [],
     }
+    wanted_xml = None
     if plan is not None:
-        xml = render(plan)
-        row["plan"] = plan.to_dict()
-        row["xml"] = xml
-        row["differences"] = [item.to_dict() for item in differences(xml, have.inactive_xml)] if have else []
+        row.update(returned_of(plan, host))
+        wanted_xml = row["xml"]
+    row["drift"] = drifted(have, host, wanted_xml, unplanned)
+    if plan is not None:
+        row["differences"] = [item.to_dict() for item in differences(wanted_xml, have.inactive_xml)] if have else []
         row["live_differences"] = (
-            [item.to_dict() for item in differences(xml, have.live_xml)] if have and have.live_xml else []
+            [item.to_dict() for item in running_differences(wanted_xml, have.live_xml)]
+            if have and have.live_xml
+            else []
         )
     return row
+
+
+def drifted(
+    have: ObservedDomain | None, host: Host, wanted_xml: str | None, unplanned: str | None
+) -> list[dict[str, Any]]:
+    """What gpu_domain_info returns as drift; ``unplanned`` is why there is no plan of a domain that is wished."""
+    found = [no_plan(unplanned)] if unplanned else []
+    if have is not None:
+        found += drift(host, have.inactive_xml, have.live_xml, wanted_xml)
+    return [item.to_dict() for item in found]

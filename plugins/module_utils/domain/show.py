@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import tree
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cells import Cell
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cpuset import format_set
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.guest import kept
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Fidelity
@@ -62,7 +61,7 @@ def _machine(plan: DomainPlan, host: Host) -> list[str]:
     flat = Line("root complex pci0000:00, the guest's own", words.below(plan, tree.Port(tree.ROOT), plan.root))
     top.below += [flat] if flat.below else []
     lines = [top.text, *_draw(top.below, "")]
-    fidelity = kept(plan, host)
+    fidelity = plan.fidelity
     lines.append(fidelity_line(fidelity))
     for item in fidelity.differences[:MANY]:
         one, other = item["pair"]  # type: ignore[misc]

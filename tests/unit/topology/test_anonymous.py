@@ -118,7 +118,8 @@ def test_only_arguments_that_decide_something_here_stay():
     host = machines.lab()
     host.kernel_arguments = [
         "BOOT_IMAGE=/vmlinuz-acme", f"root=UUID={UUID}", "ro", "intel_iommu=on", "iommu=pt", "hugepagesz=1G",
-        "hugepages=0:704,1:704", f"ip=10.1.2.3::10.1.2.1:255.255.255.0:acme:eno1:none:{MAC}", "rd.iscsi.password=s3cret",
+        "hugepages=0:704,1:704", f"ip=10.1.2.3::10.1.2.1:255.255.255.0:acme:eno1:none:{MAC}",
+        "rd.iscsi.password=s3cret",
         "pci=realloc", "vfio-pci.ids=10de:2330", 'dyndbg="file acme +p"', "s3cret", "systemd.hostname=acme",
     ]  # fmt: skip
     assert anonymous(host).kernel_arguments == [

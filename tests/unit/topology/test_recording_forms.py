@@ -94,16 +94,15 @@ def test_json_is_read_alone_and_under_its_key(built, tmp_path):
 def test_xml_is_told_by_its_root_element(tmp_path):
     assert read_recording(written(tmp_path, "\ufeff\n" + HWLOC.partition("\n")[2])).source == "hwloc"
     assert read_recording(written(tmp_path, HWLOC)).numa_nodes[0].memory_bytes == 1024
-    pytest.importorskip("ansible_collections.sailloft.fleet.plugins.module_utils.topology.nccl")
     assert read_recording(written(tmp_path, NCCL)).source == "nccl"
 
 
 @pytest.mark.skipif(not ORIGINALS, reason="SAILLOFT_RECORDINGS names no folder with the originals")
 @pytest.mark.parametrize("name", ["aws-p4d-24xl", "aws-p5.48xl", "azure-ndv4", "azure-ndv5"])
 def test_original_nccl_files_are_read(name):
-    pytest.importorskip("ansible_collections.sailloft.fleet.plugins.module_utils.topology.nccl")
     host = read_recording(str(Path(ORIGINALS or "") / "topology" / f"{name}-topo.xml"))
-    assert [function.kind for function in host.functions].count("gpu") == 8
+    # That of p5 leaves classes and ids to NCCL, which looks them up in the guest.
+    assert [function.kind for function in host.functions].count("gpu") == (0 if name == "aws-p5.48xl" else 8)
 
 
 WHOLE = json.dumps({"format": "sailloft-topology/1", "numa_nodes": [], "root_complexes": [], "functions": []})
