@@ -1,6 +1,7 @@
 # make lab       raise the emulated GPU server and run the real playbooks on it
-# make test      all tests that run in minutes: lint, unit tests, Molecule
+# make test      all tests that run in minutes: lint, unit tests, booted plans, Molecule
 # make test-all  and those that take longer
+# make bench-plan  benchmarks of planning, which need no machine
 # make lab-down  remove all that `make lab` made
 
 SHELL := /bin/bash -o pipefail
@@ -11,7 +12,7 @@ export PATH := $(CURDIR)/$(bin):$(PATH)
 # Ansible and Molecule show what they do as they do it.
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help lab lab-down packages images test test-all lint unit sanity molecule bench clean
+.PHONY: help lab lab-down packages images test test-all lint unit boot sanity molecule bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -46,7 +47,7 @@ lab-down: .venv/.runtime
 	ansible-playbook -i inventories/lab playbooks/lab_down.yml
 	rm -rf $(cache) .cache/facts proofs
 
-test: lint unit sanity molecule
+test: lint unit boot sanity molecule
 
 test-all: test
 	molecule/run gpu_guest interrupted
@@ -61,6 +62,10 @@ lint: packages .venv/.tests
 unit: packages .venv/.tests
 	pytest
 
+# The plans of all recordings under QEMU, with both firmwares.
+boot: packages .venv/.tests
+	pytest -v -n 2 tests/boot
+
 sanity: packages .venv/.tests
 	tests/sanity/run
 
@@ -69,6 +74,9 @@ molecule: packages .venv/.tests images
 
 bench: packages .venv/.tests images
 	benchmarks/run
+
+bench-plan: .venv/.runtime
+	benchmarks/run plan
 
 clean: lab-down
 	rm -rf .venv .cache

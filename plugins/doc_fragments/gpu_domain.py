@@ -28,7 +28,7 @@ options:
     type: str
     default: qemu:///system
 requirements:
-  - libvirt-python (Debian package python3-libvirt) on the host, for everything but a plan
+  - libvirt-python (Debian package python3-libvirt) on the host
 author:
   - The Sailloft maintainers (@sailloft)
 """

@@ -24,9 +24,8 @@ options:
     description:
       - V(present) defines them. V(running) starts them, too. V(stopped) defines them and shuts them down.
       - V(absent) shuts them down and undefines them; their disks stay unless O(remove_disks).
-      - V(planned) touches no host. It returns the plan and the XML for O(topology), and runs on the controller.
     type: str
-    choices: [present, running, stopped, absent, planned]
+    choices: [present, running, stopped, absent]
     default: running
   allow_restart:
     description:
@@ -51,6 +50,7 @@ attributes:
     support: full
 seealso:
   - module: sailloft.fleet.gpu_domain_info
+  - module: sailloft.fleet.gpu_plan
   - module: sailloft.fleet.host_topology_info
 """
 
@@ -66,13 +66,6 @@ EXAMPLES = r"""
           - path: /var/lib/libvirt/images/train-01.qcow2
         interfaces:
           - source: default
-
-- name: What it would be on a host that was read before
-  sailloft.fleet.gpu_domain:
-    state: planned
-    topology: "{{ topology }}"
-    domains: "{{ gpu_vm_domains }}"
-  delegate_to: localhost
 """
 
 RETURN = r"""
@@ -80,6 +73,35 @@ restart_required:
   description: Whether any virtual machine runs with something else than what is wished, and was left so.
   returned: always
   type: bool
+findings:
+  description:
+    - What was found before anything was touched. The module fails, with all of them, where one refuses; in check mode,
+      too.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    domain:
+      description: Name of the virtual machine.
+      type: str
+    what:
+      description: What is amiss.
+      type: str
+    why:
+      description: Why that is so, or matters.
+      type: str
+    mend:
+      description: The next step.
+      type: str
+    severity:
+      description: V(refuse) or V(warn).
+      type: str
+  sample:
+    - domain: train-01
+      what: no hugetlbfs is mounted for pages of 1024 MiB
+      why: QEMU takes its memory from there
+      mend: mount one (mount -t hugetlbfs -o pagesize=1024M none /dev/hugepages-1024M) and restart libvirt
+      severity: refuse
 domains:
   description: Each virtual machine, in the order in which they were given.
   returned: always
@@ -92,38 +114,44 @@ domains:
       type: str
     state_before:
       description: Its state before, in libvirt's word, or V(absent).
-      returned: unless state is planned
+      returned: always
       type: str
     state:
       description: Its state after.
-      returned: unless state is planned
+      returned: always
       type: str
     changed:
       description: Whether anything was done to it.
-      returned: unless state is planned
+      returned: always
       type: bool
     actions:
       description:
         - What was done, of stop, undefine, remove_disks, make_disks, define, autostart, no_autostart, start, resume.
-      returned: unless state is planned
+      returned: always
       type: list
       elements: str
     differences:
       description: How the definition that libvirt had differs from what is wished; each with path, wanted, have.
-      returned: unless state is planned
+      returned: always
       type: list
       elements: dict
     live_differences:
       description: The same of what was running.
-      returned: unless state is planned
+      returned: always
       type: list
       elements: dict
     restart_required:
       description: Whether it still runs with RV(domains[].live_differences).
-      returned: unless state is planned
+      returned: always
       type: bool
     xml:
       description: The wished libvirt XML.
+      returned: unless state is absent
+      type: str
+    nccl_topology:
+      description:
+        - The topology file that NCCL in the guest needs, with the guest's PCI tree and the host's link speeds; the
+          role C(gpu_guest) puts it there. Null for a virtual machine without a GPU.
       returned: unless state is absent
       type: str
     plan:
@@ -202,6 +230,24 @@ domains:
         console_log:
           description: Where its serial console is written.
           type: str
+        fidelity:
+          description: How many pairs of its GPUs, NICs and NVMe drives are as far apart in the guest as on the host.
+          type: dict
+          contains:
+            total:
+              description: Number of pairs.
+              type: int
+            equal:
+              description: How many have the same path class (PIX, PXB, PHB, NODE, SYS) on both sides.
+              type: int
+            share:
+              description: Their share, 0 to 1; 1 where there is no pair.
+              type: float
+            differences:
+              description: The others, each with pair (two host addresses with their kind), host and guest (classes).
+                RV(domains[].plan.notes) says why.
+              type: list
+              elements: dict
         notes:
           description: What could not be as on the host, or has no effect, and why.
           type: list
@@ -213,7 +259,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.arguments import domain_options
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.client import URI
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.service import converge, planned
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import RefusedError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.service import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import TopologyError
 
 
@@ -224,7 +271,7 @@ def main() -> None:
             "domains": {"type": "list", "elements": "dict", "required": True, "options": domain_options()},
             "state": {
                 "type": "str",
-                "choices": ["present", "running", "stopped", "absent", "planned"],
+                "choices": ["present", "running", "stopped", "absent"],
                 "default": "running",
             },
             "topology": {"type": "dict"},
@@ -237,10 +284,9 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        if module.params["state"] == "planned":
-            result = planned(module.params["domains"], module.params["topology"], module.params["gpu_module_ids"])
-        else:
-            result = converge(module.params, module.check_mode)
+        result = converge(module.params, module.check_mode)
+    except RefusedError as error:
+        module.fail_json(msg=str(error), findings=[item.to_dict() for item in error.findings])
     except (DomainError, TopologyError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)

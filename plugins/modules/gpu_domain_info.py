@@ -11,6 +11,7 @@ version_added: 0.1.0
 description:
   - Reads what libvirt has of the virtual machines of a host, what their QEMU processes were really started with and
     where their memory really lies, and, where specs are given, the plan and every difference from it.
+  - Says in words what has come apart since, with its consequence (RV(domains[].drift)).
 extends_documentation_fragment:
   - sailloft.fleet.gpu_domain
   - sailloft.fleet.gpu_domain.domains
@@ -111,8 +112,14 @@ domains:
       elements: dict
     plan:
       description: As RV(sailloft.fleet.gpu_domain#module:domains[].plan).
-      returned: where it is of O(domains)
+      returned: where it is of O(domains) and can be planned on the host as it is now
       type: dict
+    nccl_topology:
+      description:
+        - The topology file that NCCL in the guest needs, with the guest's PCI tree and the host's link speeds; the
+          role C(gpu_guest) puts it there. Null for a virtual machine without a GPU.
+      returned: where it is of O(domains)
+      type: str
     xml:
       description: The wished libvirt XML.
       returned: where it is of O(domains)
@@ -127,6 +134,38 @@ domains:
       returned: where it is of O(domains)
       type: list
       elements: dict
+    drift:
+      description:
+        - What has come apart, in words - the definition and what runs against the host as it is now, against what the
+          host was when the domain was planned (kept in its metadata), and, of O(domains), against the plan.
+        - What concerns the host comes first. Empty where nothing has.
+      returned: always
+      type: list
+      elements: dict
+      contains:
+        what:
+          description: What is different.
+          type: str
+        where:
+          description: Of V(defined), V(running) and V(host), the sides that differ.
+          type: list
+          elements: str
+        consequence:
+          description: What follows for the guest.
+          type: str
+        remedy:
+          description: The next step.
+          type: str
+        paths:
+          description: Of RV(domains[].differences) and RV(domains[].live_differences), the paths that it says in words.
+          type: list
+          elements: str
+      sample:
+        - what: "GPU 0000:4b:00.0 now shares no switch with NIC 0000:4c:00.0: GPUDirect falls from PIX to NODE"
+          where: [host]
+          consequence: the guest still sees PIX, so NCCL takes them for nearer than they are
+          remedy: "run playbooks/gpu_vms.yml with gpu_vm_allow_restart: true, or restart it yourself"
+          paths: []
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -63,6 +63,13 @@ options:
     description: What C(/etc/nccl.conf) is to set; an empty mapping claims nothing.
     type: dict
     default: {}
+  nccl_topology:
+    description: What the guest's NCCL topology file is to hold, of the guest's plan; empty claims nothing.
+    type: str
+    default: ""
+  nccl_topology_file:
+    description: Content of the guest's C(/etc/nccl-topology.xml).
+    type: str
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
@@ -132,6 +139,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 def evidence(params):
     """The module's arguments as evidence. Raises ProofError and TopologyError."""
     guest, domain = params["guest_topology"], params["domain"]
+    if not domain.get("plan") and domain.get("drift"):
+        raise ProofError(f"it has no plan to be held against: {domain['drift'][0]['what']}")
     return Evidence(
         host_name=params["host_name"],
         host=Host.from_dict(params["host_topology"]),
@@ -144,6 +153,8 @@ def evidence(params):
         nic_firmware=firmware_of_result(params["nic_firmware"]),
         nccl_settings=params["nccl_conf"],
         nccl={name: str(value) for name, value in params["nccl"].items()},
+        nccl_topology=params["nccl_topology"],
+        nccl_topology_file=params["nccl_topology_file"],
     )
 
 
@@ -162,6 +173,8 @@ def main():
             "guest_settings": {"type": "dict"},
             "nccl_conf": {"type": "str"},
             "nccl": {"type": "dict", "default": {}},
+            "nccl_topology": {"type": "str", "default": ""},
+            "nccl_topology_file": {"type": "str"},
         },
         supports_check_mode=True,
     )

@@ -14,12 +14,17 @@ description:
     C(/proc), into one structure. It starts no process and changes nothing.
   - It reads a guest as well as a host.
 options:
-  root:
+  recording:
     description:
-      - The directory that holds C(sys) and C(proc).
-      - Another one than V(/) reads a recording of another machine.
+      - Read this recording of a machine instead of the machine that the module runs on.
+      - A directory that holds C(sys) and C(proc), a tar of one (plain, gzip, bzip2 or xz), hwloc XML
+        (C(lstopo machine.xml)), NCCL XML (C(NCCL_TOPO_DUMP_FILE)), or JSON that RV(recording) or RV(topology) was
+        written to. The content tells which.
     type: path
-    default: /
+  record:
+    description: Whether to return RV(recording), too.
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: The module only reads.
@@ -45,11 +50,32 @@ EXAMPLES = r"""
 
 - name: Read a recording on the controller
   sailloft.fleet.host_topology_info:
-    root: recordings/hv01
+    recording: machine.xml
+  delegate_to: localhost
+
+- name: Read the host as a recording that can be given to others
+  sailloft.fleet.host_topology_info:
+    record: true
+  register: seen
+
+- name: Keep it on the controller
+  ansible.builtin.copy:
+    content: "{{ seen.recording }}"
+    dest: "recordings/{{ inventory_hostname }}.json"
+    mode: "0644"
   delegate_to: localhost
 """
 
 RETURN = r"""
+recording:
+  description:
+    - RV(topology) as text to be put into a file, which O(recording) reads.
+    - It does not say which machine it is of. Interfaces with a name that holds more than their place or number are
+      numbered anew. Of kernel arguments only those that decide about IOMMU, PCI, memory, CPUs and drivers are in it.
+      Why the host uses a function is said without paths, networks and addresses. Serial numbers, MACs and GUIDs of
+      devices are not read in the first place.
+  returned: when O(record) is true
+  type: str
 topology:
   description:
     - What the host is. Lists are sorted, and the same host gives the same content.
@@ -62,7 +88,7 @@ topology:
       type: str
       sample: sailloft-topology/1
     source:
-      description: Which reader wrote it, here always V(sysfs).
+      description: Which reader wrote it, V(sysfs), V(hwloc) or V(nccl).
       type: str
       sample: sysfs
     kernel_release:
@@ -331,16 +357,22 @@ topology:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.recordings import read_recording, write_recording
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec={"root": {"type": "path", "default": "/"}}, supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec={"recording": {"type": "path"}, "record": {"type": "bool", "default": False}},
+        supports_check_mode=True,
+    )
+    path = module.params["recording"]
     try:
-        host = read_host(module.params["root"])
+        host = read_recording(path) if path else read_host()
     except TopologyError as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=False, topology=host.to_dict())
+    more = {"recording": write_recording(host)} if module.params["record"] else {}
+    module.exit_json(changed=False, topology=host.to_dict(), **more)
 
 
 if __name__ == "__main__":

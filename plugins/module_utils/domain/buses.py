@@ -36,9 +36,9 @@ def assign(name: str, root: Port) -> None:
         )
     attempts = (_starts(root, spacing) for spacing in SPACINGS)
     starts = next(found for found in attempts if found is not None)
-    _number(root, 0)
+    number(root, 0)
     for expander, start in zip(root.expanders, starts):
-        _number(expander, start)
+        number(expander, start)
     _prove(name, root)
 
 
@@ -52,13 +52,13 @@ def _starts(root: Port, spacing: int) -> list[int] | None:
     return starts if free <= BUSES else None
 
 
-def _number(port: Port, bus: int) -> int:
-    """The firmware's walk; returns the next free number."""
+def number(port: Port, bus: int) -> int:
+    """The firmware's walk from a root bus whose number is ``bus``; returns the next free number."""
     port.bus = bus
     free = bus + 1
     for below in sorted(port.ports, key=lambda item: (item.slot, item.function)):
         if below.model != EXPANDER:
-            free = _number(below, free)
+            free = number(below, free)
     port.last_bus = free - 1
     return free
 

@@ -24,6 +24,8 @@ except ImportError:
 URI = "qemu:///system"
 MACHINE = "q35"
 ARCHITECTURE = "x86_64"
+# Terabytes of huge pages are cleared before a guest runs.
+START_TIMEOUT_S = 600
 
 
 class Client:
@@ -173,7 +175,8 @@ def _hint(message: str) -> str:
     )
 
 
-def _observed(domain: Any) -> ObservedDomain:
+def _state(domain: Any) -> str:
+    """In libvirt's word. What something else is starting just now is waited for: libvirt shows it as paused."""
     names = {
         libvirt.VIR_DOMAIN_RUNNING: "running",
         libvirt.VIR_DOMAIN_BLOCKED: "blocked",
@@ -183,6 +186,19 @@ def _observed(domain: Any) -> ObservedDomain:
         libvirt.VIR_DOMAIN_CRASHED: "crashed",
         libvirt.VIR_DOMAIN_PMSUSPENDED: "pmsuspended",
     }
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while (state := domain.state()) == [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_STARTING_UP]:
+        if time.monotonic() > deadline:
+            raise DomainError(
+                f"virtual machine {domain.name()}: something else began to start it, and libvirt has not ended that in "
+                f"{START_TIMEOUT_S} s; see virsh domstate --reason {domain.name()} and /var/log/libvirt/qemu"
+            )
+        time.sleep(0.5)
+    return names.get(state[0], "unknown")
+
+
+def _observed(domain: Any) -> ObservedDomain:
+    state = _state(domain)
     active = domain.isActive()
     return ObservedDomain(
         name=domain.name(),
@@ -191,7 +207,7 @@ def _observed(domain: Any) -> ObservedDomain:
         live_xml=domain.XMLDesc(0) if active else None,
         # A transient domain, made by "virsh create", has no autostart.
         autostart=bool(domain.isPersistent() and domain.autostart()),
-        state=names.get(domain.state()[0], "unknown"),
+        state=state,
     )
 
 

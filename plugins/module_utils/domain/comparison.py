@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.record import NAMESPACE
+
 # What tells elements of one tag apart: an attribute, or "child/@attribute". No row: there is one such element.
 IDENTITY: dict[str, tuple[str, ...]] = {
     "controller": ("@type", "@index"),
@@ -32,10 +34,12 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     "feature": ("@name",),
     "input": ("@type", "@bus"),
     "qemu:arg": ("@value",),
+    "sailloft:device": ("@address",),
 }
 
 # Places where an element too many changes the machine. "*" is any tag right below.
 OWNED = (
+    "metadata/sailloft:plan/*",
     "memoryBacking/*",
     "memoryBacking/hugepages/*",
     "cputune/*",
@@ -88,7 +92,7 @@ IMPLICIT = (
     "devices/watchdog",
 )
 
-QEMU_NAMESPACE = "{http://libvirt.org/schemas/domain/qemu/1.0}"
+PREFIXES = {"{http://libvirt.org/schemas/domain/qemu/1.0}": "qemu:", f"{{{NAMESPACE}}}": "sailloft:"}
 MACHINE = re.compile(r"pc-q35-[0-9.]+")
 
 
@@ -127,6 +131,11 @@ def differences(wanted_xml: str, have_xml: str) -> list[Difference]:
     return sorted(found, key=lambda item: item.path)
 
 
+def running_differences(wanted_xml: str, live_xml: str) -> list[Difference]:
+    """The same of what runs: what the host was when it started stays in its metadata, and needs no restart."""
+    return [item for item in differences(wanted_xml, live_xml) if not item.path.startswith("metadata")]
+
+
 def statements(xml: str) -> dict[str, str]:
     """The XML as flat sentences: "cputune/vcpupin[0]/@cpuset" is "1"; "" for an element without text."""
     root = ET.fromstring(xml)
@@ -146,7 +155,8 @@ def side_by_side(found: list[Difference]) -> dict[str, str]:
 
 def _flatten(element: ET.Element, above: str) -> Iterator[tuple[str, str]]:
     for child in element:
-        tag = child.tag.replace(QEMU_NAMESPACE, "qemu:")
+        space, brace, plain = child.tag.rpartition("}")
+        tag = PREFIXES.get(space + brace, space + brace) + plain
         path = f"{above}{tag}{_identity(child, tag)}"
         yield path, (child.text or "").strip()
         for name, value in child.attrib.items():

@@ -6,7 +6,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import Difference, differences
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import (
+    Difference,
+    differences,
+    running_differences,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import ObservedDomain
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import DomainSpec
@@ -71,7 +75,7 @@ def decide(
 
     running = have is not None and have.running
     if running:
-        decision.live_differences = differences(wanted_xml, have.live_xml)
+        decision.live_differences = running_differences(wanted_xml, have.live_xml)
     if state == "stopped" and running:
         decision.actions.append("stop")
     if state == "running" and not running:

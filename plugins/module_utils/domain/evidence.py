@@ -127,16 +127,23 @@ class Running:
 def differences_of_domain(domain: dict[str, Any]) -> list[str] | None:
     """How a domain differs from its plan, a line each, of what gpu_domain_info returned of it; None: there is none.
 
+    What its drift says in words is one line for all the paths that it is about; other differences tell their path.
+
     Raises ProofError where it was read without its plan.
     """
     if not domain.get("exists"):
         return None
     try:
-        lines = [
-            f"{kind}: {item['path']}: wanted {item['wanted']}, have {item['have']}"
-            for kind, key in (("defined", "differences"), ("running", "live_differences"))
-            for item in domain[key] or []
-        ]
+        lines = []
+        for kind, key in (("defined", "differences"), ("running", "live_differences")):
+            words = [item for item in domain.get("drift", []) if kind in item["where"] or item["where"] == ["host"]]
+            for item in domain[key] or []:
+                said = next((each for each in words if item["path"] in each["paths"]), None)
+                line = f"{kind}: {item['path']}: wanted {item['wanted']}, have {item['have']}"
+                if said is not None:
+                    line = f"{' and '.join(said['where'])}: {said['what']}; {said['consequence']}"
+                if line not in lines:
+                    lines.append(line)
     except (KeyError, TypeError) as error:
         raise ProofError(
             f"not a domain that was compared: {error!r}; give gpu_domain_info the domains that are wished"
@@ -224,3 +231,5 @@ class Evidence:
     nic_firmware: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)  # see firmware_of_result
     nccl_settings: str | None = None  # the guest's /etc/nccl.conf
     nccl: dict[str, str] = field(default_factory=dict)  # empty: left as it is
+    nccl_topology: str = ""  # the topology file of the plan; empty: none is asked for
+    nccl_topology_file: str | None = None  # the guest's /etc/nccl-topology.xml

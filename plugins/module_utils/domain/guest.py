@@ -4,10 +4,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import tree
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host, NumaNode, RootComplex
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Fidelity, fidelity, pairs
+
+if TYPE_CHECKING:
+    from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
 
 PORT_TYPE_OF_MODEL = {model: kind for kind, model in tree.MODEL_OF_TYPE.items()}
 # What QEMU's ports say they are (hw/pci-bridge: gen_pcie_root_port.c, xio3130_upstream.c, xio3130_downstream.c).
@@ -16,6 +20,8 @@ PORT_IDS = {
     tree.UPSTREAM: (0x104C, 0x8232),
     tree.DOWNSTREAM: (0x104C, 0x8233),
 }
+# What only a domain made by hand has: pcie-to-pci-bridge and its like (hw/pci-bridge/pcie_pci_bridge.c).
+PCI_BRIDGE = (0x1B36, 0x000E)
 PCI_BRIDGE_CLASS = 0x060400
 
 
@@ -34,12 +40,17 @@ def predict(plan: DomainPlan) -> Host:
         )
         for cell in plan.processors.cells
     ]
-    buses = [plan.root, *plan.root.expanders]
+    return machine(plan.root, plan.functions, nodes, "plan")
+
+
+def machine(root: tree.Port, host_functions: dict[str, Function], nodes: list[NumaNode], source: str) -> Host:
+    """The guest of a PCI tree whose buses are numbered; ``host_functions`` says what is passed through, by address."""
+    buses = [root, *root.expanders]
     complexes = [RootComplex(f"pci0000:{bus.bus:02x}", 0, bus.bus, bus.cell) for bus in buses]
     functions: list[Function] = []
     for bus, root_complex in zip(buses, complexes):
-        _below(plan, bus, None, root_complex, functions)
-    return Host(nodes, complexes, sorted(functions, key=lambda item: item.address), source="plan")
+        _below(host_functions, bus, None, root_complex, functions)
+    return Host(nodes, complexes, sorted(functions, key=lambda item: item.address), source=source)
 
 
 def kept(plan: DomainPlan, host: Host) -> Fidelity:
@@ -49,17 +60,25 @@ def kept(plan: DomainPlan, host: Host) -> Fidelity:
         for function in plan.chosen.all()
         if function.kind in ("gpu", "nic", "nvme")
     }
-    places = {item["host_address"]: item["guest_address"] for item in plan.to_dict()["devices"]}
+    places = {
+        endpoint.key: tree.address(port.bus, endpoint.slot, endpoint.function)
+        for port, endpoint in plan.endpoints()
+        if endpoint.role == "hostdev"
+    }
     guest = {name: places[address] for name, address in devices.items()}
     return fidelity(pairs(host, devices), pairs(predict(plan), guest))
 
 
 def _below(
-    plan: DomainPlan, here: tree.Port, parent: str | None, root_complex: RootComplex, functions: list[Function]
+    host_functions: dict[str, Function],
+    here: tree.Port,
+    parent: str | None,
+    root_complex: RootComplex,
+    functions: list[Function],
 ) -> None:
     for endpoint in here.endpoints:
         if endpoint.role == "hostdev":
-            host = plan.functions[endpoint.key]
+            host = host_functions[endpoint.key]
             functions.append(
                 Function(
                     address=tree.address(here.bus, endpoint.slot, endpoint.function),
@@ -76,7 +95,7 @@ def _below(
     for port in here.ports:
         if port.model == tree.EXPANDER:
             continue
-        vendor, device = PORT_IDS[port.model]
+        vendor, device = PORT_IDS.get(port.model, PCI_BRIDGE)
         place = tree.address(here.bus, port.slot, port.function)
         functions.append(
             Function(
@@ -87,10 +106,10 @@ def _below(
                 vendor_id=vendor,
                 device_id=device,
                 kind="bridge",
-                port_type=PORT_TYPE_OF_MODEL[port.model],
+                port_type=PORT_TYPE_OF_MODEL.get(port.model, "pcie_to_pci_bridge"),
                 secondary_bus=port.bus,
                 subordinate_bus=port.last_bus,
                 numa_node=root_complex.numa_node,
             )
         )
-        _below(plan, port, place, root_complex, functions)
+        _below(host_functions, port, place, root_complex, functions)

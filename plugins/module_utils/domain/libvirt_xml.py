@@ -10,9 +10,9 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain import tree
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import record, tree
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cpuset import format_set
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.mmio import SMALLEST_WINDOW_BYTES
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.mmio import ovmf_window_mib
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import MACHINE, DomainPlan
 
 KIB = 1024
@@ -26,6 +26,7 @@ def render(plan: DomainPlan) -> str:
     spec = plan.spec
     _add(root, "name", spec.name)
     _add(root, "uuid", spec.uuid)
+    record.write(root, plan.functions, (function.address for function in plan.chosen.all()))
     _add(root, "memory", spec.memory_mib * KIB, unit="KiB")
     _memory(root, plan)
     _processors(root, plan)
@@ -144,9 +145,9 @@ def _firmware_window(root: ET.Element, plan: DomainPlan) -> None:
     OvmfPkg/Library/PlatformInitLib reads "opt/ovmf/X-PciMmio64Mb"; libvirt reserves that name in its own sysinfo
     element, so it goes through the QEMU name space.
     """
-    if plan.spec.firmware == "efi" and plan.window.window_bytes > SMALLEST_WINDOW_BYTES:
+    mebibytes = ovmf_window_mib(plan.window)
+    if plan.spec.firmware == "efi" and mebibytes:
         command = _add(root, f"{{{QEMU_NAMESPACE}}}commandline")
-        mebibytes = plan.window.window_bytes // 1024**2
         for value in ("-fw_cfg", f"name=opt/ovmf/X-PciMmio64Mb,string={mebibytes}"):
             _add(command, f"{{{QEMU_NAMESPACE}}}arg", value=value)
 
@@ -199,6 +200,8 @@ def _port(devices: ET.Element, above: tree.Port, port: tree.Port, multifunction:
         target = _add(controller, "target", busNr=port.bus)
         if port.cell is not None:
             _add(target, "node", port.cell)
+    elif port.model != tree.UPSTREAM and not above.hot_plug(port):
+        _add(controller, "target", hotplug="off")
     _address(controller, above.index, port.slot, port.function, multifunction)
 
 

@@ -20,12 +20,22 @@ GIB = 1024**3
 # (OvmfPkg/PciHotPlugInitDxe).
 HOT_PLUG_LOW_BYTES = 2 * MIB
 HOT_PLUG_HIGH_BYTES = 32 * MIB
+# Of a window larger than 32 GiB it gives each such port a 256th, whatever is behind it. Seen with OVMF 2022.11: 512 MiB
+# of 128 GiB, 2 GiB of 512 GiB, 8 GiB of 2 TiB; without counting it one of eight 128 GiB BARs got no address.
+OVMF_PORT_SHARE = 256
 # QEMU's virtio devices have 16 KiB prefetchable and 4 KiB for MSI-X (hw/virtio/virtio-pci.c): no more than this.
 VIRTIO_BAR_BYTES = 16 * 1024
 # OVMF on q35 gives PCI 0xC0000000 to 0xFC000000 (OvmfPkg); SeaBIOS gives a little more.
 LOW_WINDOW_BYTES = 0xFC000000 - 0xC0000000
+# A bridge forwards I/O in steps of 4 KiB. How many ports with an I/O BAR behind them the firmware finds room for beside
+# the chipset; seen with SeaBIOS 1.16.3, which halts at one more ("out of I/O address space"), and with OVMF 2022.11
+# (0x6000 to 0xFFFF), which then gives some devices no memory either.
+IO_PORT_STEP_BYTES = 4096
+IO_STEPS = {"bios": 14, "efi": 9}
 # q35's pci-hole64-size where nothing else is said (QEMU, Q35_PCI_HOST_HOLE64_SIZE_DEFAULT).
 SMALLEST_WINDOW_BYTES = 32 * GIB
+# x86 has 52 physical address bits at most (Intel SDM volume 3, 4.1.4).
+LARGEST_WINDOW_BYTES = 2**51
 # QEMU's phys-bits where the CPU model does not follow the host's (TCG_PHYS_ADDR_BITS).
 DEFAULT_ADDRESS_BITS = 40
 # Below 1 TiB an AMD host cannot map this range (HyperTransport), so QEMU 7.1+ moves memory above it when RAM and
@@ -51,28 +61,33 @@ def size_up(
     address_bits: int | None,
     vendor: str | None,
     wanted_mib: int,
+    firmware: str,
 ) -> Window:
     """The window for the tree. ``wanted_mib`` other than 0 overrides what is computed, and must hold it.
+
+    ``firmware`` is "efi" or "bios": OVMF's reserves grow with the window, so it is doubled until it holds them, too.
 
     Raises DomainError naming the device that tips it. ``address_bits`` None: the host's are not known, no check.
     """
     buses = [root, *root.expanders]
-    low = _together(buses, functions, high=False)
+    _check_io(name, root, functions, firmware)
+    low = _together(buses, functions, False, HOT_PLUG_LOW_BYTES)
     if low > LOW_WINDOW_BYTES:
         culprit = _largest(root, functions, high=False)
         raise DomainError(
             f"virtual machine {name}: its devices want {low // MIB} MiB of memory space below 4 GiB, a guest has "
             f"{LOW_WINDOW_BYTES // MIB} MiB; {culprit} wants most of it: leave it out"
         )
-    high = _together(buses, functions, high=True)
-    window = max(_power_of_two(high), SMALLEST_WINDOW_BYTES)
-    if wanted_mib:
-        window = wanted_mib * MIB
-        if window < high:
-            raise DomainError(
-                f"virtual machine {name}: mmio_window_mib {wanted_mib} is too small, its devices need "
-                f"{-(-high // MIB)} MiB; leave it out"
-            )
+    window = wanted_mib * MIB or SMALLEST_WINDOW_BYTES
+    high = _together(buses, functions, True, _high_reserve(window, firmware))
+    while not wanted_mib and window < high and window < LARGEST_WINDOW_BYTES:
+        window *= 2
+        high = _together(buses, functions, True, _high_reserve(window, firmware))
+    if wanted_mib and window < high:
+        raise DomainError(
+            f"virtual machine {name}: mmio_window_mib {wanted_mib} is too small, its devices need "
+            f"{-(-high // MIB)} MiB; leave it out"
+        )
     if address_bits is not None:
         # Memory above 4 GiB starts there; low memory is counted in, which errs on the safe side.
         start = _round_up(4 * GIB + memory_mib * MIB, GIB)
@@ -89,38 +104,67 @@ def size_up(
     return Window(low, high, window, address_bits)
 
 
+def ovmf_window_mib(window: Window) -> int:
+    """What OVMF must be told in fw_cfg's opt/ovmf/X-PciMmio64Mb; 0: nothing, its own window is large enough."""
+    return window.window_bytes // MIB if window.window_bytes > SMALLEST_WINDOW_BYTES else 0
+
+
 def is_high(region: Bar) -> bool:
     """Whether a BAR may lie above 4 GiB behind a bridge."""
     return region.width_bits == 64 and region.prefetchable
 
 
-def _together(buses: list[Port], functions: dict[str, Function], high: bool) -> int:
-    """Bytes of all root buses' windows one after the other."""
+def _check_io(name: str, root: Port, functions: dict[str, Function], firmware: str) -> None:
+    steps, carriers = 0, []
+    for port in root.walk():
+        keys = [endpoint.key for endpoint in port.endpoints if endpoint.role == "hostdev"]
+        regions = [region for key in keys for region in functions[key].bars if region.kind == "io"]
+        steps += -(-sum(power_of_two(region.size_bytes) for region in regions) // IO_PORT_STEP_BYTES)
+        carriers += [key for key in keys if any(region.kind == "io" for region in functions[key].bars)]
+    if steps > IO_STEPS[firmware]:
+        raise DomainError(
+            f"virtual machine {name}: {len(carriers)} of its devices have I/O BARs and need {steps} windows of 4 KiB, "
+            f"firmware {firmware} has room for {IO_STEPS[firmware]} and would leave devices out: give it fewer of "
+            f"{', '.join(carriers[:3])}{', ...' if len(carriers) > 3 else ''}"
+        )
+
+
+def _high_reserve(window_bytes: int, firmware: str) -> int:
+    """What the firmware gives every port above 4 GiB at least."""
+    if firmware == "efi" and window_bytes > SMALLEST_WINDOW_BYTES:
+        return max(window_bytes // OVMF_PORT_SHARE, HOT_PLUG_HIGH_BYTES)
+    return HOT_PLUG_HIGH_BYTES
+
+
+def _together(buses: list[Port], functions: dict[str, Function], high: bool, reserve: int) -> int:
+    """Bytes of all root buses' windows one after the other, in the order of the buses, as OVMF gives them.
+
+    It gives each the first gap that holds it, which takes no more; sorted by size they could take less, but a small
+    root bus in front pushes the next one to the following multiple of its alignment.
+    """
     end = 0
-    for size, alignment in sorted(
-        (_span(bus, functions, high) for bus in buses), key=lambda part: part[1], reverse=True
-    ):
+    for bus in buses:
+        size, alignment = _span(bus, functions, high, reserve)
         end = _round_up(end, alignment) + size
     return end
 
 
-def _span(port: Port, functions: dict[str, Function], high: bool) -> tuple[int, int]:
+def _span(port: Port, functions: dict[str, Function], high: bool, reserve: int) -> tuple[int, int]:
     """(size, alignment) of a bus's window: everything below, the largest alignment first, as the firmware packs it."""
     parts = []
     for endpoint in port.endpoints:
         if endpoint.role == "hostdev":
             for region in functions[endpoint.key].bars:
                 if region.kind == "memory" and is_high(region) == high:
-                    size = _power_of_two(region.size_bytes)
+                    size = power_of_two(region.size_bytes)
                     parts.append((size, size))
         else:
             parts.append((VIRTIO_BAR_BYTES, VIRTIO_BAR_BYTES))
     # An expander bus counts for itself.
-    parts += [_span(below, functions, high) for below in port.ports if below.model != EXPANDER]
+    parts += [_span(below, functions, high, reserve) for below in port.ports if below.model != EXPANDER]
     end = 0
     for size, alignment in sorted(parts, key=lambda part: part[1], reverse=True):
         end = _round_up(end, alignment) + size
-    reserve = HOT_PLUG_HIGH_BYTES if high else HOT_PLUG_LOW_BYTES
     return max(_round_up(end, MIB), reserve), max([MIB, *(part[1] for part in parts)])
 
 
@@ -143,5 +187,6 @@ def _round_up(number: int, step: int) -> int:
     return -(-number // step) * step
 
 
-def _power_of_two(number: int) -> int:
+def power_of_two(number: int) -> int:
+    """The next power of two: BARs have no other sizes."""
     return 1 << max(number - 1, 0).bit_length()

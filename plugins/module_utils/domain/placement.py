@@ -48,10 +48,13 @@ class Surroundings:
     functions: dict[str, Function] = field(init=False)
     above: dict[str, tuple[str, ...]] = field(init=False)
     groups: dict[int, list[Function]] = field(init=False)
+    # Whether config space could be read at all: not by hwloc, and not of every recording.
+    config_read: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.functions = self.host.by_address()
         self.above = {}
+        self.config_read = any(function.config_bytes for function in self.host.functions)
         self.groups = {}
         for function in sorted(self.host.functions, key=lambda item: item.address):
             if function.iommu_group is not None:
@@ -94,6 +97,8 @@ def obstacle(around: Surroundings, function: Function, name: str, own: Iterable[
     """Why ``function`` cannot go to virtual machine ``name``, whose other devices are ``own``; None: it can."""
     if function.kind == "bridge":
         return "it is a bridge; give the devices behind it"
+    if not function.config_bytes and around.config_read:
+        return "it does not answer (its config space reads as ones): it has fallen off the bus; reset or reseat it"
     if function.used_by_host:
         uses = "; ".join(function.used_by_host)
         return f"the host itself uses it ({uses}); move that elsewhere or choose another device"

@@ -5,10 +5,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain import boards, buses, cells, mmio, rooms, tree
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import (
+    boards,
+    buses,
+    cells,
+    guest,
+    mmio,
+    rooms,
+    tree,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Holdings, Hypervisor, holdings
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import (
@@ -18,6 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement im
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import DomainSpec, explicit_addresses
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Fidelity
 
 # Where libvirt was not asked: what QEMU's q35 allows at least since 2.8.
 MAX_VCPUS = 288
@@ -39,6 +48,7 @@ class DomainPlan:
     vendor: str | None
     functions: dict[str, Function]
     notes: list[str] = field(default_factory=list)
+    fidelity: Fidelity = field(default_factory=lambda: Fidelity(0, 0))
 
     @property
     def name(self) -> str:
@@ -59,7 +69,6 @@ class DomainPlan:
     def to_dict(self) -> dict[str, Any]:
         """The JSON-ready form that the modules return as ``plan``; its keys are documented in docs/gpu-vm.md."""
         spec = self.spec
-        by_node = {cell.host_node: cell.id for cell in self.processors.cells}
         return {
             "name": spec.name,
             "uuid": spec.uuid,
@@ -73,7 +82,7 @@ class DomainPlan:
             "physical_address_bits": {"mode": self.address_bits_mode, "bits": self.address_bits},
             "cells": [
                 {
-                    **asdict(cell),
+                    **vars(cell),
                     "huge_pages": cell.memory_mib // spec.huge_page_mib if spec.huge_page_mib else 0,
                     "strict": spec.strict_memory,
                 }
@@ -96,9 +105,7 @@ class DomainPlan:
                 for expander, end in self._expanders()
             ],
             "devices": [
-                self._device(port, endpoint, by_node)
-                for port, endpoint in self.endpoints()
-                if endpoint.role == "hostdev"
+                self._device(way, endpoint) for way, endpoint in _ways(self.root, ()) if endpoint.role == "hostdev"
             ],
             "virtio": [
                 {
@@ -117,6 +124,7 @@ class DomainPlan:
             "guest_iommu": spec.guest_iommu,
             "ats": {"wanted": spec.ats, "on_virtio": self.ats_on_virtio},
             "console_log": spec.console_log_path,
+            "fidelity": self.fidelity.to_dict(),
             "notes": self.notes,
         }
 
@@ -124,9 +132,9 @@ class DomainPlan:
         expanders = self.root.expanders
         return zip(expanders, [*(expander.bus for expander in expanders[1:]), buses.BUSES])
 
-    def _device(self, port: tree.Port, endpoint: tree.Endpoint, by_node: dict[int, int]) -> dict[str, Any]:
+    def _device(self, way: tuple[tree.Port, ...], endpoint: tree.Endpoint) -> dict[str, Any]:
         function = self.functions[endpoint.key]
-        way = _way(self.root, port)
+        port = way[-1]
         expander = next((step for step in way if step.model == tree.EXPANDER), None)
         ports = [step for step in way if step.model not in (tree.ROOT, tree.EXPANDER)]
         # The bus on which each port itself stands is the one before it on the way.
@@ -159,15 +167,13 @@ class DomainPlan:
         return path
 
 
-def _way(here: tree.Port, target: tree.Port) -> list[tree.Port]:
-    """From the root bus to ``target``, both included; empty where it is not below."""
-    if here is target:
-        return [here]
+def _ways(here: tree.Port, above: tuple[tree.Port, ...]) -> Iterator[tuple[tuple[tree.Port, ...], tree.Endpoint]]:
+    """Every endpoint with the ports from the root bus down to its own, in the order of ``Port.walk``."""
+    way = (*above, here)
+    for endpoint in here.endpoints:
+        yield way, endpoint
     for below in here.ports:
-        way = _way(below, target)
-        if way:
-            return [here, *way]
-    return []
+        yield from _ways(below, way)
 
 
 def plan_domains(
@@ -241,25 +247,8 @@ def _plan(
     devices = chosen.all()
     processors = cells.arrange(spec, host, devices, taken_cpus, set(held.cpus), max_vcpus)
 
-    cell_of_node = {cell.host_node: cell.id for cell in processors.cells}
-    cell_of_complex: dict[str, int | None] = {}
-    notes = list(chosen.notes)
-    for device in devices:
-        node = cells.device_node(host, device)
-        if node is None:
-            notes.append(
-                f"the host does not say which NUMA node {device.address} is on; the guest will not know either"
-            )
-            cell_of_complex.setdefault(device.root_complex, None)
-            continue
-        serving = cells.serving_node(host, node)
-        if serving != node:
-            notes.append(
-                f"NUMA node {node} of {device.address} has no CPUs or no memory; the guest sees it on that of "
-                f"node {serving}"
-            )
-        cell_of_complex.setdefault(device.root_complex, cell_of_node[serving])
-
+    cell_of_complex, notes = _cells_of(host, devices, processors)
+    notes = [*chosen.notes, *notes]
     virtio = [tree.Endpoint("serial", "0")]
     virtio += [tree.Endpoint("disk", str(number)) for number in range(len(spec.disks))]
     virtio += [tree.Endpoint("interface", str(number)) for number in range(len(spec.interfaces))]
@@ -268,14 +257,20 @@ def _plan(
 
     mode, bits = _address_bits(spec, accelerator, host.cpu.physical_address_bits)
     window = mmio.size_up(
-        spec.name, root, around.functions, spec.memory_mib, bits, host.cpu.vendor, spec.mmio_window_mib
+        spec.name, root, around.functions, spec.memory_mib, bits, host.cpu.vendor, spec.mmio_window_mib, spec.firmware
     )
+    bare = [device.address for device in devices if not device.bars]
+    if bare:
+        notes.append(
+            f"the topology does not say the BARs of {', '.join(bare)}: the window for large BARs has no room for them; "
+            "read it on the host with host_topology_info, or give mmio_window_mib"
+        )
     if spec.ats and not spec.guest_iommu:
         notes.append(
             "ats has no effect on virtio devices without guest_iommu; of passed-through devices it is the NIC "
             "firmware's and the host's ACS"
         )
-    return DomainPlan(
+    plan = DomainPlan(
         spec=spec,
         accelerator=accelerator,
         processors=processors,
@@ -288,6 +283,53 @@ def _plan(
         functions=around.functions,
         notes=[*notes, *tree_notes],
     )
+    plan.fidelity = guest.kept(plan, host)
+    return plan
+
+
+def _cells_of(
+    host: Host, devices: list[Function], processors: cells.Processors
+) -> tuple[dict[str, int | None], list[str]]:
+    """The guest cell of each root complex that carries a device (None: not known), and what could not be as it is.
+
+    An expander bus has one node: that of most of its devices.
+    """
+    notes: list[str] = []
+    serving: dict[str, dict[str, int | None]] = {}
+    for device in devices:
+        node = cells.device_node(host, device)
+        server = None if node is None else cells.serving_node(host, node)
+        if server != node:
+            notes.append(
+                f"NUMA node {node} of {device.address} has no CPUs or no memory; the guest sees it on that of "
+                f"node {server}"
+            )
+        serving.setdefault(device.root_complex, {})[device.address] = server
+    cell_of_node = {cell.host_node: cell.id for cell in processors.cells}
+    found: dict[str, int | None] = {}
+    for root_complex, nodes in serving.items():
+        known = [node for node in nodes.values() if node is not None]
+        if not known:
+            found[root_complex] = None
+            notes += [
+                f"the host does not say which NUMA node {address} is on; the guest will not know either"
+                for address in nodes
+            ]
+            continue
+        most = min(set(known), key=lambda node: (-known.count(node), node))
+        found[root_complex] = cell_of_node[most]
+        for address, node in nodes.items():
+            if node != most:
+                own = (
+                    f"the host does not say which NUMA node {address} is on"
+                    if node is None
+                    else f"{address} is on NUMA node {node} of the host"
+                )
+                notes.append(
+                    f"{own}; in the guest it is on that of node {most}, with the others of {root_complex}: an expander "
+                    "bus has one node"
+                )
+    return found, notes
 
 
 def _accelerator(spec: DomainSpec, hypervisor: Hypervisor | None) -> str:

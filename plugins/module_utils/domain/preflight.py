@@ -2,28 +2,32 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Everything that is known to fail later, found before anything is touched. Pure.
 
-What makes a plan impossible is refused by the planner itself; here is what stands between a plan and this host now.
+What makes a plan impossible (bus numbers, MMIO window, address bits, devices, CPUs) is refused by the planner itself;
+here is what stands between a plan and this host now. All of it is found, not the first thing only.
 """
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from collections.abc import Iterator
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import REFUSE, WARN, Finding, RefusedError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Hypervisor, holdings
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import Surroundings, foreign_member
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.requirements import ELEMENTS, dotted
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import DomainSpec
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.words import name, some
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
 
 MIB = 1024**2
-
-# Elements that need a certain libvirt or QEMU: libvirt's are the "Since" notes of
-# https://libvirt.org/formatdomain.html,
-# QEMU's its changelogs.
-MINIMUM_LIBVIRT = {
-    "physical_address_bits (maxphysaddr)": (8, 7, 0),
-    "firmware efi without secure boot (os/firmware/feature)": (7, 2, 0),
-    "guest_iommu with aw_bits": (6, 5, 0),
-}
+# ACSCtl bits (Linux PCI_ACS_*). Those that keep devices behind a port apart: source validation, P2P request redirect,
+# P2P completion redirect, upstream forwarding; Linux asks for them before it splits an IOMMU group (REQ_ACS_FLAGS,
+# drivers/iommu/iommu.c). And the one that lets translated requests go straight: direct translated P2P.
+ACS_ISOLATION = 0x1D
+ACS_DIRECT_TRANSLATED = 0x40
+# What a port needs to show for its lack of ACS to be known: extended config space.
+EXTENDED_CONFIG_BYTES = 4096
+ACS_PORTS = ("root_port", "switch_downstream")
 
 
 def check(
@@ -33,91 +37,215 @@ def check(
     starting: set[str],
     stopping: set[str],
     paths_may_come: bool,
-) -> None:
-    """Raise DomainError on the first thing that would keep ``plans`` from being defined, or ``starting`` from starting.
+) -> list[Finding]:
+    """What would keep ``plans`` from being defined, or ``starting`` from starting, and what they lose in silence.
 
     ``stopping`` are the domains that will be stopped before any is started. ``paths_may_come``: in check mode, image
     files may be made by an earlier task that only pretended to.
+
+    Returns the warnings. Raises RefusedError, with all findings, where one refuses.
     """
+    around = Surroundings(host)
+    for observed in hypervisor.domains.values():
+        around.holder.update(dict.fromkeys(holdings(observed.inactive_xml).devices, observed.name))
+    listed = {plan.name for plan in plans}
+    around.holder = {address: holder for address, holder in around.holder.items() if holder not in listed}
     for plan in plans:
-        _versions(plan, hypervisor)
-        _firmware(plan, hypervisor)
-        _devices(plan, host)
-        _networks(plan, hypervisor)
-        if not paths_may_come:
-            _paths(plan, hypervisor)
+        around.holder.update({function.address: plan.name for function in plan.chosen.all()})
+
+    found: list[Finding] = []
+    for plan in plans:
+        found += _versions(plan, hypervisor)
+        found += _firmware(plan, hypervisor)
+        found += _devices(plan, around)
+        found += _isolation(plan, around)
+        found += _address_bits(plan)
+        found += _ats(plan, around)
+        found += _memory_at_all(plan, host)
+    found += wishes([plan.spec for plan in plans], hypervisor, paths_may_come)
     to_start = [plan for plan in plans if plan.name in starting]
-    _not_running_elsewhere(to_start, hypervisor, stopping)
+    found += _still_running(to_start, hypervisor, stopping)
     for plan in to_start:
-        _hugetlbfs(plan, hypervisor)
+        found += _hugetlbfs(plan.spec, hypervisor)
     # One that only restarts gives its memory back first.
-    _memory([plan for plan in to_start if plan.name not in stopping], host)
+    found += _memory([plan for plan in to_start if plan.name not in stopping], host)
+    if any(item.severity == REFUSE for item in found):
+        raise RefusedError(found)
+    return found
 
 
-def _refuse(plan: DomainPlan, message: str) -> None:
-    raise DomainError(f"virtual machine {plan.name}: {message}")
+def wishes(specs: list[DomainSpec], hypervisor: Hypervisor, paths_may_come: bool) -> list[Finding]:
+    """What can be said of wishes for which there may be no plan: networks and files."""
+    found: list[Finding] = []
+    for spec in specs:
+        found += _networks(spec, hypervisor)
+        if not paths_may_come:
+            found += _paths(spec, hypervisor)
+    return found
 
 
-def _versions(plan: DomainPlan, hypervisor: Hypervisor) -> None:
-    used = {
-        "physical_address_bits (maxphysaddr)": plan.address_bits_mode != "off",
-        "firmware efi without secure boot (os/firmware/feature)": plan.spec.firmware == "efi",
-        "guest_iommu with aw_bits": plan.spec.guest_iommu,
-    }
-    for element, minimum in MINIMUM_LIBVIRT.items():
-        if used[element] and hypervisor.libvirt_version < minimum:
-            _refuse(
-                plan, f"{element} needs libvirt {_dotted(minimum)}, this host has {_dotted(hypervisor.libvirt_version)}"
-            )
+def _versions(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Finding]:
+    for element in ELEMENTS:
+        if not element.used(plan):
+            continue
+        for program, minimum, have in (
+            ("libvirt", element.libvirt, hypervisor.libvirt_version),
+            ("QEMU", element.qemu, hypervisor.qemu_version),
+        ):
+            if minimum is not None and have < minimum:
+                yield Finding(
+                    plan.name,
+                    f"{element.name} needs {program} {dotted(minimum)}, this host has {dotted(have)}",
+                    "what a version does not know it refuses or, worse, leaves out",
+                    f"install a newer {program}, or leave the setting out",
+                )
 
 
-def _dotted(version: tuple[int, int, int]) -> str:
-    return ".".join(map(str, version))
-
-
-def _firmware(plan: DomainPlan, hypervisor: Hypervisor) -> None:
+def _firmware(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Finding]:
     there = hypervisor.accelerators[plan.accelerator].firmwares
     if plan.spec.firmware not in there:
-        _refuse(
-            plan,
-            f"firmware {plan.spec.firmware} is not to be had on this host; install OVMF (package ovmf or edk2-ovmf)",
+        yield Finding(
+            plan.name,
+            f"firmware {plan.spec.firmware} is not to be had on this host",
+            f"libvirt finds no descriptor of it, only {', '.join(there)}",
+            "install OVMF (package ovmf or edk2-ovmf)",
         )
 
 
-def _devices(plan: DomainPlan, host: Host) -> None:
-    around = Surroundings(host)
+def _devices(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
     own = [function.address for function in plan.chosen.all()]
     for function in plan.chosen.all():
+        device = f"PCI device {function.address}"
+        if function.used_by_host:
+            yield Finding(
+                plan.name,
+                f"{device} is in use by the host",
+                "; ".join(function.used_by_host),
+                "move that elsewhere, or choose another device",
+            )
         if function.iommu_group is None:
-            _refuse(
-                plan,
-                f"PCI device {function.address} is in no IOMMU group: the host's IOMMU is off; "
+            yield Finding(
+                plan.name,
+                f"{device} is in no IOMMU group",
+                "the host's IOMMU is off, and VFIO needs it",
                 "enable it in the BIOS and boot with intel_iommu=on or amd_iommu=on",
             )
         reason = foreign_member(around, function, plan.name, own)
         if reason:
-            _refuse(plan, f"PCI device {function.address}: {reason}")
+            without = [port.address for port in _ports(around, function) if _lacks_acs(port)]
+            why = "VFIO takes a group as a whole, and QEMU says that it is not viable"
+            if without:
+                why += f" (no ACS, which would part the group: port {some(without)})"
+            what, _colon, mend = reason.partition(": ")
+            yield Finding(plan.name, f"{device}: {what}", why, mend or "take it away there first")
 
 
-def _networks(plan: DomainPlan, hypervisor: Hypervisor) -> None:
-    for interface in plan.spec.interfaces:
+def _ports(around: Surroundings, function: Function) -> list[Function]:
+    steps = (around.functions[address] for address in around.bridges(function.address))
+    return [step for step in steps if step.port_type in ACS_PORTS]
+
+
+def _lacks_acs(port: Function) -> bool:
+    return port.acs is None and port.config_bytes >= EXTENDED_CONFIG_BYTES
+
+
+def _isolation(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
+    """ACS that was turned off after the kernel made its groups: the groups look parted, and the devices are not."""
+    told = set()
+    for function in plan.chosen.all():
+        above = set(around.bridges(function.address))
+        neighbours = sorted(
+            {
+                holder
+                for address, holder in around.holder.items()
+                if holder != plan.name and address in around.functions and above & set(around.bridges(address))
+            }
+        )
+        for port in _ports(around, function):
+            off = port.acs.capability & ACS_ISOLATION & ~port.acs.control if port.acs else 0
+            if off and neighbours and port.address not in told:
+                told.add(port.address)
+                yield Finding(
+                    plan.name,
+                    f"ACS of port {port.address} above {name(function)} is weakened (ACSCtl {port.acs.control:#04x}, "
+                    f"without {off:#04x})",
+                    f"devices of virtual machine {some(neighbours)} are below the same switch or port, and each could "
+                    "write into the other's",
+                    "turn ACS on (gpu_host_pci), or give all devices of that switch to one virtual machine",
+                )
+
+
+def _address_bits(plan: DomainPlan) -> Iterator[Finding]:
+    if plan.address_bits is None:
+        yield Finding(
+            plan.name,
+            "the host's physical address bits are not known",
+            f"whether a window of {plan.window.window_bytes >> 30} GiB for large BARs fits could not be checked",
+            "read the topology on the host itself",
+            WARN,
+        )
+
+
+def _ats(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
+    """ATS that is wished and works nowhere, or is on in a device and stopped on its way."""
+    if not plan.spec.ats:
+        return
+    able = [function for function in plan.chosen.all() if function.ats]
+    if not able and not plan.spec.guest_iommu:
+        yield Finding(
+            plan.name,
+            "ats has no effect",
+            "no device of it has the ATS capability, and virtio devices translate through guest_iommu only",
+            "turn ATS on in the NIC's firmware (gpu_host_nic_firmware), or set ats: false",
+            WARN,
+        )
+    told = set()
+    for function in able:
+        for port in _ports(around, function):
+            can = port.acs is not None and port.acs.capability & ACS_DIRECT_TRANSLATED
+            if can and not port.acs.control & ACS_DIRECT_TRANSLATED and port.address not in told:
+                told.add(port.address)
+                yield Finding(
+                    plan.name,
+                    f"ats has no effect on peer-to-peer traffic through port {port.address} above {name(function)}",
+                    "its ACS does not let translated requests go straight (direct translated P2P), so they go to the "
+                    "root complex and back",
+                    "set it with the role gpu_host (gpu_host_pci)",
+                    WARN,
+                )
+
+
+def _networks(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
+    for interface in spec.interfaces:
         if interface.type != "network":
             continue
         if interface.source not in hypervisor.networks:
             there = ", ".join(sorted(hypervisor.networks)) or "none"
-            _refuse(plan, f"libvirt has no network {interface.source}; there are {there}")
-        if not hypervisor.networks[interface.source]:
-            _refuse(
-                plan,
-                f"libvirt's network {interface.source} is not active; start it with virsh net-start {interface.source}",
+            yield Finding(
+                spec.name,
+                f"libvirt has no network {interface.source}",
+                f"there are {there}",
+                "define it with virsh net-define, or choose another",
+            )
+        elif not hypervisor.networks[interface.source]:
+            yield Finding(
+                spec.name,
+                f"libvirt's network {interface.source} is not active",
+                "a virtual machine does not start without its network",
+                f"start it with virsh net-start {interface.source}",
             )
 
 
-def _paths(plan: DomainPlan, hypervisor: Hypervisor) -> None:
-    made = {disk.path for disk in plan.spec.disks if disk.base}
-    for path in wanted_paths([plan.spec]):
+def _paths(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
+    made = {disk.path for disk in spec.disks if disk.base}
+    for path in wanted_paths([spec]):
         if path in hypervisor.missing_paths and path not in made:
-            _refuse(plan, f"{path} does not exist on this host")
+            yield Finding(
+                spec.name,
+                f"{path} does not exist on this host",
+                "QEMU opens it at the start",
+                "put it there, or mend the path",
+            )
 
 
 def wanted_paths(specs: list[DomainSpec]) -> list[str]:
@@ -129,7 +257,7 @@ def wanted_paths(specs: list[DomainSpec]) -> list[str]:
     return paths
 
 
-def _not_running_elsewhere(plans: list[DomainPlan], hypervisor: Hypervisor, stopping: set[str]) -> None:
+def _still_running(plans: list[DomainPlan], hypervisor: Hypervisor, stopping: set[str]) -> Iterator[Finding]:
     """A device that another domain's QEMU still has open, although its definition has let go of it."""
     for plan in plans:
         wanted = {function.address for function in plan.chosen.all()}
@@ -138,24 +266,40 @@ def _not_running_elsewhere(plans: list[DomainPlan], hypervisor: Hypervisor, stop
                 continue
             for address in holdings(observed.live_xml).devices:
                 if address in wanted:
-                    _refuse(
-                        plan,
-                        f"PCI device {address} is still in the running virtual machine {observed.name}; restart "
-                        f"or stop that first",
+                    yield Finding(
+                        plan.name,
+                        f"PCI device {address} is still in the running virtual machine {observed.name}",
+                        "its definition has let go of the device, its QEMU has not",
+                        "restart or stop that first",
                     )
 
 
-def _hugetlbfs(plan: DomainPlan, hypervisor: Hypervisor) -> None:
-    size = plan.spec.huge_page_mib
+def _hugetlbfs(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
+    size = spec.huge_page_mib
     if size and size not in hypervisor.hugetlbfs_mib:
-        _refuse(
-            plan,
-            f"no hugetlbfs is mounted for pages of {size} MiB, and QEMU takes its memory from there; mount one "
-            f"(mount -t hugetlbfs -o pagesize={size}M none /dev/hugepages-{size}M) and restart libvirt",
+        yield Finding(
+            spec.name,
+            f"no hugetlbfs is mounted for pages of {size} MiB",
+            "QEMU takes its memory from there",
+            f"mount one (mount -t hugetlbfs -o pagesize={size}M none /dev/hugepages-{size}M) and restart libvirt",
         )
 
 
-def _memory(starting: list[DomainPlan], host: Host) -> None:
+def _memory_at_all(plan: DomainPlan, host: Host) -> Iterator[Finding]:
+    """Strict memory that a node would not have if nothing else ran."""
+    nodes = {node.id: node for node in host.numa_nodes}
+    for cell in plan.processors.cells if plan.spec.strict_memory else []:
+        has_mib = nodes[cell.host_node].memory_bytes // MIB
+        if cell.memory_mib > has_mib:
+            yield Finding(
+                plan.name,
+                f"strict_memory binds {cell.memory_mib} MiB to NUMA node {cell.host_node}, which has {has_mib} MiB",
+                "the kernel ends QEMU when it touches what is not there",
+                "give it less memory, or turn strict_memory off",
+            )
+
+
+def _memory(starting: list[DomainPlan], host: Host) -> Iterator[Finding]:
     """Free memory of each node against all that are about to start, in the order in which they will."""
     nodes = {node.id: node for node in host.numa_nodes}
     asked: dict[tuple[int, int], int] = {}
@@ -172,16 +316,18 @@ def _memory(starting: list[DomainPlan], host: Host) -> None:
                 pages = next((item for item in node.huge_pages if item.size_bytes == size * MIB), None)
                 free = pages.free if pages else 0
                 if asked[node.id, size] > free * size:
-                    _refuse(
-                        plan,
+                    yield Finding(
+                        plan.name,
                         f"needs {cell.memory_mib // size} huge pages of {size} MiB on NUMA node {node.id}, which "
-                        f"has {free} free{others}; "
+                        f"has {free} free{others}",
+                        "QEMU takes them all at its start",
                         "reserve more (role gpu_host, module hugepages) or give it less memory",
                     )
             elif node.memory_free_bytes is not None and asked[node.id, size] * MIB > node.memory_free_bytes:
-                _refuse(
-                    plan,
+                yield Finding(
+                    plan.name,
                     f"needs {cell.memory_mib} MiB on NUMA node {node.id}, which has "
-                    f"{node.memory_free_bytes // MIB} MiB free{others}; "
+                    f"{node.memory_free_bytes // MIB} MiB free{others}",
+                    "strict memory comes from that node or not at all",
                     "give it less memory, or turn strict_memory off",
                 )

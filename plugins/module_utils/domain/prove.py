@@ -10,7 +10,7 @@ what this machine cannot have is not applicable, with the reason.
 
 from __future__ import annotations
 
-from itertools import combinations
+from difflib import unified_diff
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.evidence import (
     ACS_FOR_ATS,
@@ -21,9 +21,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.evidence imp
     Settings,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.qemu_arguments import Options, qemu_options
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.words import name as _name
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Acs, Function, Host
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import path_class
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import fidelity, pairs
 
 # Bit 1, translation blocking, stops exactly the translated requests that ATS makes.
 ACS_TRANSLATION_BLOCKING = 0x02
@@ -513,22 +514,7 @@ def _guest_iommu(evidence: Evidence, options: Options) -> Claim:
 
 def _guest_os(evidence: Evidence) -> list[Claim]:
     claims = [_read_request_in_guest(evidence, device) for device in evidence.planned.devices]
-    claims.append(_nccl(evidence))
-    for first, second in combinations(evidence.planned.devices, 2):
-        on_host = path_class(evidence.host, first.host_address, second.host_address)
-        names = [_name(evidence.host.function(device.host_address)) for device in (first, second)]
-        seen = None
-        if evidence.guest and {first.guest_address, second.guest_address} <= set(evidence.guest.by_address()):
-            seen = path_class(evidence.guest, first.guest_address, second.guest_address)
-        claims.append(
-            compare(
-                "guest_os",
-                f"{names[0]} and {names[1]} are as near in the guest as on the host",
-                on_host,
-                seen,
-                f"guest /sys/bus/pci/devices/{first.guest_address} and {second.guest_address}",
-            )
-        )
+    claims += [_nccl(evidence), _nccl_topology(evidence), _fidelity(evidence)]
     return claims
 
 
@@ -544,6 +530,37 @@ def _read_request_in_guest(evidence: Evidence, device: Device) -> Claim:
     return _read_request("guest_os", claim, device.guest_address, inside, evidence.guest_settings, source)
 
 
+def _fidelity(evidence: Evidence) -> Claim:
+    """All pairs of the guest's devices at once; those that are not as near as on the host are named, with both."""
+    devices = evidence.planned.devices
+    on_host = {_name(evidence.host.function(device.host_address)): device.host_address for device in devices}
+    wanted = pairs(evidence.host, on_host)
+    seen: object = None
+    if evidence.guest:
+        inside = set(evidence.guest.by_address())
+        places = {
+            name: device.guest_address for name, device in zip(on_host, devices) if device.guest_address in inside
+        }
+        there = pairs(evidence.guest, places)
+        found = fidelity(wanted, {pair: there.get(pair, "not there") for pair in wanted})
+        seen = f"{found.equal} of {found.total}"
+        if found.differences:
+            seen = [
+                seen,
+                *(
+                    f"{' and '.join(item['pair'])}: {item['host']} on the host, {item['guest']} in the guest"
+                    for item in found.differences
+                ),
+            ]
+    return compare(
+        "guest_os",
+        "pairs of devices that are as near in the guest as on the host (fidelity)",
+        f"{len(wanted)} of {len(wanted)}",
+        seen,
+        f"guest and {evidence.host_name} /sys/bus/pci/devices",
+    )
+
+
 def _nccl(evidence: Evidence) -> Claim:
     claim, source = "NCCL has its settings", "guest /etc/nccl.conf"
     if not evidence.nccl:
@@ -553,6 +570,22 @@ def _nccl(evidence: Evidence) -> Claim:
         lines = (line.strip() for line in evidence.nccl_settings.splitlines())
         seen = dict(sorted(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#")))
     return compare("guest_os", claim, dict(sorted(evidence.nccl.items())), seen, source)
+
+
+def _nccl_topology(evidence: Evidence) -> Claim:
+    claim, source = "the guest's NCCL topology file is the plan's", "guest /etc/nccl-topology.xml"
+    if not evidence.nccl_topology:
+        reason = "the guest has no GPU, or the inventory does not ask for it (gpu_guest_nccl_topology, gpu_guest_nccl)"
+        return not_applicable("guest_os", claim, SAME, source, reason)
+    lines = None
+    if evidence.nccl_topology_file is not None:
+        texts = evidence.nccl_topology, evidence.nccl_topology_file
+        lines = [
+            line
+            for line in unified_diff(*(text.splitlines() for text in texts), "the plan's", "the guest's", "", "", 0, "")
+            if not line.startswith("@@")
+        ]
+    return compare("guest_os", claim, SAME, _differences(lines), source)
 
 
 # Small helpers -----------------------------------------------------------------------------------------------------
@@ -586,12 +619,6 @@ def _huge_pages(host: Host, node_id: int, size_bytes: int) -> int | None:
         if node.id == node_id:
             return next((pages.total for pages in node.huge_pages if pages.size_bytes == size_bytes), None)
     return None
-
-
-def _name(function: Function) -> str:
-    words = {"gpu": "GPU", "nic": "NIC", "nvme": "NVMe drive", "nvswitch": "NVSwitch"}
-    kind = "VF" if function.physical_function else words.get(function.kind, "device")
-    return f"{kind} {function.address}"
 
 
 def _port(function: Function) -> str:

@@ -8,12 +8,20 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import images, preflight, process
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.client import Client
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import differences, side_by_side
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import (
+    differences,
+    running_differences,
+    side_by_side,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.decision import Decision, decide, disk_actions
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.drift import drift
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.drift_host import no_plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import Finding, RefusedError, unplannable
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Hypervisor, ObservedDomain
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.libvirt_xml import render
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan, plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan_files import returned_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import (
     DomainSpec,
     parse_module_ids,
@@ -26,22 +34,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs impo
 PHASES = ("stop", "undefine", "remove_disks", "make_disks", "define", "autostart", "no_autostart", "start", "resume")
 
 
-def planned(
-    domains: list[dict[str, Any]], topology: dict[str, Any] | None, gpu_module_ids: dict[str, Any] | None = None
-) -> dict[str, Any]:
-    """State ``planned``: the plans and their XML; no host is touched. Raises DomainError, TopologyError."""
-    if topology is None:
-        raise DomainError("state planned touches no host and so needs topology: what host_topology_info returned")
-    plans = plan_domains(
-        Host.from_dict(topology), parse_specs(domains), gpu_module_ids=parse_module_ids(gpu_module_ids)
-    )
-    return {
-        "changed": False,
-        "restart_required": False,
-        "domains": [{"name": plan.name, "plan": plan.to_dict(), "xml": render(plan)} for plan in plans],
-    }
-
-
 def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     """Bring the domains of ``params`` (the module's) into their state. Raises DomainError, TopologyError."""
     state = params["state"]
@@ -50,11 +42,12 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     client = Client(params["uri"])
     try:
         hypervisor = client.observe(preflight.wanted_paths(specs))
-        if state == "absent":
-            plans: dict[str, DomainPlan] = {}
-        else:
+        plans: dict[str, DomainPlan] = {}
+        returned: dict[str, dict[str, Any]] = {}
+        if state != "absent":
             host = _host(params["topology"])
-            plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor, module_ids)}
+            plans = {plan.name: plan for plan in _planned(host, specs, hypervisor, module_ids, check_mode)}
+            returned = {name: returned_of(plan, host) for name, plan in plans.items()}
         decisions = {
             spec.name: decide(
                 spec.name,
@@ -70,18 +63,22 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
         for spec in specs:
             actions = disk_actions(spec, state, set(hypervisor.missing_paths), params["remove_disks"])
             decisions[spec.name].actions += actions
+        findings: list[Finding] = []
         if plans:
             starting = {name for name, decision in decisions.items() if "start" in decision.actions}
             stopping = {name for name, decision in decisions.items() if "stop" in decision.actions}
-            preflight.check(list(plans.values()), host, hypervisor, starting, stopping, paths_may_come=check_mode)
+            findings = preflight.check(
+                list(plans.values()), host, hypervisor, starting, stopping, paths_may_come=check_mode
+            )
         if not check_mode:
             _apply(client, specs, decisions, plans, params["shutdown_timeout_s"])
     finally:
         client.close()
-    rows = [_row(spec, state, decisions[spec.name], plans.get(spec.name), hypervisor) for spec in specs]
+    rows = [{**_row(spec, decisions[spec.name], hypervisor), **returned.get(spec.name, {})} for spec in specs]
     return {
         "changed": any(row["changed"] for row in rows),
         "restart_required": any(row["restart_required"] for row in rows),
+        "findings": [item.to_dict() for item in findings],
         "domains": rows,
         "diff": [
             _diff(spec, decisions[spec.name], plans.get(spec.name), hypervisor)
@@ -89,6 +86,16 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
             if decisions[spec.name].changed
         ],
     }
+
+
+def _planned(
+    host: Host, specs: list[DomainSpec], hypervisor: Hypervisor, module_ids: dict[str, int], check_mode: bool
+) -> list[DomainPlan]:
+    """The plans. Raises RefusedError with what can be said without a plan, too, where there is none."""
+    try:
+        return plan_domains(host, specs, hypervisor, module_ids)
+    except DomainError as error:
+        raise RefusedError([unplannable(error), *preflight.wishes(specs, hypervisor, check_mode)]) from error
 
 
 def info(params: dict[str, Any]) -> dict[str, Any]:
@@ -99,13 +106,34 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
     client = Client(params["uri"])
     try:
         hypervisor = client.observe([])
-        planned_now = plan_domains(_host(params["topology"]), specs, hypervisor, module_ids) if specs else []
-        plans = {plan.name: plan for plan in planned_now}
+        host = _host(params["topology"])
+        plans: dict[str, DomainPlan] = {}
+        unplanned = None
+        try:
+            plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor, module_ids)}
+        except DomainError as error:
+            # What exists can still be told of, and most often says why.
+            if not any(spec.name in hypervisor.domains for spec in specs):
+                raise
+            unplanned = str(error)
         names = [spec.name for spec in specs]
         names += [
             name for name in (params["names"] or ([] if specs else sorted(hypervisor.domains))) if name not in names
         ]
-        return {"domains": [_info(name, hypervisor.domains.get(name), plans.get(name), client) for name in names]}
+        wished = {spec.name for spec in specs}
+        return {
+            "domains": [
+                _info(
+                    name,
+                    hypervisor.domains.get(name),
+                    plans.get(name),
+                    host,
+                    unplanned if name in wished else None,
+                    client,
+                )
+                for name in names
+            ]
+        }
     finally:
         client.close()
 
@@ -143,9 +171,7 @@ def _apply(
                 client.set_autostart(spec.name, phase == "autostart")
 
 
-def _row(
-    spec: DomainSpec, state: str, decision: Decision, plan: DomainPlan | None, hypervisor: Hypervisor
-) -> dict[str, Any]:
+def _row(spec: DomainSpec, decision: Decision, hypervisor: Hypervisor) -> dict[str, Any]:
     before = hypervisor.domains.get(spec.name)
     after = before.state if before else "absent"
     for action in decision.actions:
@@ -156,7 +182,7 @@ def _row(
             "resume": "running",
             "undefine": "absent",
         }.get(action, after)
-    row: dict[str, Any] = {
+    return {
         "name": spec.name,
         "state_before": before.state if before else "absent",
         "state": after,
@@ -166,10 +192,6 @@ def _row(
         "live_differences": [item.to_dict() for item in decision.live_differences],
         "restart_required": decision.restart_required,
     }
-    if plan is not None:
-        row["plan"] = plan.to_dict()
-        row["xml"] = render(plan)
-    return row
 
 
 def _diff(spec: DomainSpec, decision: Decision, plan: DomainPlan | None, hypervisor: Hypervisor) -> dict[str, str]:
@@ -189,7 +211,9 @@ def _diff(spec: DomainSpec, decision: Decision, plan: DomainPlan | None, hypervi
     }
 
 
-def _info(name: str, have: ObservedDomain | None, plan: DomainPlan | None, client: Client) -> dict[str, Any]:
+def _info(
+    name: str, have: ObservedDomain | None, plan: DomainPlan | None, host: Host, unplanned: str | None, client: Client
+) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": name,
         "exists": have is not None,
@@ -201,12 +225,26 @@ def _info(name: str, have: ObservedDomain | None, plan: DomainPlan | None, clien
         "process": process.read(name) if have and have.running else None,
         "addresses": client.addresses(name) if have and have.running else [],
     }
+    wanted_xml = None
     if plan is not None:
-        xml = render(plan)
-        row["plan"] = plan.to_dict()
-        row["xml"] = xml
-        row["differences"] = [item.to_dict() for item in differences(xml, have.inactive_xml)] if have else []
+        row.update(returned_of(plan, host))
+        wanted_xml = row["xml"]
+    row["drift"] = drifted(have, host, wanted_xml, unplanned)
+    if plan is not None:
+        row["differences"] = [item.to_dict() for item in differences(wanted_xml, have.inactive_xml)] if have else []
         row["live_differences"] = (
-            [item.to_dict() for item in differences(xml, have.live_xml)] if have and have.live_xml else []
+            [item.to_dict() for item in running_differences(wanted_xml, have.live_xml)]
+            if have and have.live_xml
+            else []
         )
     return row
+
+
+def drifted(
+    have: ObservedDomain | None, host: Host, wanted_xml: str | None, unplanned: str | None
+) -> list[dict[str, Any]]:
+    """What gpu_domain_info returns as drift; ``unplanned`` is why there is no plan of a domain that is wished."""
+    found = [no_plan(unplanned)] if unplanned else []
+    if have is not None:
+        found += drift(host, have.inactive_xml, have.live_xml, wanted_xml)
+    return [item.to_dict() for item in found]

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Writing a proof: whole files or none, and none at all where the bytes are there already."""
+"""Writing a proof or a plan: whole files or none, and none at all where the bytes are there already."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def read(path: str) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ProofError(f"cannot read {path}: {error.strerror}; give a proofs folder that you own") from error
+        raise ProofError(f"cannot read {path}: {error.strerror}; give a folder that you own") from error
 
 
 def write(path: str, text: str) -> None:
@@ -36,4 +36,4 @@ def write(path: str, text: str) -> None:
             os.fsync(stream.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        raise ProofError(f"cannot write {path}: {error.strerror}; give a proofs folder that you own") from error
+        raise ProofError(f"cannot write {path}: {error.strerror}; give a folder that you own") from error

@@ -11,9 +11,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.pci import capabili
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci import registers as r
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.config import ConfigSpace, PciError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.files import Files
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.kinds import kind
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.kinds import PORT_TYPES, kind
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import (
-    PORT_TYPES,
     Acs,
     Ats,
     Bar,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.checks import check
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.functions import address_key
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.kinds import kind
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import (
@@ -51,7 +52,7 @@ def read_hwloc(text: str) -> Host:
     names = {item.get("name"): item.get("value") for item in machine.iter("info")}
     names.update({item.get("name"): item.get("value") for item in root.findall("info")})
     model = names.get("CPUModel")
-    return Host(
+    host = Host(
         numa_nodes=_numa_nodes(machine, _distances(root)),
         root_complexes=sorted(reader.root_complexes, key=lambda item: (item.domain, item.bus)),
         functions=sorted(reader.functions, key=lambda item: address_key(item.address)),
@@ -59,6 +60,8 @@ def read_hwloc(text: str) -> Host:
         kernel_release=names.get("OSRelease"),
         source="hwloc",
     )
+    check(host)
+    return host
 
 
 class _Reader:

@@ -33,6 +33,20 @@ KINDS: tuple[tuple[int, int | None, int | None, str], ...] = (
     (0x0B, 0x40, 0x1BCF, "gpu"),
 )
 
+# PCI Express device/port types: PCI Express Base Specification, PCI Express Capabilities Register bits 7:4;
+# the same numbers as PCI_EXP_TYPE_* in Linux include/uapi/linux/pci_regs.h.
+PORT_TYPES = {
+    0x0: "endpoint",
+    0x1: "legacy_endpoint",
+    0x4: "root_port",
+    0x5: "switch_upstream",
+    0x6: "switch_downstream",
+    0x7: "pcie_to_pci_bridge",
+    0x8: "pci_to_pcie_bridge",
+    0x9: "root_complex_endpoint",
+    0xA: "root_complex_event_collector",
+}
+
 
 def kind(class_code: int, vendor_id: int) -> str:
     """The kind of a function: "gpu", "nic", "nvme", "nvswitch", "bridge" or "other".

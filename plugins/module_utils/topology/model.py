@@ -8,28 +8,14 @@ content; ``Host.from_dict`` is its inverse. Nothing here does I/O.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.checks import check
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.errors import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.shape import build
+
 FORMAT = "sailloft-topology/1"
-
-# PCI Express device/port types: PCI Express Base Specification, PCI Express Capabilities Register bits 7:4;
-# the same numbers as PCI_EXP_TYPE_* in Linux include/uapi/linux/pci_regs.h.
-PORT_TYPES = {
-    0x0: "endpoint",
-    0x1: "legacy_endpoint",
-    0x4: "root_port",
-    0x5: "switch_upstream",
-    0x6: "switch_downstream",
-    0x7: "pcie_to_pci_bridge",
-    0x8: "pci_to_pcie_bridge",
-    0x9: "root_complex_endpoint",
-    0xA: "root_complex_event_collector",
-}
-
-
-class TopologyError(ValueError):
-    """A topology that cannot be read or contradicts itself; the message names the place and the next step."""
 
 
 @dataclass
@@ -120,7 +106,7 @@ class Function:
     vendor_id: int
     device_id: int
     kind: str  # "gpu", "nic", "nvme", "nvswitch", "bridge", "other": see topology/kinds.py
-    port_type: str | None  # a value of PORT_TYPES; None where config space was not readable so far
+    port_type: str | None  # a value of PORT_TYPES in topology/kinds.py; None where config space was not readable so far
     subsystem_vendor_id: int | None = None
     subsystem_device_id: int | None = None
     secondary_bus: int | None = None  # of a bridge: the first bus below it
@@ -194,26 +180,15 @@ class Host:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Host:
-        """The inverse of ``to_dict``. Raises TopologyError where the data has another shape."""
+        """The inverse of ``to_dict``. Raises TopologyError where the data has another shape or contradicts itself."""
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             found = data.get("format") if isinstance(data, dict) else type(data).__name__
             raise TopologyError(
                 f"not a topology: its format is {found!r}, wanted {FORMAT!r}; read it again with host_topology_info"
             )
-        body = {key: value for key, value in data.items() if key != "format"}
-        try:
-            return cls(
-                **{
-                    **body,
-                    "numa_nodes": [_numa_node(node) for node in body["numa_nodes"]],
-                    "root_complexes": [RootComplex(**item) for item in body["root_complexes"]],
-                    "functions": [_function(item) for item in body["functions"]],
-                    "cpu": Cpu(**body.get("cpu", {})),
-                    "iommu": Iommu(**body.get("iommu", {})),
-                }
-            )
-        except (KeyError, TypeError) as error:
-            raise TopologyError(f"not a whole topology: {error}") from error
+        host = build(cls, {key: value for key, value in data.items() if key != "format"})
+        check(host)
+        return host
 
     def function(self, address: str) -> Function:
         """The function at ``address``. Raises TopologyError naming what is there instead."""
@@ -243,21 +218,3 @@ class Host:
     def group_members(self, group: int) -> list[Function]:
         """All functions of an IOMMU group."""
         return [function for function in self.functions if function.iommu_group == group]
-
-
-def _numa_node(data: dict[str, Any]) -> NumaNode:
-    return NumaNode(**{**data, "huge_pages": [HugePages(**pages) for pages in data.get("huge_pages", [])]})
-
-
-def _function(data: dict[str, Any]) -> Function:
-    nested = {"link": Link, "sriov": Sriov, "acs": Acs, "ats": Ats}
-    converted: dict[str, Any] = {**data, "bars": [Bar(**region) for region in data.get("bars", [])]}
-    for name, kind in nested.items():
-        if data.get(name) is not None:
-            converted[name] = kind(**data[name])
-    if converted.get("sriov") is not None:
-        converted["sriov"].vf_bars = [Bar(**region) for region in data["sriov"].get("vf_bars", [])]
-    unknown = set(converted) - {item.name for item in fields(Function)}
-    if unknown:
-        raise TypeError(f"function {data.get('address')} has unknown keys {sorted(unknown)}")
-    return Function(**converted)

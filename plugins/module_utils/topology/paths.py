@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """How far apart two PCI functions are, in the words of ``nvidia-smi topo -m``, and whether a guest keeps it.
 
-Source: the legend that ``nvidia-smi topo -m`` prints; NCCL (src/graph/topo.h, PATH_*) uses the same words.
+Sources: the legend that ``nvidia-smi topo -m`` prints, NVML's nvmlGpuTopologyLevel_t, and NCCL (src/graph/topo.h,
+PATH_*). What they call a PCIe bridge is a switch: its upstream port and any of its downstream ports are one, and a root
+port belongs to the host bridge. NCCL comes to the same by taking two steps at once up the tree of /sys, from one
+switch to the next (src/graph/xml.cc); it knows no NODE, only PHB within a NUMA node and SYS between two.
 Pure: topologies in, plain data out.
 """
 
@@ -33,69 +36,121 @@ class Fidelity:
     # The pairs that differ: {"pair": ["gpu0", "nic0"], "host": "PIX", "guest": "SYS"}.
     differences: list[dict[str, object]] = field(default_factory=list)
 
+    def to_dict(self) -> dict[str, object]:
+        """The JSON-ready form: total, equal, share (0 to 1) and differences."""
+        return {"total": self.total, "equal": self.equal, "share": self.share, "differences": self.differences}
+
     @property
     def share(self) -> float:
         """Between 0 and 1; 1 where there is no pair to differ."""
         return self.equal / self.total if self.total else 1.0
 
 
-def port_role(host: Host, address: str) -> str | None:
-    """The ``port_type`` of a bridge, inferred from its place where config space could not be read.
+class Paths:
+    """The ways down a host's PCI tree, each walked once: for many questions about one host that does not change."""
 
-    Below the root port, switch ports alternate: an upstream port, its downstream ports, and so on. None for
-    what is no bridge.
-    """
-    path = host.path(address)
-    function = path[-1]
-    if function.kind != "bridge":
-        return None
-    if function.port_type is not None:
-        return function.port_type
-    if function.parent is None:
-        return "root_port"
-    above = port_role(host, function.parent)
-    return "switch_downstream" if above == "switch_upstream" else "switch_upstream"
+    def __init__(self, host: Host) -> None:
+        self._functions = host.by_address()
+        self._nodes = {item.name: item.numa_node for item in host.root_complexes}
+        self._only_node = host.numa_nodes[0].id if len(host.numa_nodes) == 1 else None
+        self._ways: dict[str, tuple[Function, ...]] = {}
+        self._switches: dict[str, tuple[tuple[str, str | None], ...]] = {}
+
+    def way(self, address: str) -> tuple[Function, ...]:
+        """From the root bus down to ``address``, both ends included; raises TopologyError as ``Host.path`` does."""
+        if address not in self._ways:
+            steps: list[Function] = []
+            here: str | None = address
+            while here is not None and here not in self._ways:
+                if here not in self._functions:
+                    raise TopologyError(f"no PCI function {here} on this host")
+                if len(steps) > len(self._functions):
+                    raise TopologyError(f"PCI function {here} is above itself: the topology has a loop")
+                steps.append(self._functions[here])
+                here = self._functions[here].parent
+            above = self._ways[here] if here is not None else ()
+            for step in reversed(steps):
+                above = (*above, step)
+                self._ways[step.address] = above
+        return self._ways[address]
+
+    def role(self, address: str) -> str | None:
+        """The ``port_type`` of a bridge, inferred from its place where config space could not be read.
+
+        Below the root port, switch ports alternate: an upstream port, its downstream ports, and so on. None for
+        what is no bridge.
+        """
+        above: str | None = None
+        role: str | None = None
+        for step in self.way(address):
+            if step.kind != "bridge":
+                role = None
+            elif step.port_type is not None:
+                role = step.port_type
+            elif step.parent is None:
+                role = "root_port"
+            else:
+                role = "switch_downstream" if above == "switch_upstream" else "switch_upstream"
+            above = role
+        return role
+
+    def path_class(self, one: str, other: str) -> str:
+        """The key of ``PATH_CLASSES`` for two functions. Raises TopologyError for an address that is not there."""
+        first, second = self.way(one)[-1], self.way(other)[-1]
+        if one == other:
+            return "X"
+        if first.root_complex != second.root_complex:
+            nodes = self.node(first), self.node(second)
+            return "NODE" if nodes[0] is not None and nodes[0] == nodes[1] else "SYS"
+        ports, others = self._ports(one), self._ports(other)
+        shared = 0
+        for port, twin in zip(ports, others):
+            if port[0] != twin[0]:
+                break
+            shared += 1
+        if not shared:
+            return "PHB"
+        crossed = {switch for _port, switch in (*ports[shared - 1 :], *others[shared:])} - {None}
+        return "PIX" if len(crossed) <= 1 else "PXB"
+
+    def node(self, function: Function) -> int | None:
+        """The function's NUMA node, or its root complex's, or the only one there is."""
+        if function.numa_node is not None:
+            return function.numa_node
+        node = self._nodes.get(function.root_complex)
+        return self._only_node if node is None else node
+
+    def _ports(self, address: str) -> tuple[tuple[str, str | None], ...]:
+        """The bridges on the way to a function (itself, where it is one), each with the switch that it is of.
+
+        A switch is named by its upstream port; None for a root port, which is the root complex's own.
+        """
+        if address not in self._switches:
+            ports: list[tuple[str, str | None]] = []
+            for step in self.way(address):
+                if step.kind == "bridge":
+                    role = self.role(step.address)
+                    switch = step.parent if role == "switch_downstream" else step.address
+                    ports.append((step.address, None if role == "root_port" else switch))
+            self._switches[address] = tuple(ports)
+        return self._switches[address]
+
+
+def port_role(host: Host, address: str) -> str | None:
+    """``Paths.role`` for a single question."""
+    return Paths(host).role(address)
 
 
 def path_class(host: Host, one: str, other: str) -> str:
-    """The key of ``PATH_CLASSES`` for two functions. Raises TopologyError for an address that is not there."""
-    if one == other:
-        host.function(one)
-        return "X"
-    first, second = host.path(one), host.path(other)
-    if first[0].root_complex != second[0].root_complex:
-        nodes = _node(host, first[-1]), _node(host, second[-1])
-        return "NODE" if nodes[0] is not None and nodes[0] == nodes[1] else "SYS"
-    shared = [step for step, twin in zip(first, second) if step.address == twin.address]
-    if not shared:
-        return "PHB"
-    meeting = len(shared) - 1
-    bridges = [step for step in first[meeting:] + second[meeting:] if step.kind == "bridge"]
-    return "PIX" if len({_switch(host, bridge) for bridge in bridges} - {None}) <= 1 else "PXB"
-
-
-def _switch(host: Host, bridge: Function) -> str | None:
-    """Which switch a port is of, by its upstream port; None for a root port, which is the root complex's own."""
-    role = port_role(host, bridge.address)
-    if role == "root_port":
-        return None
-    return bridge.parent if role == "switch_downstream" else bridge.address
-
-
-def _node(host: Host, function: Function) -> int | None:
-    """The function's NUMA node, or its root complex's, or the only one there is."""
-    if function.numa_node is not None:
-        return function.numa_node
-    for root_complex in host.root_complexes:
-        if root_complex.name == function.root_complex and root_complex.numa_node is not None:
-            return root_complex.numa_node
-    return host.numa_nodes[0].id if len(host.numa_nodes) == 1 else None
+    """``Paths.path_class`` for a single question."""
+    return Paths(host).path_class(one, other)
 
 
 def pairs(host: Host, devices: dict[str, str]) -> dict[tuple[str, str], str]:
     """The path class of each pair of ``devices`` (name -> address), by their names, each pair once and sorted."""
+    paths = Paths(host)
     return {
-        (one, other): path_class(host, devices[one], devices[other]) for one, other in combinations(sorted(devices), 2)
+        (one, other): paths.path_class(devices[one], devices[other]) for one, other in combinations(sorted(devices), 2)
     }
 
 

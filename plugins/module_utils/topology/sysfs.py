@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.checks import check
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.files import Files
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.functions import read_functions
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import (
@@ -39,7 +40,7 @@ def read_host(root: str = "/") -> Host:
         raise TopologyError(f"{files.path('sys/devices/system')} holds no cpu and no node: no /sys is mounted there")
     root_complexes, functions = read_functions(files)
     find_usage(files, functions)
-    return Host(
+    host = Host(
         numa_nodes=read_numa_nodes(files),
         root_complexes=root_complexes,
         functions=list(functions.values()),
@@ -48,6 +49,8 @@ def read_host(root: str = "/") -> Host:
         kernel_release=read_kernel_release(files),
         kernel_arguments=read_kernel_arguments(files),
     )
+    check(host)
+    return host
 
 
 def parse_list(text: str, path: str) -> list[int]:

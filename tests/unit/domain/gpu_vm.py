@@ -53,6 +53,7 @@ def vf(address: str, root: str, parent: str, node: int, group: int | None = None
     )  # fmt: skip
 
 
+NCCL_TOPOLOGY = '<system version="1">\n  <cpu numaid="0"/>\n</system>\n'
 ROOT, UP, DOWN = (0x8086, 0x352A), (0x1000, 0xC030), (0x1000, 0xC030)
 
 
@@ -244,4 +245,6 @@ def evidence() -> Evidence:
         nccl={"NCCL_IB_PCI_RELAXED_ORDERING": "2"},
         nic_firmware=firmware_of_result(firmware()),
         nccl_settings="# written\nNCCL_IB_PCI_RELAXED_ORDERING=2\n",
+        nccl_topology=NCCL_TOPOLOGY,
+        nccl_topology_file=NCCL_TOPOLOGY,
     )

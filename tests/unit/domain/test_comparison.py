@@ -1,6 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""libvirt/inactive.xml and live.xml are what libvirt 9.0.0 wrote of this plan on the emulated server."""
+"""libvirt/inactive.xml and live.xml are what libvirt 9.0.0 wrote of this plan on the emulated server.
+
+Their metadata is younger: as libvirt 11.3 writes the plan's back (test driver).
+"""
 
 from __future__ import annotations
 

@@ -26,6 +26,8 @@ def arguments(folder, **changes):
         "guest_settings": gpu_vm.in_guest(),
         "nccl": {"NCCL_IB_PCI_RELAXED_ORDERING": 2},
         "nccl_conf": "NCCL_IB_PCI_RELAXED_ORDERING=2\n",
+        "nccl_topology": gpu_vm.NCCL_TOPOLOGY,
+        "nccl_topology_file": gpu_vm.NCCL_TOPOLOGY,
     }
     return {**whole, **changes}
 
@@ -140,4 +142,12 @@ def test_a_folder_that_cannot_be_written_is_one_error(run, tmp_path):
     (tmp_path / "proofs").write_text("a file")
     result = run(arguments(tmp_path / "proofs"))
     assert result["failed"] is True
-    assert "give a proofs folder that you own" in result["msg"]
+    assert "give a folder that you own" in result["msg"]
+
+
+def test_without_a_plan_the_drift_says_why(run, tmp_path):
+    domain = gpu_vm.domain()
+    del domain["plan"]
+    domain["drift"] = [{"what": "NIC 0000:14:00.0 is gone from the host", "where": ["host"], "paths": []}]
+    failed = run(arguments(tmp_path, domain=domain))
+    assert failed["msg"] == "vm1: it has no plan to be held against: NIC 0000:14:00.0 is gone from the host"

@@ -39,3 +39,29 @@ def test_hints_say_what_to_do() -> None:
     assert "restart it after mounting" in client._hint("Unable to find any usable hugetlbfs mount for 1048576 KiB")
     assert "host driver" in client._hint("vfio 0000:13:00.0: group 16 is not viable")
     assert client._hint("cgroup trouble") == ""
+
+
+def test_a_domain_that_is_being_started_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    libvirt = client.libvirt
+    starting = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_STARTING_UP]
+    domain = Domain([starting, starting, [libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_BOOTED]])
+    monkeypatch.setattr(client.time, "sleep", lambda _seconds: None)
+    assert client._state(domain) == "running"
+    by_hand = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_USER]
+    assert client._state(Domain([by_hand])) == "paused"
+    monkeypatch.setattr(client, "START_TIMEOUT_S", -1)
+    with pytest.raises(DomainError, match="gpu01: something else began to start it"):
+        client._state(Domain([starting]))
+
+
+class Domain:
+    """What libvirt says of a domain's state, one call after the other."""
+
+    def __init__(self, states: list[list[int]]) -> None:
+        self._states = states
+
+    def state(self) -> list[int]:
+        return self._states.pop(0)
+
+    def name(self) -> str:
+        return "gpu01"

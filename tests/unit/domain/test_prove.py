@@ -190,9 +190,7 @@ BREAKS = {
         other_path,
         [
             "VF 0000:84:00.1 has its planned PCI path",
-            "VF 0000:14:00.1 and VF 0000:84:00.1 are as near",
-            "GPU 0000:13:00.0 and VF 0000:84:00.1 are as near",
-            "GPU 0000:83:00.0 and VF 0000:84:00.1 are as near",
+            "pairs of devices that are as near in the guest as on the host",
         ],
     ),
     "another NCCL setting": (
@@ -201,6 +199,11 @@ BREAKS = {
     ),
     "no NCCL file": (lambda e: setattr(e, "nccl_settings", None), ["NCCL has its settings"]),
     "an empty NCCL file": (lambda e: setattr(e, "nccl_settings", ""), ["NCCL has its settings"]),
+    "no NCCL topology file": (lambda e: setattr(e, "nccl_topology_file", None), ["NCCL topology file is the plan's"]),
+    "an empty NCCL topology file": (
+        lambda e: setattr(e, "nccl_topology_file", ""),
+        ["NCCL topology file is the plan's"],
+    ),
 }
 
 
@@ -215,8 +218,41 @@ def test_what_is_broken_fails_its_claims_and_no_others(name):
         assert [name for name in names if word in name], f"{word!r} is not in {names}"
 
 
+UNREAD = {"guest": None, "nccl_settings": None, "nccl_topology_file": None}
+
+
+def test_the_difference_of_a_topology_file_is_shown():
+    one = evidence()
+    one.nccl_topology_file = one.nccl_topology.replace('numaid="0"', 'numaid="1"')
+    (claim,) = found(prove(one), "NCCL topology file")
+    assert claim.seen == [
+        "--- the plan's",
+        "+++ the guest's",
+        '-  <cpu numaid="0"/>',
+        '+  <cpu numaid="1"/>',
+    ]
+
+
+def test_fidelity_is_measured_and_names_the_pairs_that_differ():
+    one = evidence()
+    (claim,) = found(prove(one), "(fidelity)")
+    assert (claim.wanted, claim.seen, claim.holds) == ("6 of 6", "6 of 6", True)
+    other_path(one)
+    (claim,) = found(prove(one), "(fidelity)")
+    assert claim.seen == [
+        "3 of 6",
+        "GPU 0000:13:00.0 and VF 0000:84:00.1: SYS on the host, PIX in the guest",
+        "GPU 0000:83:00.0 and VF 0000:84:00.1: PIX on the host, NODE in the guest",
+        "VF 0000:14:00.1 and VF 0000:84:00.1: SYS on the host, PIX in the guest",
+    ]
+    one.guest.functions = [item for item in one.guest.functions if item.address != "0000:64:00.0"]
+    (claim,) = found(prove(one), "(fidelity)")
+    assert claim.seen[0] == "3 of 6"
+    assert all("not there in the guest" in line for line in claim.seen[1:])
+
+
 def test_a_guest_that_was_not_read_fails_every_claim_about_it_and_loses_none():
-    whole, without = prove(evidence()), prove(replace(evidence(), guest=None, nccl_settings=None))
+    whole, without = prove(evidence()), prove(replace(evidence(), **UNREAD))
     assert [claim.claim for claim in whole] == [claim.claim for claim in without]
     for before, after in zip(whole, without):
         if before.source.startswith("guest"):
@@ -355,7 +391,7 @@ def test_host_settings_that_were_not_read_fail():
 def test_what_the_inventory_leaves_alone_is_not_applicable():
     one = evidence()
     one.host_settings.acs_ports.remove("0000:12:00.0")
-    one.nccl = {}
+    one.nccl, one.nccl_topology = {}, ""
     for settings in (one.host_settings, one.guest_settings):
         settings.max_read_request_bytes.clear()
     one.planned.memory_locked, one.planned.pinning, one.planned.address_bits_mode = False, {}, "off"

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import pytest
 from machines import bridge, endpoint, lab, plan
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import tree
@@ -106,9 +107,74 @@ def test_functions_of_one_device_stay_one_device() -> None:
 def test_more_functions_than_a_port_carries() -> None:
     port = bridge("0000:10:00.0", None, NAME, "root_port")
     nics = [endpoint(f"0000:11:{number // 8:02x}.{number % 8}", port.address, NAME, "nic") for number in range(17)]
-    got, notes, _fidelity = below(port, *nics)
-    assert [len(part[2]) for part in got[1]] == [8, 8, 1]
-    assert notes == ["more than 8 functions behind 0000:10:00.0: the others are behind a port beside it"]
+    got, notes, fidelity = below(port, *nics)
+    ((_root_port, ((_switch, leaves, _none),), nothing),) = got[1]
+    assert [len(leaf[2]) for leaf in leaves] == [8, 8, 1]
+    assert nothing == []
+    (note,) = notes
+    assert note.startswith("0000:10:00.0 carries more than one switch or 8 functions, and a port of the guest does not")
+    # Behind root ports of their own they would be as far apart as the root complex.
+    assert fidelity == (136, 136)
+
+
+def test_more_functions_than_a_switchs_port_carries() -> None:
+    up = bridge("0000:11:00.0", "0000:10:00.0", NAME, "switch_upstream")
+    down = bridge("0000:12:00.0", up.address, NAME, "switch_downstream")
+    nics = [endpoint(f"0000:13:{number // 8:02x}.{number % 8}", down.address, NAME, "nic") for number in range(10)]
+    got, notes, fidelity = below(bridge("0000:10:00.0", None, NAME, "root_port"), up, down, *nics)
+    assert [len(leaf[2]) for leaf in got[1][0][1][0][1]] == [8, 2]
+    assert len(notes) == 1
+    assert fidelity == (45, 45)
+
+
+@pytest.mark.parametrize("functions", [1, 9])
+def test_a_function_beside_a_switch(functions: int) -> None:
+    up = bridge("0000:11:00.0", "0000:10:00.0", NAME, "switch_upstream")
+    down = bridge("0000:12:00.0", up.address, NAME, "switch_downstream")
+    beside = [
+        endpoint(f"0000:11:{1 + number // 8:02x}.{number % 8}", "0000:10:00.0", NAME, "nic")
+        for number in range(functions)
+    ]
+    got, notes, fidelity = below(
+        bridge("0000:10:00.0", None, NAME, "root_port"),
+        up,
+        down,
+        *beside,
+        endpoint("0000:13:00.0", down.address, NAME, "nic"),
+    )
+    assert got[1][0][2] == []
+    assert len(got[1][0][1]) == 1
+    assert "is beside the switch 0000:11:00.0 on the host; in the guest it is on a port of that switch" in notes[0]
+    assert fidelity[0] == fidelity[1]
+
+
+def test_a_function_beside_a_lower_switch_goes_beside_it_on_the_upper_one() -> None:
+    chain = [bridge("0000:10:00.0", None, NAME, "root_port")]
+    for bus, role in enumerate(["upstream", "downstream", "upstream", "downstream"], 0x11):
+        chain.append(bridge(f"0000:{bus:02x}:00.0", chain[-1].address, NAME, f"switch_{role}"))
+    beside = endpoint("0000:13:00.1", "0000:12:00.0", NAME, "nic")
+    other = bridge("0000:12:01.0", "0000:11:00.0", NAME, "switch_downstream")
+    nics = [endpoint("0000:15:00.0", "0000:14:00.0", NAME, "nic"), endpoint("0000:16:00.0", other.address, NAME, "nic")]
+    got, notes, fidelity = below(*chain, other, beside, *nics)
+    (_root_port, ((_switch, leaves, _none),), _nothing) = got[1][0]
+    assert sorted(len(leaf[1]) for leaf in leaves) == [0, 0, 1]
+    assert len(notes) == 1
+    assert fidelity == (3, 3)
+
+
+def test_two_switches_behind_one_root_port() -> None:
+    port = bridge("0000:10:00.0", None, NAME, "root_port")
+    functions = [port]
+    for number in range(2):
+        up = bridge(f"0000:11:00.{number}", port.address, NAME, "switch_upstream")
+        down = bridge(f"0000:{0x12 + number:02x}:00.0", up.address, NAME, "switch_downstream")
+        functions += [up, down, endpoint(f"0000:{0x20 + number:02x}:00.0", down.address, NAME, "nic")]
+    got, notes, fidelity = below(*functions)
+    (root_port,) = got[1]
+    ((_switch, leaves, _none),) = root_port[1]
+    assert [len(leaf[1]) for leaf in leaves] == [1, 1]
+    assert len(notes) == 1
+    assert fidelity == (1, 1)
 
 
 def test_what_hangs_on_no_port_gets_one() -> None:

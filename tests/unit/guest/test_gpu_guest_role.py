@@ -73,3 +73,44 @@ def test_what_is_written_and_what_is_set(tmp_path):
     assert conf.splitlines()[1:] == [f"{name}={value}" for name, value in sorted(DEFAULTS["gpu_guest_nccl"].items())]
     assert conf.endswith("\n")
     assert tuning == {"settings": [{"devices": DEFAULTS["gpu_guest_devices"], "max_read_request_bytes": 4096}]}
+
+
+TOPOLOGY = '<system version="1">\n  <cpu numaid="0"/>\n</system>\n'
+PLAN = {"domains": [{"name": "other", "nccl_topology": "no"}, {"name": "localhost", "nccl_topology": TOPOLOGY}]}
+WITHOUT_GPU = {"domains": [{"name": "localhost", "nccl_topology": None}]}
+SETTING = "NCCL_TOPO_FILE=/etc/nccl-topology.xml"
+
+
+@pytest.mark.parametrize(
+    ("variables", "text", "settings"),
+    [
+        ({"gpu_vm_result": PLAN}, TOPOLOGY, [SETTING]),
+        # What was read last counts.
+        ({"gpu_vm_result": WITHOUT_GPU, "gpu_vm_read": PLAN}, TOPOLOGY, [SETTING]),
+        ({"gpu_vm_result": WITHOUT_GPU}, "", []),
+        ({"gpu_vm_result": {"failed": True}}, "", []),
+        ({"gpu_vm_result": PLAN, "gpu_guest_nccl_topology": False}, "", []),
+        ({"gpu_vm_result": PLAN, "gpu_guest_nccl": {}}, "", []),
+        ({"gpu_vm_result": PLAN, "gpu_guest_nccl": {"NCCL_TOPO_FILE": "/x"}}, "", ["NCCL_TOPO_FILE=/x"]),
+        # The role alone: no plan is at hand, and what an earlier run left stays.
+        ({}, "", []),
+        ({"__gpu_guest_nccl_topology_left": {"skipped": True}}, "", []),
+        ({"__gpu_guest_nccl_topology_left": {"stat": {"exists": False}}}, "", []),
+        ({"__gpu_guest_nccl_topology_left": {"stat": {"exists": True}}}, "", [SETTING]),
+        ({"gpu_guest_host": "nowhere"}, "", []),
+    ],
+)
+def test_the_topology_is_that_of_the_plan(tmp_path, variables, text, settings):
+    show = [
+        {"ansible.builtin.include_vars": str(ROLE / "defaults/main.yml")},
+        {"ansible.builtin.include_vars": str(ROLE / "vars/main.yml")},
+        {"ansible.builtin.debug": {"msg": "<<{{ [__gpu_guest_nccl_topology, __gpu_guest_nccl_conf] | to_json }}>>"}},
+    ]
+    known = {"gpu_guest_host": "localhost"} if "gpu_vm_result" in variables else {}
+    status, output = play(tmp_path, show, **{**known, **variables})
+    assert status == 0, output
+    shown = json.loads(output.split('"msg": "<<')[1].split('>>"')[0].join(['"', '"']))
+    topology, conf = json.loads(shown)
+    assert topology == text
+    assert [line for line in conf.splitlines() if line.startswith("NCCL_TOPO_FILE")] == settings
+    assert len(conf.splitlines()) > 2 or variables.get("gpu_guest_nccl") is not None

@@ -66,6 +66,12 @@ def recorded_bytes(name: str) -> bytes:
     return bytes(data)
 
 
+def _with_buses(address: str, data: bytes) -> bytes:
+    """A bridge's bytes with the buses that are below it here: the recording is that of one bridge of its kind."""
+    below = sorted(int(other.split(":")[1], 16) for other, row in FUNCTIONS.items() if address in row[0])
+    return data[:0x19] + bytes([below[0], below[-1]]) + data[0x1B:] if below else data
+
+
 class Server(System):
     """The server. ``effects`` is what was done to it; ``kill_at`` kills before that many effects plus one."""
 
@@ -329,7 +335,7 @@ class Server(System):
         address = place.split("/")[-1]
         self.put(f"{place}/uevent", f"PCI_CLASS={pci_class}\nPCI_ID={ids}\nPCI_SLOT_NAME={address}\n")
         self.put(f"{place}/numa_node", "0\n")
-        self.put(f"{place}/config", recorded_bytes(config) if config else bytes(256))
+        self.put(f"{place}/config", _with_buses(address, recorded_bytes(config)) if config else bytes(256))
         self.link(f"{place}/iommu_group", f"/sys/kernel/iommu_groups/{group}")
         self.link(f"/sys/bus/pci/devices/{address}", place)
         if driver:

@@ -37,7 +37,7 @@ def test_a_missing_part(host, key):
 def test_unknown_keys(host):
     data = host.to_dict()
     data["functions"][0]["colour"] = "green"
-    with pytest.raises(TopologyError, match=r"0000:00:00\.0 has unknown keys \['colour'\]"):
+    with pytest.raises(TopologyError, match=r"0000:00:00\.0\) has unknown keys \['colour'\]"):
         Host.from_dict(data)
     del data["functions"][0]["colour"]
     data["more"] = 1

@@ -80,6 +80,13 @@ def test_two_functions_below_a_root_port(two_levels):
     assert path_class(two_levels, "0000:0b:00.0", "0000:0b:00.1") == "PIX"
 
 
+def test_beside_a_lower_switch_is_on_the_upper_one(two_levels):
+    # As NCCL has it: the lower switch, and the upper one, on whose port both hang.
+    two_levels.functions.append(function("0000:03:00.1", "0000:02:00.0", "pci0000:00", "nic"))
+    assert path_class(two_levels, "0000:03:00.1", "0000:05:00.0") == "PXB"
+    assert path_class(two_levels, "0000:03:00.1", "0000:0a:00.0") == "PIX"
+
+
 def test_a_function_has_its_own_node(two_levels):
     two_levels.function("0000:40:00.0").numa_node = 1
     assert path_class(two_levels, "0000:40:00.0", "0000:80:00.0") == "NODE"

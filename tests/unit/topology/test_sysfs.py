@@ -372,8 +372,8 @@ def test_a_vf_does_as_its_physical_function(machine):
 def test_vfs_are_in_the_order_of_their_index(machine):
     pf = machine.pci("pci0000:00/0000:00:01.0", sriov_totalvfs="16", sriov_numvfs="11")
     for index in range(11):
-        machine.link(f"{pf}/virtfn{index}", f"sys/devices/pci0000:00/0000:00:{index + 2:02x}.0")
-    assert machine.one().sriov.vfs == [f"0000:00:{index + 2:02x}.0" for index in range(11)]
+        machine.link(f"{pf}/virtfn{index}", machine.pci(f"pci0000:00/0000:00:{index + 2:02x}.0"))
+    assert machine.read().functions[0].sriov.vfs == [f"0000:00:{index + 2:02x}.0" for index in range(11)]
 
 
 def test_size_of_one_vf_bar(machine):

@@ -1,0 +1,89 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What has come apart: the plan of a virtual machine, what libvirt has of it, what runs, and the host as it is. Pure.
+
+Three comparisons make it, none of which needs a plan that was stored elsewhere:
+
+- libvirt's definition and what runs, against the host as it is now, and against what the host was when the domain was
+  planned, which the domain's metadata keeps (``record``): ``drift_host``, ``drift_paths``;
+- libvirt's definition and what runs, against the plan made now, which keeps what the domain holds: ``drift_plan``;
+- where there is no plan, against what a GPU guest needs: memory bound to its node.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import (
+    definition,
+    drift_host,
+    drift_paths,
+    drift_plan,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import (
+    Difference,
+    differences,
+    running_differences,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.drift_item import (
+    DEFINED,
+    HOST,
+    RUNNING,
+    Drift,
+    merge,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
+
+RECORD = re.compile(r"metadata(?:/.*\[([0-9a-f:.]+)\].*)?")
+
+
+def drift(host: Host, inactive_xml: str, live_xml: str | None = None, wanted_xml: str | None = None) -> list[Drift]:
+    """Every difference of a domain in words, the host's first. ``wanted_xml`` is the plan's, None: there is no plan.
+
+    Raises DomainError where libvirt's XML cannot be read, TopologyError where the host contradicts itself.
+    """
+    functions = host.by_address()
+    wanted = definition.read(wanted_xml, functions) if wanted_xml else None
+    sides = [(RUNNING, live_xml)] if live_xml else []
+    sides.append((DEFINED, inactive_xml))
+    found: list[Drift] = []
+    unsaid: list[Difference] = []
+    for side, xml in sides:
+        have = definition.read(xml, functions)
+        found += drift_host.against_host(have, host, running=live_xml is not None)
+        if wanted_xml:
+            compared = differences(wanted_xml, xml) if side == DEFINED else running_differences(wanted_xml, xml)
+            found += drift_plan.against_plan(compared, have, wanted, side)
+            unsaid += [item for item in compared if RECORD.fullmatch(item.path)]
+        else:
+            found += drift_plan.unbound_memory(have, side)
+        found += drift_paths.pairs_apart(have, wanted, host, side)
+    found += _record(unsaid, found)
+    return merge(found)
+
+
+def _record(unsaid: list[Difference], found: list[Drift]) -> list[Drift]:
+    """Gives each difference of the record to the host's item that says it; what is left over is an item of its own."""
+    left = []
+    for item in unsaid:
+        match = RECORD.fullmatch(item.path)
+        address = match[1] if match else None
+        said = [words for words in found if address and words.where == [HOST] and address in words.what]
+        for words in said:
+            words.paths.append(item.path)
+        if not said:
+            left.append(item)
+    if not left:
+        return []
+    what = "the domain's record of the host is not that of the plan"
+    if any(item.path == "metadata" for item in left):
+        what = "the domain has no record of the host that it was planned for"
+    return [
+        Drift(
+            what,
+            [DEFINED],
+            "the guest is not affected; what changes on the host is told less exactly",
+            drift_plan.REMEDY[DEFINED],
+            [item.path for item in left],
+        )
+    ]

@@ -1,0 +1,61 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What preflight finds: each thing with its cause and its mending, and all of them as one error. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+
+REFUSE, WARN = "refuse", "warn"
+
+
+@dataclass
+class Finding:
+    """``what`` is amiss with virtual machine ``domain``, ``why`` that matters, how to ``mend`` it.
+
+    ``severity`` is REFUSE (nothing is touched) or WARN (it works, and not as well as it might).
+    """
+
+    domain: str
+    what: str
+    why: str
+    mend: str
+    severity: str = REFUSE
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON-ready form."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        subject = f"virtual machine {self.domain}: " if self.domain else ""
+        return f"{subject}{self.what}: {self.why}; {self.mend}"
+
+
+class RefusedError(DomainError):
+    """All that preflight found, of which at least one refuses. The message has those that do, a numbered line each."""
+
+    def __init__(self, findings: list[Finding]) -> None:
+        self.findings = findings
+        lines = [str(item) for item in findings if item.severity == REFUSE]
+        things = "1 thing is" if len(lines) == 1 else f"{len(lines)} things are"
+        super().__init__(
+            "\n".join([f"nothing was touched: {things} amiss", *(f"{at}. {line}" for at, line in enumerate(lines, 1))])
+        )
+
+
+# How the planner's messages begin (domain/errors.py); what follows ends with "; " and the next step.
+SUBJECT = re.compile(r"virtual machine ([^\s:]+):? (.*)", re.DOTALL)
+
+
+def unplannable(error: DomainError) -> Finding:
+    """What the planner refuses, as a finding; ``domain`` is "" where it is a matter of the host alone."""
+    match = SUBJECT.fullmatch(str(error))
+    name, reason = (match[1], match[2]) if match else ("", str(error))
+    why, mark, mend = reason.rpartition("; ")
+    if not mark or reason.endswith(")"):  # a list of reasons in brackets has its own semicolons
+        why, mend = reason, "mend what it names, or ask for less"
+    return Finding(name, "it cannot be planned on this host", why, mend)

@@ -1,0 +1,173 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The topology file that NCCL in the planned guest is given (NCCL_TOPO_FILE): the guest's tree, the host's links. Pure.
+
+Why: QEMU's switches say 2.5 GT/s and one lane, from which NCCL computes 0.2 GB/s and plans around the PCI tree. What
+NCCL finds in the file it takes from there; what is not there it reads in the guest (NVIDIA/nccl src/graph/xml.cc,
+ncclTopoGetXmlFromSys, ncclTopoGetXmlFromGpu, ncclTopoFillNet). So the file holds what the guest cannot show, and
+nothing that NCCL finds out better: no gpu, nic, net and nvlink elements (dev, sm, rank, gdr, names, guids), no ids of
+the GPUs and NICs, no family and model of the processor, no host_hash.
+
+- A ``cpu`` for each guest cell that carries a GPU or NIC, with its virtual CPUs. NCCL has no NODE: root complexes of
+  one cell are PHB to it, in the file as without it. Where the guest does not know the node, ``numaid`` is -1, the
+  kernel's.
+- A ``pci`` for each switch, at its upstream port, which is where NCCL itself looks (it goes up two levels at a time),
+  with the host switch's ids: NCCL knows the Broadcom switches that show one switch as two, and merges these. Root ports
+  and downstream ports are no elements; but a root port with several GPUs or NICs behind it is one, as they share it.
+- ``link_speed`` and ``link_width``: what the host's link can be, the lesser of device and port above, as NCCL computes
+  it on the metal. A virtual function has its physical function's. Where the host does not say, both are empty, which is
+  what NCCL writes for a device that /sys does not have: it counts 8 GT/s and 16 lanes. Left out, they would be read
+  from QEMU's port.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import tree
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host, Link
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.nccl import ARCHITECTURES, BRIDGE, VERSION
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.nccl_format import LINK_SPEEDS, MAX_ELEMENTS
+
+KINDS = ("gpu", "nic")
+# What NCCL adds while it runs, out of the same 256: to a GPU its gpu element and an nvlink for each other end (at most
+# six are known: the NVSwitches of a DGX-2), to a NIC a nic and a net.
+ADDED = {"gpu": 7, "nic": 2}
+# As the kernel writes them since 5.7, ascending.
+SPEED_TEXTS = sorted((speed, text) for text, speed in {**LINK_SPEEDS, "2.5 GT/s PCIe": 2.5}.items() if "PCIe" in text)
+HEADER = "<!-- Written by sailloft.fleet from the plan of this virtual machine; changes here are lost. -->\n"
+
+
+@dataclass
+class _Pci:
+    """One ``pci`` element: a switch, or a GPU or NIC."""
+
+    attributes: dict[str, str]
+    children: list[_Pci] = field(default_factory=list)
+
+    def lines(self, indent: int) -> list[str]:
+        start = " " * indent + _tag("pci", self.attributes)
+        if not self.children:
+            return [f"{start}/>"]
+        inner = [line for child in self.children for line in child.lines(indent + 2)]
+        return [f"{start}>", *inner, " " * indent + "</pci>"]
+
+
+def render(plan: DomainPlan, host: Host) -> str:
+    """The file's text, always the same for the same plan; ``host`` is the one that was planned for.
+
+    Raises DomainError where the GPUs and NICs are more than NCCL can read.
+    """
+    known = host.by_address()
+    cells: dict[int, list[_Pci]] = {}
+    only = plan.processors.cells[0].id if len(plan.processors.cells) == 1 else -1
+    for bus in [plan.root, *plan.root.expanders]:
+        found = _below(plan, known, bus)
+        if found:
+            cells.setdefault(only if bus.cell is None else bus.cell, []).extend(found)
+    lines = [f'<system version="{VERSION}">']
+    for number in sorted(cells):
+        lines.append(f"  {_tag('cpu', _cpu(plan, host, number))}>")
+        for element in cells[number]:
+            lines += element.lines(4)
+        lines.append("  </cpu>")
+    lines.append("</system>")
+    _refuse_too_many(plan, sum(line.lstrip()[:2] != "</" for line in lines))
+    return HEADER + "\n".join(lines) + "\n"
+
+
+def for_guest(plan: DomainPlan, host: Host) -> str | None:
+    """``render`` where the guest has a GPU, and so a use for NCCL; else None. Raises DomainError."""
+    return render(plan, host) if any(function.kind == "gpu" for function in plan.chosen.all()) else None
+
+
+def _below(plan: DomainPlan, known: dict[str, Function], here: tree.Port) -> list[_Pci]:
+    """What NCCL sees below a bus, in the order of the addresses."""
+    found = []
+    for endpoint in here.endpoints:
+        function = known[endpoint.key] if endpoint.role == "hostdev" else None
+        if function is not None and function.kind in KINDS:
+            address = tree.address(here.bus, endpoint.slot, endpoint.function)
+            found.append(_Pci({"busid": address, "class": f"0x{function.class_code:06x}", **_link(known, function)}))
+    for port in here.ports:
+        if port.model == tree.EXPANDER:
+            continue
+        inner = _below(plan, known, port)
+        address = tree.address(here.bus, port.slot, port.function)
+        if port.model == tree.UPSTREAM and inner and port.host in known:
+            switch = known[port.host]
+            attributes = {"busid": address, "class": f"0x{BRIDGE:06x}", **_ids(switch), **_link(known, switch)}
+            found.append(_Pci(attributes, inner))
+        elif port.model == tree.ROOT_PORT and len(inner) > 1:
+            first = {name: inner[0].attributes[name] for name in ("link_speed", "link_width")}
+            found.append(_Pci({"busid": address, "class": f"0x{BRIDGE:06x}", **first}, inner))
+        else:
+            found += inner
+    return found
+
+
+def _ids(function: Function) -> dict[str, str]:
+    ids = {
+        "vendor": function.vendor_id,
+        "device": function.device_id,
+        "subsystem_vendor": function.subsystem_vendor_id,
+        "subsystem_device": function.subsystem_device_id,
+    }
+    return {name: f"0x{number:04x}" for name, number in ids.items() if number is not None}
+
+
+def _link(known: dict[str, Function], function: Function) -> dict[str, str]:
+    owner = known.get(function.physical_function or "", function)
+    above = known[owner.parent].link if owner.parent in known else None
+    ends = [link for link in (owner.link, above) if link is not None]
+    speeds = [speed for speed in map(_speed, ends) if speed is not None]
+    widths = [width for width in map(_width, ends) if width is not None]
+    # A speed that NCCL does not know yet counts as the highest that it does.
+    texts = [text for speed, text in SPEED_TEXTS if speeds and speed <= min(speeds)]
+    return {"link_speed": texts[-1] if texts else "", "link_width": str(min(widths)) if widths else ""}
+
+
+def _speed(link: Link) -> float | None:
+    return link.max_speed_gt_s if link.max_speed_gt_s is not None else link.speed_gt_s
+
+
+def _width(link: Link) -> int | None:
+    return link.max_width if link.max_width is not None else link.width
+
+
+def _cpu(plan: DomainPlan, host: Host, number: int) -> dict[str, str]:
+    attributes = {"numaid": str(number)}
+    for cell in plan.processors.cells:
+        if cell.id == number:
+            attributes["affinity"] = _mask(cell.vcpus, 1 + max(max(item.vcpus) for item in plan.processors.cells))
+    # Under emulation the guest has another processor than the host: NCCL asks it.
+    if plan.accelerator == "kvm":
+        names = {kernel: name for name, kernel in ARCHITECTURES.items()}
+        if host.cpu.architecture in names:
+            attributes["arch"] = names[host.cpu.architecture]
+        if host.cpu.vendor:
+            attributes["vendor"] = host.cpu.vendor
+    return attributes
+
+
+def _mask(cpus: list[int], count: int) -> str:
+    """As the kernel writes node*/cpumap: words of 32 bits for ``count`` CPUs, the highest first."""
+    number = sum(1 << cpu for cpu in cpus)
+    words = [number >> shift & 0xFFFFFFFF for shift in range(0, count, 32)]
+    return ",".join(f"{word:08x}" for word in reversed(words))
+
+
+def _refuse_too_many(plan: DomainPlan, elements: int) -> None:
+    endpoints = [plan.functions[endpoint.key] for _port, endpoint in plan.endpoints() if endpoint.role == "hostdev"]
+    added = sum(ADDED.get(function.kind, 0) for function in endpoints)
+    if elements + added > MAX_ELEMENTS:
+        raise DomainError(
+            f"virtual machine {plan.name}: NCCL's topology of its GPUs and NICs would have {elements + added} elements "
+            f"({added} of them added by NCCL), and NCCL reads {MAX_ELEMENTS}; give it fewer NICs"
+        )
+
+
+def _tag(name: str, attributes: dict[str, str]) -> str:
+    return f"<{name}" + "".join(f' {key}="{value}"' for key, value in attributes.items())

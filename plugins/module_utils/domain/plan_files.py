@@ -1,0 +1,35 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a plan is written down as: what the modules return of it, and its files. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import libvirt_xml
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.guest import predict
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.nccl_topology import for_guest
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.picture import side_by_side
+
+
+def returned_of(plan: DomainPlan, host: Host) -> dict[str, Any]:
+    """What gpu_domain, gpu_domain_info and gpu_plan return of a plan for ``host``. Raises DomainError."""
+    return {"plan": plan.to_dict(), "xml": libvirt_xml.render(plan), "nccl_topology": for_guest(plan, host)}
+
+
+def plan_files(plan: DomainPlan, host: Host) -> dict[str, str]:
+    """By file name: libvirt's XML, NCCL's topology file where there is a GPU, and the picture of host and guest.
+
+    Raises DomainError, and TopologyError where the host contradicts itself.
+    """
+    returned = returned_of(plan, host)
+    devices = {device["host_address"]: device["guest_address"] for device in returned["plan"]["devices"]}
+    files = {
+        f"{plan.name}.xml": returned["xml"],
+        f"{plan.name}.svg": side_by_side(host, predict(plan), devices),
+    }
+    if returned["nccl_topology"] is not None:
+        files[f"{plan.name}.nccl.xml"] = returned["nccl_topology"]
+    return files

@@ -1,0 +1,105 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the host was when a domain was planned, kept in the domain's own metadata. Pure.
+
+libvirt keeps the element as it is given (https://libvirt.org/formatdomain.html, "metadata": one top-level element a
+name space). It holds only what a reboot of an unchanged host leaves as it is: no driver, no group number, and of a
+link what it can do, not what a device at rest does.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function
+
+NAMESPACE = "https://github.com/sailloft/sailloft/plan/1"
+ET.register_namespace("sailloft", NAMESPACE)
+
+# A link is between one of these and what is below it; an upstream and a downstream port of a switch share silicon.
+LINK_PORTS = frozenset({"root_port", "switch_downstream"})
+
+
+@dataclass
+class Recorded:
+    """One passed-through function as it was planned; every value is text, "" where it is not known.
+
+    ``path`` is the root complex and the bridges down to the function, ``group`` the other members of its IOMMU group
+    that are no bridges, ``model`` the PCI ids, ``link`` the best that both ends of its link can do.
+    """
+
+    address: str
+    kind: str
+    model: str
+    node: str
+    path: str
+    group: str
+    link: str
+
+
+def record(functions: dict[str, Function], address: str) -> Recorded:
+    """What is to be kept of the function at ``address``. Loops and holes above it end its path."""
+    function = functions[address]
+    path: list[str] = []
+    here = function.parent
+    while here in functions and here not in path:
+        path.insert(0, here)
+        here = functions[here].parent
+    group = [
+        item.address
+        for item in functions.values()
+        if function.iommu_group is not None
+        and item.iommu_group == function.iommu_group
+        and item.kind != "bridge"
+        and item.address != address
+    ]
+    return Recorded(
+        address=address,
+        kind="VF" if function.physical_function else function.kind,
+        model=f"{function.vendor_id:04x}:{function.device_id:04x}",
+        node="" if function.numa_node is None else str(function.numa_node),
+        path=" ".join([function.root_complex, *path]),
+        group=" ".join(sorted(group)),
+        link=link_words(*link_limit(functions, function)),
+    )
+
+
+def link_limit(functions: dict[str, Function], function: Function) -> tuple[float | None, int | None]:
+    """Gigatransfers per second and lanes that both ends of the link above ``function`` can do; None: not known.
+
+    A virtual function has no link of its own (PCI Express Base Specification, SR-IOV): it is its physical function's.
+    """
+    owner = functions.get(function.physical_function or function.address, function)
+    ends = [owner.link]
+    above = functions.get(owner.parent or "")
+    if above is not None and above.port_type in LINK_PORTS:
+        ends.append(above.link)
+    speeds = [end.max_speed_gt_s for end in ends if end and end.max_speed_gt_s]
+    widths = [end.max_width for end in ends if end and end.max_width]
+    return min(speeds, default=None), min(widths, default=None)
+
+
+def link_words(speed_gt_s: float | None, width: int | None) -> str:
+    """As lspci says it: "16 GT/s x16"; "" where either is not known."""
+    return f"{speed_gt_s:g} GT/s x{width}" if speed_gt_s and width else ""
+
+
+def write(domain: ET.Element, functions: dict[str, Function], addresses: Iterable[str]) -> None:
+    """Put the record of ``addresses`` into a domain's XML; nothing where there are none."""
+    rows = [record(functions, address) for address in sorted(addresses)]
+    if rows:
+        plan = ET.SubElement(ET.SubElement(domain, "metadata"), f"{{{NAMESPACE}}}plan")
+        for row in rows:
+            ET.SubElement(plan, f"{{{NAMESPACE}}}device", asdict(row))
+
+
+def read(domain: ET.Element) -> dict[str, Recorded]:
+    """The record of a domain's XML by address; empty where it has none."""
+    names = list(Recorded.__dataclass_fields__)
+    rows = [
+        Recorded(**{name: item.get(name, "") for name in names})
+        for item in domain.iterfind(f"metadata/{{{NAMESPACE}}}plan/{{{NAMESPACE}}}device")
+    ]
+    return {row.address: row for row in rows}

@@ -1,0 +1,90 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The wish of a virtual machine with a whole host, for a plan where nobody has wished for one yet. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import cells
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import (
+    Surroundings,
+    is_computing_gpu,
+    is_physical,
+    obstacle,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host, NumaNode
+
+NAME = "whole-host"
+MIB = 1024**2
+# Of a node's memory without huge pages, what the guest gets: inventories/vela, 704 of 768 GiB, is a little more.
+MEMORY_SHARE = 7 / 8
+PAGE_SIZES_MIB = (1024, 2)
+# Huge pages of less than this share of a node were not made for a guest with the whole host.
+PAGES_SHARE = 1 / 2
+
+
+def whole_host(host: Host) -> dict[str, Any]:
+    """All GPUs, NICs and NVMe drives that can be given away, as an element of ``domains``, the modules' option.
+
+    Of a NIC with virtual functions it is the first of them. The memory is that of the huge pages of its devices'
+    NUMA nodes, in equal parts, or ``MEMORY_SHARE`` of all where less than ``PAGES_SHARE`` is in huge pages. Raises
+    DomainError without a GPU.
+    """
+    around = Surroundings(host)
+    wanted = [function for function in host.functions if _wanted(around, function)]
+    obstacles: dict[str, str] = {}
+    # What falls out may be what another device's IOMMU group needs.
+    while True:
+        own = [function.address for function in wanted]
+        found = {function.address: obstacle(around, function, NAME, own) for function in wanted}
+        refused = {address: reason for address, reason in found.items() if reason}
+        if not refused:
+            break
+        obstacles.update(refused)
+        wanted = [function for function in wanted if function.address not in refused]
+    gpus = [function for function in wanted if function.kind == "gpu"]
+    if not gpus:
+        reasons = [f"{address}: {reason}" for address, reason in obstacles.items()]
+        why = "; ".join(reasons) or "it has none"
+        raise DomainError(f"no GPU of this host can be given to a virtual machine ({why}); say which domains to plan")
+    page_mib, memory_mib = _memory(host, wanted)
+    addresses = {kind: [each.address for each in wanted if each.kind == kind] for kind in ("gpu", "nic", "nvme")}
+    return {
+        "name": NAME,
+        "gpus": {"addresses": addresses["gpu"]},
+        "nics": {"addresses": addresses["nic"]},
+        "nvme": {"addresses": addresses["nvme"]},
+        "memory_mib": memory_mib,
+        "huge_page_mib": page_mib,
+    }
+
+
+def _wanted(around: Surroundings, function: Function) -> bool:
+    if function.kind == "gpu":
+        return is_computing_gpu(function)
+    if function.kind not in ("nic", "nvme"):
+        return False
+    above = around.functions.get(function.physical_function or "")
+    if above is not None and above.sriov is not None:
+        return above.sriov.vfs[:1] == [function.address]
+    return is_physical(function)
+
+
+def _memory(host: Host, devices: list[Function]) -> tuple[int, int]:
+    """Size of a page and all memory, MiB."""
+    places = {cells.device_node(host, function) for function in devices} - {None}
+    ids = {cells.serving_node(host, node) for node in places if node is not None}
+    nodes = [node for node in host.numa_nodes if node.id in ids] or host.numa_nodes[:1]
+    for size_mib in PAGE_SIZES_MIB:
+        pages = min(_pages(node, size_mib) for node in nodes)
+        if pages * size_mib * MIB >= PAGES_SHARE * max(node.memory_bytes for node in nodes):
+            return size_mib, pages * size_mib * len(nodes)
+    least_mib = int(min(node.memory_bytes for node in nodes) * MEMORY_SHARE) // MIB
+    size_mib = next((size for size in PAGE_SIZES_MIB if least_mib >= size), PAGE_SIZES_MIB[-1])
+    return size_mib, least_mib // size_mib * size_mib * len(nodes)
+
+
+def _pages(node: NumaNode, size_mib: int) -> int:
+    return sum(pages.total for pages in node.huge_pages if pages.size_bytes == size_mib * MIB)

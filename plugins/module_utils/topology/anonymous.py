@@ -1,0 +1,173 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a recording that is given to others does not say: serial numbers, MACs, GUIDs, addresses, names of places.
+
+Two rules. What is a number, an enumeration or a PCI address of the model stays. Text that the host's owner could have
+chosen, or that hardware could have written a number of its own into, stays only where it has a form listed here:
+
+- names of interfaces and block devices: the kernel's, systemd's and rdma-core's names by place and by number; any
+  other (``enx001122334455``, ``rocex0c42a1...``) becomes ``net-1``, ``block-1``, ``rdma-1``, the same one each time;
+- kernel arguments: those of ``KEPT_ARGUMENTS``; of any other neither name nor value stays (UUIDs, ``ip=``, passwords);
+- why the host uses a function: what kind of use; mount points of ``KEPT_MOUNTS``, no other path, network or address.
+
+Release of the kernel, name of the CPU model and names of drivers stay as they are. Nothing that planning looks at is
+changed. Pure; anonymous twice is anonymous once.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
+
+NAMES = re.compile(
+    # eth0, ib0, hsi0, bond0, sda, vda, sr0, md127; dm-0
+    r"[a-z]{1,8}\d{0,3}|dm-\d{1,3}"
+    # nvme0n1, nvme0c1n1
+    r"|nvme\d{1,3}(c\d{1,3})?n\d{1,3}"
+    # Drivers' own RDMA names: mlx5_0, hfi1_0, bnxt_re0.
+    r"|[a-z]{1,5}\d{0,2}_(re)?\d{1,3}"
+    # By place, systemd.net-naming-scheme(7) and rdma-core's rdma_rename: eno1, ens1f0np0, enP5p1s0f1, rdmap197s0.
+    r"|[a-z]{2,4}(P\d{1,5})?(p\d{1,3}s\d{1,2}|s\d{1,5}|o\d{1,5})(f\d)?(np\d{1,3}(s\d{1,3})?|npf\d{1,2}vf\d{1,3})?"
+    r"(d\d{1,3})?(v\d{1,3})?"
+)
+# Linux Documentation/admin-guide/kernel-parameters.txt: what decides about IOMMU, PCI, memory, CPUs and drivers.
+KEPT_ARGUMENTS = frozenset(
+    {
+        "amd_iommu",
+        "amd_iommu_intr",
+        "default_hugepagesz",
+        "hugepages",
+        "hugepagesz",
+        "hugetlb_cma",
+        "idle",
+        "intel_idle.max_cstate",
+        "intel_iommu",
+        "intel_pstate",
+        "intremap",
+        "iommu",
+        "iommu.forcedac",
+        "iommu.passthrough",
+        "iommu.strict",
+        "irqaffinity",
+        "isolcpus",
+        "kvm.nx_huge_pages",
+        "kvm_amd.avic",
+        "kvm_amd.nested",
+        "kvm_intel.nested",
+        "maxcpus",
+        "mem",
+        "mitigations",
+        "modprobe.blacklist",
+        "module_blacklist",
+        "nohz_full",
+        "nomodeset",
+        "nosmt",
+        "nr_cpus",
+        "numa",
+        "numa_balancing",
+        "pci",
+        "pcie_acs_override",
+        "pcie_aspm",
+        "pcie_port_pm",
+        "pcie_ports",
+        "processor.max_cstate",
+        "quiet",
+        "rcu_nocbs",
+        "rd.driver.blacklist",
+        "rd.driver.pre",
+        "ro",
+        "rw",
+        "skew_tick",
+        "swiotlb",
+        "transparent_hugepage",
+        "tsc",
+        "vfio-pci.disable_idle_d3",
+        "vfio-pci.disable_vga",
+        "vfio-pci.ids",
+        "vfio_iommu_type1.allow_unsafe_interrupts",
+        "vfio_pci.ids",
+        "video",
+        "x2apic_phys",
+    }
+)
+# Filesystem Hierarchy Standard 3.0, and systemd's places of the boot partitions.
+KEPT_MOUNTS = frozenset(
+    {
+        "/",
+        "/boot",
+        "/boot/efi",
+        "/efi",
+        "/home",
+        "/opt",
+        "/srv",
+        "/tmp",
+        "/usr",
+        "/var",
+        "/var/lib",
+        "/var/log",
+        "/var/tmp",
+    }
+)
+
+# (as topology/usage.py writes it, what is left of it, how its one name is judged)
+_REASONS = (
+    (r"holds the mounted file system (?P<mount>/.*)", "holds a mounted file system"),
+    (r"holds the swap space .*", "holds swap space"),
+    (r"is part of the block device (?P<block>.*)", "is part of a block device"),
+    (r"carries the default route( through (?P<net>.*))?", "carries the default route"),
+    (r"carries the IPv6 default route( through (?P<net>.*))?", "carries the IPv6 default route"),
+    (r"carries the route to .*", "carries a route"),
+    (r"has the address .*", "has an address"),
+    (r"is under the interface (?P<net>.*)", "is under another interface"),
+)
+USED = "is in use by the host"
+
+
+def anonymous(host: Host) -> Host:
+    """The same host without what could tell which one it is; ``host`` itself is left as it is."""
+    names: dict[tuple[str, str], str] = {}
+    for function in host.functions:
+        for kind in sorted(function.interfaces):
+            for name in function.interfaces[kind]:
+                _rename(names, kind, name)
+    return replace(
+        host,
+        functions=[_function(function, names) for function in host.functions],
+        kernel_arguments=[
+            argument for argument in host.kernel_arguments if argument.partition("=")[0] in KEPT_ARGUMENTS
+        ],
+    )
+
+
+def _rename(names: dict[tuple[str, str], str], kind: str, name: str) -> None:
+    """Enter what ``name`` becomes; numbers that are taken by an earlier pass are left out."""
+    if (kind, name) in names:
+        return
+    if NAMES.fullmatch(name) or re.fullmatch(rf"{kind}-\d{{1,4}}", name):
+        names[kind, name] = name
+        return
+    number = 1
+    while f"{kind}-{number}" in names.values():
+        number += 1
+    names[kind, name] = f"{kind}-{number}"
+
+
+def _function(function: Function, names: dict[tuple[str, str], str]) -> Function:
+    interfaces = {kind: [names[kind, name] for name in each] for kind, each in function.interfaces.items()}
+    reasons = list(dict.fromkeys(_reason(text) for text in function.used_by_host))
+    return replace(function, interfaces=interfaces, used_by_host=reasons)
+
+
+def _reason(text: str) -> str:
+    """Why the host uses a function, without the thing that it uses it for, unless that has a kept form."""
+    for pattern, kept in _REASONS:
+        match = re.fullmatch(pattern, text)
+        if match is None:
+            continue
+        found = match.groupdict()
+        mount, name = found.get("mount"), found.get("net") or found.get("block")
+        known = mount in KEPT_MOUNTS if mount else name and NAMES.fullmatch(name)
+        return text if known or text == kept else kept
+    return text if text == USED or text in {kept for _pattern, kept in _REASONS} else USED

@@ -1,0 +1,180 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Whether a Host can be what it says: checked once, where it comes in, so that nothing later needs to doubt it. Pure.
+
+What is unusual but true passes, and is the planner's to deal with: nodes without CPUs or memory, functions whose node,
+BARs or config space are not known, bridges that nothing has given bus numbers. Types are not looked at: see shape.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.errors import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.kinds import KINDS, PORT_TYPES
+
+if TYPE_CHECKING:
+    from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Bar, Function, Host, NumaNode
+
+# A domain has four digits or, below a volume management device, more.
+ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):[01][0-9a-f]\.[0-7]")
+LAST_BUS = 0xFF
+KNOWN_KINDS = {row[-1] for row in KINDS} | {"other"}
+ROM_BAR = 6
+
+
+def check(host: Host) -> None:
+    """Raises TopologyError on the first thing in ``host`` that no machine has, naming it and the next step."""
+    _check_nodes(host.numa_nodes)
+    domains: dict[str, int] = {}
+    buses: dict[str, int] = {}
+    for item in host.root_complexes:
+        if item.name in domains:
+            raise _wrong(f"root complex {item.name!r} is listed twice")
+        if item.domain < 0 or not 0 <= item.bus <= LAST_BUS:
+            raise _wrong(f"root complex {item.name}: domain {item.domain} and bus {item.bus} cannot be")
+        _check_node_of(item.numa_node, f"root complex {item.name}")
+        domains[item.name] = item.domain
+        buses[item.name] = item.bus
+    known: dict[str, Function] = {}
+    for function in host.functions:
+        if function.address in known:
+            raise _wrong(f"PCI function {function.address} is listed twice")
+        known[function.address] = function
+    for function in known.values():
+        _check_function(function, known, domains)
+        if function.parent is not None:
+            _check_place(function, known)
+        elif (
+            host.source != "nccl"
+            and function.physical_function is None
+            and _bus(function) != buses[function.root_complex]
+        ):
+            # NCCL's XML does not say root buses; the others do, and a virtual function may be on the next one.
+            raise _wrong(
+                f"PCI function {function.address} is below no bridge, and the root bus of {function.root_complex} is "
+                f"{buses[function.root_complex]:02x}"
+            )
+    _check_loops(known)
+
+
+def _wrong(words: str) -> TopologyError:
+    return TopologyError(f"the topology contradicts itself: {words}; read it again with host_topology_info")
+
+
+def _check_node_of(node: int | None, owner: str) -> None:
+    if node is not None and node < 0:
+        raise _wrong(f"{owner}: numa_node is {node}, it is the number of a node or, where that is not known, null")
+
+
+def _check_nodes(nodes: list[NumaNode]) -> None:
+    owner: dict[int, int] = {}
+    seen: set[int] = set()
+    for node in nodes:
+        where = f"NUMA node {node.id}"
+        if node.id in seen or node.id < 0:
+            raise _wrong(f"{where} is listed twice or has a number below 0")
+        seen.add(node.id)
+        for cpu in node.cpus:
+            if cpu in owner or cpu < 0:
+                raise _wrong(f"CPU {cpu} of {where} is on node {owner.get(cpu)} too, or has a number below 0")
+            owner[cpu] = node.id
+        threads = [cpu for core in node.siblings for cpu in core]
+        if threads and (sorted(threads) != sorted(node.cpus) or not all(node.siblings)):
+            raise _wrong(f"{where}: its siblings are not its CPUs, each once")
+        if node.memory_bytes < 0:
+            raise _wrong(f"{where}: its memory is {node.memory_bytes} bytes")
+        for pages in node.huge_pages:
+            if pages.size_bytes <= 0 or pages.total < 0 or pages.free < 0:
+                raise _wrong(f"{where}: {pages.total} huge pages of {pages.size_bytes} bytes, {pages.free} free")
+        if any(distance < 0 for distance in node.distances.values()):
+            raise _wrong(f"{where}: a distance is below 0")
+
+
+def _check_function(function: Function, known: dict[str, Function], domains: dict[str, int]) -> None:
+    where = f"PCI function {function.address}"
+    if not ADDRESS.fullmatch(function.address):
+        raise _wrong(f"PCI function {function.address!r}: not an address like 0000:3b:00.0")
+    if function.root_complex not in domains:
+        raise _wrong(f"{where} is below root complex {function.root_complex!r}, which is not there")
+    if _domain(function) != domains[function.root_complex]:
+        raise _wrong(f"{where} has another PCI domain than its root complex {function.root_complex}")
+    if function.kind not in KNOWN_KINDS:
+        raise _wrong(f"{where} is of kind {function.kind!r}; there are {', '.join(sorted(KNOWN_KINDS))}")
+    if function.port_type is not None and function.port_type not in PORT_TYPES.values():
+        raise _wrong(f"{where} has port_type {function.port_type!r}; there are {', '.join(PORT_TYPES.values())}")
+    _check_node_of(function.numa_node, where)
+    _check_bars(function.bars, where)
+    if function.sriov is not None:
+        _check_bars(function.sriov.vf_bars, where)
+        for address in function.sriov.vfs:
+            if address not in known:
+                raise _wrong(f"{where} has the virtual function {address}, which is not there")
+    if function.physical_function is not None and function.physical_function not in known:
+        raise _wrong(f"{where} is a virtual function of {function.physical_function}, which is not there")
+    if _has_buses(function):
+        first, last = function.secondary_bus, function.subordinate_bus
+        if not 0 < first <= last <= LAST_BUS:
+            raise _wrong(f"bridge {function.address} has the buses {first:02x}-{last:02x}, which cannot be")
+
+
+def _domain(function: Function) -> int:
+    return int(function.address.split(":", 1)[0], 16)
+
+
+def _bus(function: Function) -> int:
+    return int(function.address.split(":", 2)[1], 16)
+
+
+def _check_bars(bars: Iterable[Bar], where: str) -> None:
+    for region in bars:
+        good = 0 <= region.index <= ROM_BAR and region.size_bytes > 0 and region.kind in ("memory", "io")
+        if not good or region.width_bits not in (32, 64):
+            raise _wrong(
+                f"{where}: BAR {region.index} is of {region.size_bytes} bytes, {region.kind!r}, {region.width_bits} bit"
+            )
+
+
+def _has_buses(bridge: Function) -> bool:
+    """Whether it is known which buses are below; 0 is what a bridge has that was never given one."""
+    return bool(bridge.secondary_bus) and bridge.subordinate_bus is not None
+
+
+def _check_place(function: Function, known: dict[str, Function]) -> None:
+    """A function below a bridge is on the bridge's bus, and what is below it is within the bridge's."""
+    where = f"PCI function {function.address} is below {function.parent}"
+    parent = known.get(function.parent)
+    if parent is None:
+        raise _wrong(f"{where}, which is not there")
+    if parent.kind != "bridge":
+        raise _wrong(f"{where}, which is no bridge")
+    if parent.root_complex != function.root_complex:
+        raise _wrong(f"{where}, which is under another root complex")
+    if not _has_buses(parent):
+        return
+    first, last = parent.secondary_bus, parent.subordinate_bus
+    bus = _bus(function)
+    # A virtual function's bus follows from its PF's address (SR-IOV's First VF Offset and VF Stride).
+    if bus != first and not (function.physical_function is not None and first <= bus <= last):
+        raise _wrong(f"{where}, whose bus is {first:02x}")
+    if _has_buses(function) and not first < function.secondary_bus <= function.subordinate_bus <= last:
+        raise _wrong(
+            f"bridge {function.address} has the buses {function.secondary_bus:02x}-{function.subordinate_bus:02x}, and "
+            f"{function.parent} above it {first:02x}-{last:02x}"
+        )
+
+
+def _check_loops(known: dict[str, Function]) -> None:
+    """Every way up must end on a root bus."""
+    ends: set[str] = set()
+    for address in known:
+        way: list[str] = []
+        here: str | None = address
+        while here is not None and here not in ends:
+            if here in way:
+                raise _wrong(f"PCI function {here} is above itself: the tree has a loop")
+            way.append(here)
+            here = known[here].parent
+        ends.update(way)

@@ -1,0 +1,150 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Recordings of hosts: one reader for every form there is, and the writer of the project's own.
+
+| form | what it is known by | read by |
+| --- | --- | --- |
+| a directory | holds ``sys``, or one directory that does | ``sysfs.read_host`` |
+| a tar of one, plain or compressed | its first bytes | unpacked, then the same |
+| hwloc XML (``lstopo machine.xml``) | root element ``topology`` | ``hwloc.read_hwloc`` |
+| NCCL XML (``NCCL_TOPO_DUMP_FILE``) | root element ``system`` | ``nccl.read_nccl`` |
+| JSON of the project | a topology, alone or under the key ``topology`` | ``Host.from_dict`` |
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+from typing import Any
+from xml.etree import ElementTree
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology import archives
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.anonymous import anonymous
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.hwloc import read_hwloc
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host, TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
+
+# The largest text known here is 140 KB, hwloc's of a server with 8 GPUs.
+LIMIT_TEXT_BYTES = 64 << 20
+FORMS = "a directory with sys and proc, a tar of one, hwloc XML, NCCL XML, or JSON of host_topology_info"
+WIDTH = 118
+# Of a function, what is written although it is null: the model has no default for it.
+ALWAYS = ("parent", "port_type")
+
+
+def read_recording(path: str) -> Host:
+    """The host that is recorded at ``path``, in whichever form: told by content, not by name.
+
+    Raises TopologyError naming the path, what it was taken for, the cause and the next step.
+    """
+    try:
+        if os.path.isdir(path):
+            return read_host(_tree(path, path))
+        with open(path, "rb") as stream:
+            head = stream.read(archives.HEAD_BYTES)
+            if not archives.is_archive(head):
+                return _text(path, head + stream.read(LIMIT_TEXT_BYTES))
+    except OSError as error:
+        raise TopologyError(f"{path} cannot be read: {error.strerror}; a recording is {FORMS}") from error
+    with tempfile.TemporaryDirectory() as folder:
+        archives.unpack(path, folder)
+        try:
+            return read_host(_tree(folder, path))
+        except TopologyError as error:
+            # What lies in the tar is named by its path in there, not by where it was unpacked.
+            raise TopologyError(str(error).replace(folder, path)) from error
+
+
+def write_recording(host: Host) -> str:
+    """The host as JSON in the project's own format, without what could tell which one it is: see ``anonymous``.
+
+    The same host gives the same bytes; read back it is ``anonymous(host)``.
+    """
+    return render(slim(anonymous(host).to_dict())) + "\n"
+
+
+def slim(topology: dict[str, Any]) -> dict[str, Any]:
+    """Without what a function does not have: reading it back gives the same."""
+    functions = [
+        {key: value for key, value in function.items() if key in ALWAYS or value not in (None, [], {})}
+        for function in topology["functions"]
+    ]
+    return {**topology, "functions": functions}
+
+
+def render(value: Any, indent: int = 0) -> str:
+    """JSON with whatever fits into one line on one line, so that a recording can be read and compared by people."""
+    flat = json.dumps(value)
+    if len(flat) + indent <= WIDTH or not isinstance(value, (dict, list)):
+        return flat
+    inner = " " * (indent + 1)
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(inner + render(item, indent + 1) for item in value) + "\n" + " " * indent + "]"
+    rows: list[str] = []
+    row = ""
+    for key, item in value.items():
+        text = f"{json.dumps(key)}: {render(item, indent + 1)}"
+        if row and "\n" not in row + text and len(inner) + len(row) + 2 + len(text) + 1 <= WIDTH:
+            row += ", " + text
+        else:
+            rows += [row] if row else []
+            row = text
+    return "{\n" + ",\n".join(inner + row for row in [*rows, row]) + "\n" + " " * indent + "}"
+
+
+def _tree(folder: str, path: str) -> str:
+    """The directory that holds ``sys``: ``folder``, or the only one in it that does."""
+    inside = [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
+    found = [place for place in [folder, *inside] if os.path.isdir(os.path.join(place, "sys"))]
+    if folder in found or len(found) == 1:
+        return found[0]
+    what = "several recordings" if found else "no sys"
+    raise TopologyError(f"{path} holds {what}: a recording is a directory, or a tar of one, with sys and proc in it")
+
+
+def _text(path: str, content: bytes) -> Host:
+    if len(content) > LIMIT_TEXT_BYTES:
+        raise TopologyError(f"{path} is more than {LIMIT_TEXT_BYTES >> 20} MiB: no recording of a host")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise TopologyError(f"{path} is no recording: {error}; a recording is {FORMS}") from error
+    mark = text.lstrip()[:1]
+    if mark == "<":
+        return _named(path, "XML", _xml, text)
+    if mark == "{":
+        return _named(path, "JSON", _json, text)
+    raise TopologyError(f"{path} is no recording, it begins with {text.lstrip()[:20]!r}; a recording is {FORMS}")
+
+
+def _named(path: str, taken_for: str, reader: Any, text: str) -> Host:
+    try:
+        return reader(text)
+    except TopologyError as error:
+        raise TopologyError(f"{path}, taken for {taken_for}: {error}") from error
+
+
+def _xml(text: str) -> Host:
+    if "<!ENTITY" in text:
+        raise TopologyError("it declares entities, which no recording needs; write it again with lstopo or NCCL")
+    try:
+        _event, root = next(ElementTree.iterparse(io.StringIO(text), events=("start",)))
+    except (ElementTree.ParseError, StopIteration) as error:
+        raise TopologyError(f"not XML, or cut short: {error}; copy it again") from error
+    if root.tag == "topology":
+        return read_hwloc(text)
+    if root.tag == "system":
+        from ansible_collections.sailloft.fleet.plugins.module_utils.topology.nccl import read_nccl
+
+        return read_nccl(text)
+    raise TopologyError(f"its root element is <{root.tag}>; that of hwloc XML is <topology>, of NCCL's <system>")
+
+
+def _json(text: str) -> Host:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise TopologyError(f"not JSON, or cut short: {error}; copy it again") from error
+    return Host.from_dict(data.get("topology", data))

@@ -1,0 +1,219 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_plan
+short_description: Plan GPU virtual machines of a recorded or live host, and touch nothing else
+version_added: 0.1.0
+description:
+  - Plans what M(sailloft.fleet.gpu_domain) would define, from what a host was seen to be. It needs no libvirt, no root
+    and no host; it runs where the recording is.
+  - Returns each plan with its libvirt XML, and all of them as a readable tree. Writes nothing but the files of O(path).
+  - Virtual machines that the host has already are not known here. To plan beside those, run
+    M(sailloft.fleet.gpu_domain) in check mode on the host.
+extends_documentation_fragment:
+  - sailloft.fleet.gpu_domain.domains
+options:
+  domains:
+    description:
+      - The virtual machines of this host that are wished together.
+      - Left out or empty, it is one with the whole host, C(whole-host). It gets all GPUs, NICs and NVMe drives that can
+        be given away, the first virtual function where a NIC has some, and the memory of their NUMA nodes that is in
+        huge pages, or seven eighths of all where less than half is.
+  topology:
+    description: The host as M(sailloft.fleet.host_topology_info) returned it.
+    type: dict
+  gpu_module_ids:
+    description:
+      - Of a server with NVSwitches, the physical id of each GPU by its PCI address, as C(nvidia-smi -q) tells it under
+        C(GPU Module ID) while the NVIDIA driver has the GPUs. Fabric Manager's partitions are made of these ids.
+      - Left out, they are taken to be 1 and up in PCI address order, which is not so on every server. It matters for
+        virtual machines of some of the GPUs, not for one of all.
+    type: dict
+    default: {}
+  recording:
+    description:
+      - A recording of the host in any form that O(sailloft.fleet.host_topology_info#module:recording) reads.
+      - Without it and without O(topology), the host that the module runs on is read.
+    type: path
+  host_name:
+    description: What to call the host.
+    type: str
+    default: host
+  path:
+    description:
+      - Folder of the plan, made if it is missing. Left out, nothing is written.
+      - For each virtual machine it gets C(NAME.xml), the libvirt XML, C(NAME.svg), the PCIe and NUMA trees of host and
+        guest side by side, and C(NAME.nccl.xml), NCCL's topology file for the guest. Each is written whole or not at
+        all.
+    type: path
+  boot_trial:
+    description:
+      - Boot each plan's PCI tree under an emulating QEMU on the machine that plans, with stand-ins for the devices, and
+        hold what the firmware enumerates against the plan.
+      - It needs C(qemu-system-x86_64) and the firmware's image, takes seconds to minutes for each virtual machine, and
+        fails the task where anything is not as planned.
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    description: Can run in check mode and predict which files would change.
+    support: full
+  diff_mode:
+    description: Shows how the XML files change.
+    support: full
+seealso:
+  - module: sailloft.fleet.gpu_domain
+  - module: sailloft.fleet.host_topology_info
+author:
+  - The Sailloft maintainers (@sailloft)
+"""
+
+EXAMPLES = r"""
+- name: A virtual machine with the whole of a recorded host
+  sailloft.fleet.gpu_plan:
+    recording: machine.xml
+    path: plans/machine
+  delegate_to: localhost
+
+- name: What is wished of a live host
+  sailloft.fleet.gpu_plan:
+    topology: "{{ seen.topology }}"
+    domains: "{{ gpu_vm_domains }}"
+    host_name: "{{ inventory_hostname }}"
+  delegate_to: localhost
+
+- name: The same, and whether firmware finds all of it where it is planned
+  sailloft.fleet.gpu_plan:
+    topology: "{{ seen.topology }}"
+    domains: "{{ gpu_vm_domains }}"
+    boot_trial: true
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+tree:
+  description:
+    - The plans as text, a line each. Each virtual machine is a tree of guest cell, root complex, switch and device with
+      the address in the guest and on the host, then its fidelity and its notes.
+    - At the end stands what stays free, and what could not be checked because the recording does not have it.
+  returned: success
+  type: list
+  elements: str
+domains:
+  description: Each virtual machine, in the order in which they were given.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Its name.
+      type: str
+    plan:
+      description: The plan, as RV(sailloft.fleet.gpu_domain#module:domains[].plan).
+      type: dict
+    xml:
+      description: The libvirt XML.
+      type: str
+    nccl_topology:
+      description: NCCL's topology file for the guest; null for a virtual machine without a GPU.
+      type: str
+    boot_trial:
+      description:
+        - What the trial showed, with firmware, as_planned, seconds, findings (each with what, planned, found, message)
+          and left_out (what it cannot show).
+      returned: when O(boot_trial) is true
+      type: dict
+files:
+  description: The files of the plan.
+  returned: success
+  type: list
+  elements: str
+  sample: [plans/machine/whole-host.svg, plans/machine/whole-host.xml]
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import boot_trial
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.arguments import domain_options
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan_files import plan_files, returned_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.show import show
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import parse_module_ids, parse_specs
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.whole_host import whole_host
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host, TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.recordings import read_recording
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
+
+
+def read(params):
+    """The host of the module's arguments. Raises TopologyError."""
+    if params["topology"]:
+        return Host.from_dict(params["topology"])
+    return read_recording(params["recording"]) if params["recording"] else read_host()
+
+
+def main():
+    """Run as an Ansible module."""
+    module = AnsibleModule(
+        argument_spec={
+            "domains": {"type": "list", "elements": "dict", "options": domain_options()},
+            "topology": {"type": "dict"},
+            "gpu_module_ids": {"type": "dict", "default": {}},
+            "recording": {"type": "path"},
+            "host_name": {"type": "str", "default": "host"},
+            "path": {"type": "path"},
+            "boot_trial": {"type": "bool", "default": False},
+        },
+        mutually_exclusive=[("topology", "recording")],
+        supports_check_mode=True,
+    )
+    params = module.params
+    try:
+        host = read(params)
+        specs = parse_specs(params["domains"] or [whole_host(host)])
+        plans = plan_domains(host, specs, gpu_module_ids=parse_module_ids(params["gpu_module_ids"]))
+        wanted = {}
+        if params["path"]:
+            for plan in plans:
+                texts = plan_files(plan, host)
+                wanted.update({os.path.join(params["path"], name): text for name, text in sorted(texts.items())})
+        before = {path: files.read(path) for path in wanted}
+        differing = [path for path, text in wanted.items() if before[path] != text]
+        if not module.check_mode:
+            for path in differing:
+                files.write(path, wanted[path])
+        domains = [
+            {
+                "name": plan.name,
+                **returned_of(plan, host),
+                **({"boot_trial": boot_trial.prove(plan)} if params["boot_trial"] else {}),
+            }
+            for plan in plans
+        ]
+        tree = show(params["host_name"], plans, host)
+    except (DomainError, TopologyError, ProofError) as error:
+        module.fail_json(msg=f"{params['host_name']}: {error}")
+    module.exit_json(
+        changed=bool(differing),
+        tree=tree,
+        domains=domains,
+        files=list(wanted),
+        diff=[
+            {"before_header": path, "after_header": path, "before": before[path] or "", "after": wanted[path]}
+            for path in differing
+            if path.endswith(".xml")
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main()

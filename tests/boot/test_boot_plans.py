@@ -1,0 +1,97 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Every recorded machine as one virtual machine of all its GPUs, NICs and NVMe drives, booted with both
+firmwares; and plans that are wrong, which the boot must find. `make boot` runs them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from machines import GIB, MIB, RECORDINGS, plan, recording
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import boot_trial, buses, mmio
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Bar
+
+pytestmark = pytest.mark.boot
+
+FIRMWARES = ["bios", "efi"]
+# For recordings that know no BARs: of a GPU what an H100 SXM has, of the others what is usual (bytes, bits,
+# prefetchable). A V100 of 32 or 16 GiB asks for as much, and OVMF takes the longer the larger the window is.
+GPU_MEMORY = {"nvidia-dgx2": 32 * GIB, "llnl-lassen": 16 * GIB}
+DEFAULT_BARS = {
+    "gpu": [(16 * MIB, 64, True), (128 * GIB, 64, True), (32 * MIB, 64, True)],
+    "nic": [(32 * MIB, 64, True)],
+    "nvme": [(16 * 1024, 64, False)],
+}
+
+
+def whole(name: str, firmware: str) -> DomainPlan:
+    """One virtual machine of all that a recorded host can give."""
+    host = recording(name)
+    for function in host.functions:
+        function.used_by_host = []
+        if function.kind in DEFAULT_BARS and not function.bars:
+            rows = [
+                (GPU_MEMORY.get(name, size) if size == 128 * GIB else size, bits, high)
+                for size, bits, high in DEFAULT_BARS[function.kind]
+            ]
+            function.bars = [Bar(at, size, "memory", bits, high) for at, (size, bits, high) in enumerate(rows)]
+
+    def of(kind: str) -> list[str]:
+        # Of a NIC with VFs, those.
+        return [
+            function.address
+            for function in host.functions
+            if function.kind == kind and not (function.sriov and function.sriov.vfs)
+        ]
+
+    return plan(
+        host,
+        gpus={"addresses": of("gpu")},
+        nics={"addresses": of("nic")},
+        nvme={"addresses": of("nvme")},
+        firmware=firmware,
+        memory_mib=65536,
+        vcpus=None,
+    )
+
+
+def wrong(result: dict[str, Any]) -> str:
+    return "\n".join(finding["message"] for finding in result["findings"])
+
+
+@pytest.mark.parametrize("firmware", FIRMWARES)
+@pytest.mark.parametrize("name", sorted(path.stem for path in RECORDINGS.glob("*.json")))
+def test_every_recorded_machine(name: str, firmware: str) -> None:
+    planned = whole(name, firmware)
+    result = boot_trial.run(planned)
+    assert result["as_planned"], wrong(result)
+
+
+def test_too_small_a_bus_gap_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planner refuses it, libvirt and QEMU do not: the first expander's tree runs into the second's."""
+    monkeypatch.setattr(buses, "_prove", lambda name, root: None)
+    monkeypatch.setattr(buses, "_starts", lambda root, spacing: [8, 10])
+    result = boot_trial.run(plan(firmware="bios"), timeout_s=4)
+    assert not result["as_planned"]
+    assert "nowhere: the firmware did not reach it" in wrong(result)
+
+
+def test_other_bus_numbers_than_the_firmwares_are_found() -> None:
+    planned = plan(firmware="bios")
+    gpu, nic = planned.root.expanders[0].ports[0].ports[0].ports
+    gpu.bus, gpu.last_bus, nic.bus, nic.last_bus = nic.bus, nic.last_bus, gpu.bus, gpu.last_bus
+    result = boot_trial.run(planned, timeout_s=4)
+    assert "gpu 0000:13:00.0: planned at 0000:24:00.0, found at 0000:23:00.0" in wrong(result)
+
+
+def test_too_small_a_window_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of what OVMF needs: neither the reserves of the ports nor alignment counted."""
+    monkeypatch.setattr(mmio, "OVMF_PORT_SHARE", 1 << 40)
+    monkeypatch.setattr(mmio, "_round_up", lambda number, step: number)
+    result = boot_trial.run(whole("llnl-lassen", "efi"), timeout_s=30)
+    # All else is enumerated by then.
+    assert len(result["findings"]) < 4, wrong(result)
+    assert "found one without an address" in wrong(result)

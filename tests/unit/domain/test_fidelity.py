@@ -1,0 +1,76 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A virtual machine of everything that a recorded server has sees the server's own distances."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from machines import RECORDINGS, plan, recording
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.guest import predict
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import is_computing_gpu, is_physical
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import pairs
+
+# Pairs of each class among the GPUs, NICs and NVMe drives that can be given away, counted on the recorded tree.
+RECORDED = {
+    "aws-g4dn-metal": {"PIX": 2, "PHB": 6, "NODE": 28, "SYS": 42},
+    "emulated-gpu-server": {"PIX": 2, "PHB": 2, "SYS": 6},
+    "llnl-corona": {"PIX": 1, "PHB": 4, "NODE": 26, "SYS": 35},
+    # Four GPUs, three NICs of two ports and a drive; a switch with two GPUs or a NIC of two functions is one PIX.
+    "llnl-lassen": {"PIX": 5, "NODE": 22, "SYS": 28},
+    # 16 drives on one switch, and a NIC on the switch above it.
+    "llnl-tioga": {"PIX": 120, "PXB": 16, "PHB": 4, "NODE": 59, "SYS": 207},
+    # On each of four root complexes two switches of two GPUs below another switch; two root complexes on each node.
+    "nvidia-dgx2": {"PIX": 8, "PXB": 16, "NODE": 32, "SYS": 64},
+    "supermicro-4029gp-ve": {"PIX": 21, "NODE": 45},
+}
+
+
+def whole(host: Host, **changes: object) -> DomainPlan:
+    """One virtual machine of every GPU, NIC and NVMe drive that the host does not use itself."""
+
+    def of(kind: str) -> list[str]:
+        return [function.address for function in host.functions if function.kind == kind and free(function)]
+
+    def free(function: Function) -> bool:
+        return not function.used_by_host and is_computing_gpu(function) and is_physical(function)
+
+    wishes = {kind: {"addresses": of(kind.rstrip("s"))} for kind in ("gpus", "nics", "nvme")}
+    # No recording has more than four nodes.
+    return plan(host, memory_mib=4 * 1024, vcpus=None, **wishes, **changes)
+
+
+def test_every_recording_is_here() -> None:
+    assert set(RECORDED) == {path.stem for path in RECORDINGS.glob("*.json")}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_whole_server_keeps_every_pair(name: str) -> None:
+    host = recording(name)
+    got = whole(host)
+    addresses = {function.address: function.address for function in got.chosen.all()}
+    assert Counter(pairs(host, addresses).values()) == RECORDED[name]
+    fidelity = got.to_dict()["fidelity"]
+    total = sum(RECORDED[name].values())
+    assert fidelity == {"total": total, "equal": total, "share": 1.0, "differences": []}
+
+
+def test_the_flat_guest_shows_what_it_loses() -> None:
+    fidelity = whole(recording("nvidia-dgx2"), mirror_topology=False).to_dict()["fidelity"]
+    assert (fidelity["total"], fidelity["equal"]) == (120, 0)
+    assert fidelity["differences"][0] == {
+        "pair": ["gpu 0000:34:00.0", "gpu 0000:36:00.0"],
+        "host": "PIX",
+        "guest": "PHB",
+    }
+
+
+def test_power_has_a_pci_domain_for_each_root_complex_and_the_guest_one_for_all() -> None:
+    got = whole(recording("llnl-lassen"))
+    hosts = {device["host_address"].split(":")[0] for device in got.to_dict()["devices"]}
+    assert hosts == {"0000", "0003", "0004", "0005", "0033", "0035"}
+    assert {function.address.split(":")[0] for function in predict(got).functions} == {"0000"}

@@ -1,0 +1,116 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The module gpu_plan, called as Ansible calls it, and its playbook."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from machines import RECORDINGS
+
+from ansible_collections.sailloft.fleet.plugins.modules import gpu_plan
+
+PROJECT = Path(__file__).parents[3]
+NAMES = sorted(path.stem for path in RECORDINGS.glob("*.json"))
+
+
+@pytest.fixture
+def run(capsys):
+    """Call the module; returns its result."""
+
+    def call(**given):
+        with patch_module_args(json.loads(json.dumps(given))), pytest.raises(SystemExit):
+            gpu_plan.main()
+        return json.loads(capsys.readouterr().out)
+
+    return call
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.exists() else {}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_whole_of_each_recorded_host(run, tmp_path, name):
+    given = {"recording": str(RECORDINGS / f"{name}.json"), "path": str(tmp_path / "plans"), "host_name": name}
+    asked = run(**given, _ansible_check_mode=True)
+    assert asked["changed"]
+    assert contents(tmp_path / "plans") == {}
+    first = run(**given)
+    assert first["changed"]
+    assert first["files"] == asked["files"]
+    assert first["diff"] == asked["diff"]
+    written = contents(tmp_path / "plans")
+    assert sorted(written) == ["whole-host.nccl.xml", "whole-host.svg", "whole-host.xml"]
+    (domain,) = first["domains"]
+    assert written["whole-host.xml"].decode() == domain["xml"]
+    assert written["whole-host.nccl.xml"].decode() == domain["nccl_topology"]
+    second = run(**given)
+    assert not second["changed"]
+    assert second["diff"] == []
+    assert second["tree"] == first["tree"]
+    assert contents(tmp_path / "plans") == written
+
+    text = "\n".join(first["tree"])
+    assert re.search(r"^fidelity 100%: (\d+) of \1 pairs$", text, re.MULTILINE)
+    for device in domain["plan"]["devices"]:
+        there = [line for line in first["tree"] if device["guest_address"].removeprefix("0000:") in line]
+        assert any(device["host_address"].removeprefix("0000:") in line for line in there), device
+
+
+def test_what_stays_free_is_told(run):
+    wish = {"name": "small", "gpus": {"count": 2}, "memory_mib": 1024, "vcpus": 1}
+    tree = run(recording=str(RECORDINGS / "nvidia-dgx2.json"), domains=[wish])["tree"]
+    (free,) = [line for line in tree if line.startswith("stays free:")]
+    assert "14 GPUs (" in free
+    assert "11 NVSwitches (" in free
+    taken = [line.split("host ")[1] for line in tree if "GPU " in line and "host " in line and "─" in line]
+    assert len(taken) == 2
+    assert not any(address in free for address in taken)
+
+
+def test_what_is_no_recording_is_said_with_the_hosts_name(run, tmp_path):
+    (tmp_path / "broken.json").write_text('{"format": "sailloft-topology/1", "numa_')
+    result = run(recording=str(tmp_path / "broken.json"), host_name="gpu17")
+    assert result["failed"]
+    assert result["msg"].startswith(f"gpu17: {tmp_path}/broken.json")
+
+
+def play(folder, *arguments):
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).with_name("ansible-playbook")),
+            "playbooks/plan.yml",
+            f"--extra-vars=recording={RECORDINGS / 'emulated-gpu-server.json'}",
+            f"--extra-vars=plans_path={folder}",
+            *arguments,
+        ],
+        cwd=PROJECT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_the_playbook(tmp_path):
+    folder = tmp_path / "plans"
+    assert "changed=1 " in play(folder, "--check")
+    assert not folder.exists()
+    output = play(folder)
+    assert "changed=1 " in output
+    assert "fidelity 100%" in output
+    assert sorted(path.name for path in (folder / "emulated-gpu-server").iterdir()) == [
+        "whole-host.nccl.xml",
+        "whole-host.svg",
+        "whole-host.xml",
+    ]
+    assert "changed=0 " in play(folder)

@@ -1,0 +1,139 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A recording that is given to others says what a machine is, and not which one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import machines
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.anonymous import anonymous
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.recordings import write_recording
+
+MAC, GUID = "0c42a1d5f3e7", "0c42a10300d5f3e7"
+UUID = "742d083d-5a32-46d6-a8aa-e0d380171b25"
+SECRETS = (MAC, GUID, UUID, "acme", "10.1.2", "2001:db8", "s3cret", "fe12")
+
+
+def named(**interfaces):
+    """The lab's server with these interfaces on its first GPU."""
+    host = machines.lab()
+    host.functions = [
+        replace(function, interfaces=interfaces) if function.address == "0000:13:00.0" else function
+        for function in host.functions
+    ]
+    return host
+
+
+def names(host):
+    return host.function("0000:13:00.0").interfaces
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "eth0",
+        "ib3",
+        "hsi0",
+        "bond0",
+        "eno1",
+        "ens1f0np0",
+        "enp132s0f1",
+        "enP5p1s0f1",
+        "enp3s0f0v12",
+        "ibp65s0",
+        "enp3s0f0npf0vf11",
+        "ens3f1d1",
+    ],
+)
+def test_names_by_place_and_number_stay(name):
+    assert names(anonymous(named(net=[name]))) == {"net": [name]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *(("rdma", name) for name in ("mlx5_0", "bnxt_re1", "hfi1_0", "rdmap197s0", "rocep65s0f1", "ibp65s0")),
+        *(("block", name) for name in ("sda", "vdb", "nvme0n1", "nvme1c2n1", "sr0", "md127", "dm-3", "pmem0")),
+    ],
+)
+def test_other_names_by_place_and_number_stay_too(kind, name):
+    assert names(anonymous(named(**{kind: [name]}))) == {kind: [name]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("net", f"enx{MAC}"),
+        ("rdma", f"rocex{GUID}"),
+        ("rdma", f"ibx{GUID}"),
+        ("net", "acme-uplink"),
+        ("net", "sn12345"),
+    ],
+)
+def test_names_that_hold_more_are_numbered_anew(kind, name):
+    host = named(**{kind: [name]})
+    assert names(anonymous(host)) == {kind: [f"{kind}-1"]}
+    assert names(host) == {kind: [name]}, "the host itself is left as it is"
+
+
+def test_one_name_becomes_one_name_and_two_become_two():
+    host = named(net=["net-1", "acme-a", "eth0", "acme-b", "acme-a"])
+    assert names(anonymous(host))["net"] == ["net-1", "net-2", "eth0", "net-3", "net-2"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "left"),
+    [
+        ("holds the mounted file system /", "holds the mounted file system /"),
+        ("holds the mounted file system /boot/efi", "holds the mounted file system /boot/efi"),
+        ("holds the mounted file system /srv/acme", "holds a mounted file system"),
+        ("holds the swap space /dev/mapper/acme-swap", "holds swap space"),
+        ("is part of the block device dm-0", "is part of the block device dm-0"),
+        ("is part of the block device acme-volume", "is part of a block device"),
+        ("carries the default route", "carries the default route"),
+        ("carries the default route through bond0", "carries the default route through bond0"),
+        (f"carries the default route through enx{MAC}", "carries the default route"),
+        ("carries the IPv6 default route through acme-br", "carries the IPv6 default route"),
+        ("carries the route to 10.1.2.0/24", "carries a route"),
+        ("carries the route to 10.1.2.0/24 through bond0", "carries a route"),
+        ("has the address 2001:db8::5054:ff:fe12:3456", "has an address"),
+        ("is under the interface bond0", "is under the interface bond0"),
+        ("is under the interface acme-bridge", "is under another interface"),
+        ("a reason that is new here, for acme", "is in use by the host"),
+    ],
+)
+def test_why_the_host_uses_a_device_is_said_without_places(reason, left):
+    host = machines.lab()
+    host.function("0000:13:00.0").used_by_host = [reason, reason]
+    seen = anonymous(host)
+    assert seen.function("0000:13:00.0").used_by_host == [left]
+    assert anonymous(seen) == seen
+
+
+def test_only_arguments_that_decide_something_here_stay():
+    host = machines.lab()
+    host.kernel_arguments = [
+        "BOOT_IMAGE=/vmlinuz-acme", f"root=UUID={UUID}", "ro", "intel_iommu=on", "iommu=pt", "hugepagesz=1G",
+        "hugepages=0:704,1:704", f"ip=10.1.2.3::10.1.2.1:255.255.255.0:acme:eno1:none:{MAC}",
+        "rd.iscsi.password=s3cret",
+        "pci=realloc", "vfio-pci.ids=10de:2330", 'dyndbg="file acme +p"', "s3cret", "systemd.hostname=acme",
+    ]  # fmt: skip
+    assert anonymous(host).kernel_arguments == [
+        "ro", "intel_iommu=on", "iommu=pt", "hugepagesz=1G", "hugepages=0:704,1:704", "pci=realloc",
+        "vfio-pci.ids=10de:2330",
+    ]  # fmt: skip
+
+
+def test_what_is_written_holds_no_number_of_one_machine_and_plans_the_same():
+    host = named(net=[f"enx{MAC}"], rdma=[f"rocex{GUID}"])
+    host.functions[2].used_by_host = ["has the address 2001:db8::5054:ff:fe12:3456", "holds the swap space /dev/acme"]
+    host.kernel_arguments = ["intel_iommu=on", f"root=UUID={UUID}", "ip=10.1.2.3", "password=s3cret"]
+    text = write_recording(host)
+    assert [secret for secret in SECRETS if secret in text] == []
+    assert not re.search(r"[0-9a-f]{12}", text.replace('"memory', ""))
+    assert write_recording(anonymous(host)) == text
+    assert machines.plan(anonymous(host)).to_dict() == machines.plan(host).to_dict()
