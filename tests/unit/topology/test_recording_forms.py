@@ -209,6 +209,19 @@ def test_a_tar_that_is_cut_short_is_refused_wherever_it_is_cut(built, tmp_path, 
         assert str(error.value).startswith(path)
 
 
+@pytest.mark.parametrize("kept", [0, 256], ids=["before a file", "within its header"])
+def test_a_tar_that_is_cut_where_all_before_is_whole_is_refused(built, tmp_path, kept):
+    root, host = built
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        archive.add(root, arcname="host")
+        start = archive.offset
+        archive.add(root / "proc/cmdline", arcname="host/a-file-that-nobody-reads")
+    assert read_recording(written(tmp_path, stream.getvalue())) == host
+    with pytest.raises(TopologyError, match="cut short or damaged; copy it again"):
+        read_recording(written(tmp_path, stream.getvalue()[: start + kept]))
+
+
 def test_a_tar_that_is_damaged_in_a_header_is_refused(built, tmp_path):
     content = bytearray(packed(built[0]))
     content[len(content) // 2 // 512 * 512 : len(content) // 2 // 512 * 512 + 512] = b"\xff" * 512
