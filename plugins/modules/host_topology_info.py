@@ -74,6 +74,7 @@ recording:
       numbered anew. Of kernel arguments only those that decide about IOMMU, PCI, memory, CPUs and drivers are in it.
       Why the host uses a function is said without paths, networks and addresses. Serial numbers, MACs and GUIDs of
       devices are not read in the first place.
+    - How much memory is free at the moment is not in it either, so that the same host gives the same text.
   returned: when O(record) is true
   type: str
 topology:

@@ -46,7 +46,9 @@ def whole_host(host: Host) -> dict[str, Any]:
         wanted = [function for function in wanted if function.address not in refused]
     gpus = [function for function in wanted if function.kind == "gpu"]
     if not gpus:
-        reasons = [f"{address}: {reason}" for address, reason in obstacles.items()]
+        reasons = [
+            f"{address}: {reason}" for address, reason in obstacles.items() if around.functions[address].kind == "gpu"
+        ]
         why = "; ".join(reasons) or "it has none"
         raise DomainError(f"no GPU of this host can be given to a virtual machine ({why}); say which domains to plan")
     page_mib, memory_mib = _memory(host, wanted)

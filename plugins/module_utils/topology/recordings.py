@@ -17,6 +17,7 @@ import io
 import json
 import os
 import tempfile
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -24,6 +25,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology import arc
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.anonymous import anonymous
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.hwloc import read_hwloc
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host, TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.nccl import read_nccl
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
 
 # The largest text known here is 140 KB, hwloc's of a server with 8 GPUs.
@@ -60,9 +62,11 @@ def read_recording(path: str) -> Host:
 def write_recording(host: Host) -> str:
     """The host as JSON in the project's own format, without what could tell which one it is: see ``anonymous``.
 
-    The same host gives the same bytes; read back it is ``anonymous(host)``.
+    Nor does it say how much memory is free at the moment, so that the same host gives the same bytes. All else is read
+    back as it is in ``anonymous(host)``.
     """
-    return render(slim(anonymous(host).to_dict())) + "\n"
+    nodes = [replace(node, memory_free_bytes=None) for node in host.numa_nodes]
+    return render(slim(anonymous(replace(host, numa_nodes=nodes)).to_dict())) + "\n"
 
 
 def slim(topology: dict[str, Any]) -> dict[str, Any]:
@@ -136,8 +140,6 @@ def _xml(text: str) -> Host:
     if root.tag == "topology":
         return read_hwloc(text)
     if root.tag == "system":
-        from ansible_collections.sailloft.fleet.plugins.module_utils.topology.nccl import read_nccl
-
         return read_nccl(text)
     raise TopologyError(f"its root element is <{root.tag}>; that of hwloc XML is <topology>, of NCCL's <system>")
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from machines import RECORDINGS
+from machines import RECORDINGS, lab, wish
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.recordings import read_recording, write_recording
 from ansible_collections.sailloft.fleet.plugins.modules import gpu_plan
 
 PROJECT = Path(__file__).parents[3]
@@ -64,9 +65,19 @@ def test_the_whole_of_each_recorded_host(run, tmp_path, name):
         assert any(device["host_address"].removeprefix("0000:") in line for line in there), device
 
 
+def test_a_recording_that_is_given_to_others_plans_as_the_host_does(run, tmp_path):
+    host = lab()
+    host.function("0000:14:00.0").interfaces = {"net": ["enx0c42a1d5f3e7"], "rdma": ["rocex0c42a10300d5f3e7"]}
+    (tmp_path / "recording.json").write_text(write_recording(host))
+    recorded = run(recording=str(tmp_path / "recording.json"), domains=[wish()])
+    live = run(topology=host.to_dict(), domains=[wish()])
+    assert recorded["domains"] == live["domains"]
+    assert recorded["tree"] == live["tree"]
+
+
 def test_what_stays_free_is_told(run):
-    wish = {"name": "small", "gpus": {"count": 2}, "memory_mib": 1024, "vcpus": 1}
-    tree = run(recording=str(RECORDINGS / "nvidia-dgx2.json"), domains=[wish])["tree"]
+    small = {"name": "small", "gpus": {"count": 2}, "memory_mib": 1024, "vcpus": 1}
+    tree = run(recording=str(RECORDINGS / "nvidia-dgx2.json"), domains=[small])["tree"]
     (free,) = [line for line in tree if line.startswith("stays free:")]
     assert "14 GPUs (" in free
     assert "11 NVSwitches (" in free
@@ -82,15 +93,9 @@ def test_what_is_no_recording_is_said_with_the_hosts_name(run, tmp_path):
     assert result["msg"].startswith(f"gpu17: {tmp_path}/broken.json")
 
 
-def play(folder, *arguments):
+def play(name, *arguments):
     done = subprocess.run(
-        [
-            str(Path(sys.executable).with_name("ansible-playbook")),
-            "playbooks/plan.yml",
-            f"--extra-vars=recording={RECORDINGS / 'emulated-gpu-server.json'}",
-            f"--extra-vars=plans_path={folder}",
-            *arguments,
-        ],
+        [str(Path(sys.executable).with_name("ansible-playbook")), f"playbooks/{name}.yml", *arguments],
         cwd=PROJECT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -101,11 +106,13 @@ def play(folder, *arguments):
     return done.stdout
 
 
-def test_the_playbook(tmp_path):
+def test_the_playbook_plan(tmp_path):
     folder = tmp_path / "plans"
-    assert "changed=1 " in play(folder, "--check")
+    recorded = RECORDINGS / "emulated-gpu-server.json"
+    given = [f"--extra-vars=recording={recorded}", f"--extra-vars=plans_path={folder}"]
+    assert "changed=1 " in play("plan", *given, "--check")
     assert not folder.exists()
-    output = play(folder)
+    output = play("plan", *given)
     assert "changed=1 " in output
     assert "fidelity 100%" in output
     assert sorted(path.name for path in (folder / "emulated-gpu-server").iterdir()) == [
@@ -113,4 +120,16 @@ def test_the_playbook(tmp_path):
         "whole-host.svg",
         "whole-host.xml",
     ]
-    assert "changed=0 " in play(folder)
+    assert "changed=0 " in play("plan", *given)
+
+
+def test_the_playbook_record(tmp_path):
+    folder = tmp_path / "recordings"
+    # This machine, whatever it is.
+    given = ["-ihere,", "-clocal", f"-eansible_python_interpreter={sys.executable}", f"-erecordings_path={folder}"]
+    assert "changed=2 " in play("record", *given, "--check")
+    assert not folder.exists()
+    assert "changed=2 " in play("record", *given)
+    assert [path.name for path in folder.iterdir()] == ["here.json"]
+    assert read_recording(str(folder / "here.json")).source == "sysfs"
+    assert "changed=0 " in play("record", *given)

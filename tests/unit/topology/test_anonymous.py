@@ -6,21 +6,27 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
-import machines
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.anonymous import anonymous
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.recordings import write_recording
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.recordings import read_recording, write_recording
 
 MAC, GUID = "0c42a1d5f3e7", "0c42a10300d5f3e7"
 UUID = "742d083d-5a32-46d6-a8aa-e0d380171b25"
+SERVER = Path(__file__).parents[2] / "recordings" / "emulated-gpu-server.json"
 SECRETS = (MAC, GUID, UUID, "acme", "10.1.2", "2001:db8", "s3cret", "fe12")
+
+
+def server():
+    """The emulated GPU server."""
+    return read_recording(str(SERVER))
 
 
 def named(**interfaces):
     """The lab's server with these interfaces on its first GPU."""
-    host = machines.lab()
+    host = server()
     host.functions = [
         replace(function, interfaces=interfaces) if function.address == "0000:13:00.0" else function
         for function in host.functions
@@ -32,23 +38,10 @@ def names(host):
     return host.function("0000:13:00.0").interfaces
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "eth0",
-        "ib3",
-        "hsi0",
-        "bond0",
-        "eno1",
-        "ens1f0np0",
-        "enp132s0f1",
-        "enP5p1s0f1",
-        "enp3s0f0v12",
-        "ibp65s0",
-        "enp3s0f0npf0vf11",
-        "ens3f1d1",
-    ],
-)
+BY_PLACE = ("eth0", "ib3", "hsi0", "bond0", "eno1", "ens1f0np0", "enp132s0f1", "enP5p1s0f1", "enp3s0f0v12", "ibp65s0")
+
+
+@pytest.mark.parametrize("name", [*BY_PLACE, "enp3s0f0npf0vf11", "ens3f1d1"])
 def test_names_by_place_and_number_stay(name):
     assert names(anonymous(named(net=[name]))) == {"net": [name]}
 
@@ -107,7 +100,7 @@ def test_one_name_becomes_one_name_and_two_become_two():
     ],
 )
 def test_why_the_host_uses_a_device_is_said_without_places(reason, left):
-    host = machines.lab()
+    host = server()
     host.function("0000:13:00.0").used_by_host = [reason, reason]
     seen = anonymous(host)
     assert seen.function("0000:13:00.0").used_by_host == [left]
@@ -115,11 +108,10 @@ def test_why_the_host_uses_a_device_is_said_without_places(reason, left):
 
 
 def test_only_arguments_that_decide_something_here_stay():
-    host = machines.lab()
+    host = server()
     host.kernel_arguments = [
         "BOOT_IMAGE=/vmlinuz-acme", f"root=UUID={UUID}", "ro", "intel_iommu=on", "iommu=pt", "hugepagesz=1G",
-        "hugepages=0:704,1:704", f"ip=10.1.2.3::10.1.2.1:255.255.255.0:acme:eno1:none:{MAC}",
-        "rd.iscsi.password=s3cret",
+        "hugepages=0:704,1:704", f"ip=10.1.2.3::10.1.2.1::acme:eno1:none:{MAC}", "rd.iscsi.password=s3cret",
         "pci=realloc", "vfio-pci.ids=10de:2330", 'dyndbg="file acme +p"', "s3cret", "systemd.hostname=acme",
     ]  # fmt: skip
     assert anonymous(host).kernel_arguments == [
@@ -128,7 +120,7 @@ def test_only_arguments_that_decide_something_here_stay():
     ]  # fmt: skip
 
 
-def test_what_is_written_holds_no_number_of_one_machine_and_plans_the_same():
+def test_what_is_written_holds_no_number_of_one_machine():
     host = named(net=[f"enx{MAC}"], rdma=[f"rocex{GUID}"])
     host.functions[2].used_by_host = ["has the address 2001:db8::5054:ff:fe12:3456", "holds the swap space /dev/acme"]
     host.kernel_arguments = ["intel_iommu=on", f"root=UUID={UUID}", "ip=10.1.2.3", "password=s3cret"]
@@ -136,4 +128,3 @@ def test_what_is_written_holds_no_number_of_one_machine_and_plans_the_same():
     assert [secret for secret in SECRETS if secret in text] == []
     assert not re.search(r"[0-9a-f]{12}", text.replace('"memory', ""))
     assert write_recording(anonymous(host)) == text
-    assert machines.plan(anonymous(host)).to_dict() == machines.plan(host).to_dict()

@@ -11,6 +11,7 @@ import json
 import lzma
 import os
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,8 +86,16 @@ def test_a_directory_is_read_by_itself_and_from_the_one_above(built, tmp_path):
 
 
 def test_json_is_read_alone_and_under_its_key(built, tmp_path):
-    _root, host = built
-    assert read_recording(written(tmp_path, write_recording(host))) == host
+    root, host = built
+    text = write_recording(host)
+    (node,) = host.numa_nodes
+    known = replace(host, numa_nodes=[replace(node, memory_free_bytes=None)])
+    assert read_recording(written(tmp_path, text)) == known
+    # What changes on a host that nobody changes makes no other recording.
+    meminfo = root / "sys/devices/system/node/node0/meminfo"
+    meminfo.write_text(meminfo.read_text().replace("512 kB", "511 kB"))
+    assert read_recording(str(root)) != host
+    assert write_recording(read_recording(str(root))) == text
     assert read_recording(written(tmp_path, json.dumps(host.to_dict()))) == host
     assert read_recording(written(tmp_path, json.dumps({"changed": False, "topology": host.to_dict()}))) == host
 
@@ -198,6 +207,19 @@ def test_a_tar_that_is_cut_short_is_refused_wherever_it_is_cut(built, tmp_path, 
         with pytest.raises(TopologyError) as error:
             read_recording(path)
         assert str(error.value).startswith(path)
+
+
+@pytest.mark.parametrize("kept", [0, 256], ids=["before a file", "within its header"])
+def test_a_tar_that_is_cut_where_all_before_is_whole_is_refused(built, tmp_path, kept):
+    root, host = built
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        archive.add(root, arcname="host")
+        start = archive.offset
+        archive.add(root / "proc/cmdline", arcname="host/a-file-that-nobody-reads")
+    assert read_recording(written(tmp_path, stream.getvalue())) == host
+    with pytest.raises(TopologyError, match="cut short or damaged; copy it again"):
+        read_recording(written(tmp_path, stream.getvalue()[: start + kept]))
 
 
 def test_a_tar_that_is_damaged_in_a_header_is_refused(built, tmp_path):
