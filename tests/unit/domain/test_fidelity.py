@@ -52,7 +52,9 @@ def test_every_recording_is_here() -> None:
 def test_a_whole_server_keeps_every_pair(name: str) -> None:
     host = recording(name)
     got = whole(host)
-    addresses = {function.address: function.address for function in got.chosen.all()}
+    # NVSwitches come along, and no path class is of them.
+    own = [function for function in got.chosen.all() if function.kind != "nvswitch"]
+    addresses = {function.address: function.address for function in own}
     assert Counter(pairs(host, addresses).values()) == RECORDED[name]
     fidelity = got.to_dict()["fidelity"]
     total = sum(RECORDED[name].values())
