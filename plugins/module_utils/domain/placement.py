@@ -256,6 +256,8 @@ class _Chooser:
         around = self.around
         kinds = {spec.nics.functions for spec in self.specs if spec.nics.per_gpu}
         nics = {kind: self._paths_of_nics(IS_FUNCTION[kind]) for kind in sorted(kinds)}
+        # Who has more than it asks for gives some up, to whoever it may be.
+        surplus = {spec.name for spec in self.specs if spec.gpus.count and len(self._held_gpus(spec)) > spec.gpus.count}
         units = []
         together: dict[int, list[Function]] = {}
         for function in around.host.functions:
@@ -269,7 +271,8 @@ class _Chooser:
             if owner is None and group is not None:
                 together.setdefault(group, []).append(function)
             elif self._to_be_had([function], owner):
-                units.append(self._unit([function], owner, nics))
+                alone = group is None or all(item.kind == "bridge" or item is function for item in around.groups[group])
+                units.append(self._unit([function], None if holder in surplus and alone else owner, nics))
         for members in together.values():
             if self._to_be_had(members, None):
                 units.append(self._unit(members, None, nics))
@@ -332,19 +335,20 @@ class _Chooser:
         node = device_node(self.around.host, function)
         return None if node is None else serving_node(self.around.host, node)
 
-    def _kept_gpus(self, spec: DomainSpec) -> list[str]:
+    def _held_gpus(self, spec: DomainSpec) -> list[str]:
+        known = self.around.functions
         return [
             address
             for address in self.held.get(spec.name, [])
-            if address in self.number
+            if address in known
+            and known[address].kind == "gpu"
             and address not in self.named
-            and self.units[self.number[address]].owner == spec.name
-            and self.around.functions[address].kind == "gpu"
+            and self.around.holder.get(address) == spec.name
         ]
 
     def _request(self, spec: DomainSpec) -> Request:
         explicit = {self.number[address] for address in spec.gpus.addresses if address in self.number}
-        kept = {self.number[address] for address in self._kept_gpus(spec)}
+        kept = {self.number[address] for address in self._held_gpus(spec) if address in self.number}
         surplus = len(kept) > spec.gpus.count
         return Request(
             name=spec.name,
