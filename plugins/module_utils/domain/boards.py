@@ -200,3 +200,37 @@ def _partitions(board: Board, gpus: list[str], ids: dict[str, int]) -> list[Part
         for number, members in sorted(board.partitions.items())
         if all(member in at for member in members)
     ]
+
+
+def note(fabric: Fabric, own: set[str]) -> str:
+    """What Fabric Manager has to do for a virtual machine with these GPUs of the board."""
+    partition = fabric.partition(own)
+    names = ", ".join(sorted(own))
+    if partition is None:
+        return (
+            f"its GPUs {names} are no partition of Fabric Manager's on {fabric.board.name} (there are those of "
+            f"{in_words(fabric.sizes)}): there is no NVLink between them"
+        )
+    if partition.id is None:
+        return (
+            f"{names} is on a {fabric.board.name} of which a GPU is missing: give gpu_module_ids to know its Fabric "
+            "Manager partition"
+        )
+    ids = ", ".join(str(number) for number in sorted(fabric.physical_ids[address] for address in own))
+    text = (
+        f"Fabric Manager in shared mode (FABRIC_MODE=1) must activate partition {partition.id} (GPU physical id "
+        f"{ids}) before it starts; the {len(fabric.nvswitches)} NVSwitches of the {fabric.board.name} stay with the "
+        "host or its service VM"
+    )
+    if fabric.assumed and len(own) < len(fabric.gpus):
+        text += (
+            "; physical ids are taken to be in PCI address order: compare with GPU Module ID of nvidia-smi -q, and "
+            "give gpu_module_ids where they are not"
+        )
+    return text
+
+
+def in_words(numbers: list[int]) -> str:
+    """As in "1, 2 or 4"."""
+    words = [str(number) for number in numbers]
+    return " or ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)

@@ -17,13 +17,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain import (
     rooms,
     tree,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.choice import choose_together
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Holdings, Hypervisor, holdings
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import (
-    Chosen,
-    Surroundings,
-    choose_together,
-)
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import Chosen, Surroundings
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import DomainSpec, explicit_addresses
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Fidelity
@@ -208,8 +205,9 @@ def plan_domains(
     # What those that exist have is kept for them until they choose: no other virtual machine's plan moves them.
     for spec in sorted(specs, key=lambda item: item.name):
         own = held.get(spec.name, Holdings())
-        if spec.gpus.count or spec.nics.per_gpu or spec.nvme.count:
-            for address in own.devices:
+        counted = {"gpu": spec.gpus.count, "nic": spec.nics.per_gpu, "nvme": spec.nvme.count}
+        for address in own.devices:
+            if address in around.functions and counted.get(around.functions[address].kind):
                 around.holder.setdefault(address, spec.name)
         for cpu in own.cpus:
             cpu_holder.setdefault(cpu, spec.name)

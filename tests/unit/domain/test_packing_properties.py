@@ -203,6 +203,7 @@ def test_partitions_against_trying_everything(sizes: list[int], ids: list[int], 
     assert sum(map(len, own)) == len(set().union(*own))
 
 
+@settings(deadline=None)
 @given(st.integers(1, 4), st.integers(0, 2), st.data())
 def test_the_assignment_problem(rows: int, more: int, data: st.DataObject) -> None:
     prices = st.sampled_from([0, 1, 2, 3, 5, 8, 1 << 40, NEVER])

@@ -456,3 +456,30 @@ def test_a_gpu_is_not_chosen_where_that_would_take_the_last_nics() -> None:
     got = together(host, small("a", 1), b)
     assert got["b"] == ["0000:15:00.0", "0000:23:00.0"]
     assert got["a"] != ["0000:13:00.0"]
+
+
+def test_who_has_a_device_of_a_group_may_have_the_others() -> None:
+    nics = {"per_gpu": 1, "functions": "pf"}
+    host = one_group(big(), "0000:13:00.0", "0000:15:00.0")
+    gpu = small("a", 0, nics=nics) | {"gpus": {"addresses": ["0000:13:00.0"]}}
+    assert together(host, gpu)["a"] == ["0000:13:00.0", "0000:15:00.0"]
+    nic = small("a", 1) | {"nics": {"addresses": ["0000:15:00.0"]}}
+    assert together(host, nic, small("b", 7, vcpus=2))["a"] == ["0000:13:00.0", "0000:15:00.0"]
+
+
+@pytest.mark.parametrize("gpu", ["0000:13:00.0", "0000:14:00.0"])
+def test_the_gpu_whose_group_has_the_only_nic_goes_to_who_wants_that(gpu: str) -> None:
+    host = one_group(big(), gpu, "0000:15:00.0")
+    for gone in ("0000:25:00.0", "0000:85:00.0", "0000:95:00.0"):
+        host.by_address()[gone].used_by_host = ["carries a route"]
+    got = together(host, small("a", 1, nics={"per_gpu": 1, "functions": "pf"}), small("b", 7, vcpus=2))
+    assert got["a"] == [gpu, "0000:15:00.0"]
+
+
+def test_what_one_gives_up_another_may_have_at_once() -> None:
+    host = big()
+    first = plan_domains(host, parse_specs([small("a", 2)]))[0]
+    there = hypervisor(domains={"a": observed(first)})
+    got = together(host, small("a", 1), small("b", 7, vcpus=2), hypervisor=there)
+    assert set(got["a"]) < set(addresses(first))
+    assert len(got["b"]) == 7

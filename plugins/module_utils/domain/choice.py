@@ -1,0 +1,490 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The devices of all virtual machines of a host, chosen together. Pure.
+
+Addresses are taken as they are, and what a virtual machine has today it keeps. GPUs are chosen by packing.py, the NICs
+and NVMe drives that go with them by nearest.py; the partitions of an NVSwitch board are boards.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import rooms
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.boards import Fabric, in_words, note
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cells import device_node, serving_node
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.nearest import Device, Want, assign, reach
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.packing import Packing, Request, Unit
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import (
+    IS_FUNCTION,
+    Chosen,
+    Surroundings,
+    is_computing_gpu,
+    is_physical,
+    obstacle,
+    why_one_group,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import DomainSpec, explicit_addresses
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function
+
+
+def choose_together(
+    specs: list[DomainSpec],
+    around: Surroundings,
+    held: dict[str, list[str]],
+    fabric: Fabric | None = None,
+    room: dict | None = None,
+) -> dict[str, Chosen]:
+    """The devices of all ``specs``, by name; the order of ``specs`` makes no difference.
+
+    ``held`` are those that each has today: they are kept where they still fit. ``around.holder`` says what is spoken
+    for: devices of other domains, addresses that specs name, what is held. ``room`` is that of the NUMA nodes
+    (rooms.capacities).
+
+    Raises DomainError where an address is not to be had, there are too few devices, or there is no way to give all of
+    them what they ask.
+    """
+    for spec in specs:
+        _check_explicit(spec, around)
+    return _Chooser(specs, around, held, fabric, room or {}).choose()
+
+
+def _check_explicit(spec: DomainSpec, around: Surroundings) -> None:
+    explicit = explicit_addresses(spec)
+    for address in explicit:
+        if address not in around.functions:
+            raise DomainError(
+                f"virtual machine {spec.name}: no PCI function {address} on this host; see host_topology_info "
+                f"for those there are"
+            )
+        reason = obstacle(around, around.functions[address], spec.name, explicit)
+        if reason:
+            raise DomainError(f"virtual machine {spec.name}: PCI device {address} cannot be given to it: {reason}")
+    if spec.nics.per_gpu and not spec.gpus.addresses and not spec.gpus.count:
+        raise DomainError(
+            f"virtual machine {spec.name}: nics.per_gpu chooses NICs near its GPUs, and it has none; name them "
+            f"in nics.addresses"
+        )
+
+
+class _Chooser:
+    """One choice for all virtual machines of a host."""
+
+    def __init__(
+        self,
+        specs: list[DomainSpec],
+        around: Surroundings,
+        held: dict[str, list[str]],
+        fabric: Fabric | None,
+        room: dict,
+    ) -> None:
+        self.specs = sorted(specs, key=lambda spec: spec.name)
+        self.around = around
+        self.held = held
+        self.fabric = fabric
+        self.room = room
+        self.explicit = {spec.name: explicit_addresses(spec) for spec in specs}
+        self.named = {address for addresses in self.explicit.values() for address in addresses}
+        self.distances = {
+            node.id: tuple(sorted((int(other), far) for other, far in node.distances.items()))
+            for node in around.host.numa_nodes
+        }
+        listed = set(self.explicit)
+        # What is not for this choice to decide.
+        self.settled = {
+            address: name for address, name in around.holder.items() if name not in listed or address in self.named
+        }
+        self.units = self._units()
+        self.number = {address: at for at, unit in enumerate(self.units) for address in unit.addresses}
+        # A partition whose GPUs are all to be had, and that no IOMMU group reaches out of.
+        partitions = []
+        for partition in fabric.partitions if fabric else []:
+            numbers = frozenset(self.number[address] for address in partition.members if address in self.number)
+            if {address for at in numbers for address in self.units[at].addresses} == partition.members:
+                partitions.append(numbers)
+        self.packing = Packing(self.units, partitions, room)
+        self.requests = [self._request(spec) for spec in self.specs if spec.gpus.count]
+        self.used = self._used()
+        self.nics: dict[str, list[str]] = {}
+        self.nvme: dict[str, list[str]] = {}
+
+    def choose(self) -> dict[str, Chosen]:
+        """The devices by virtual machine. Raises DomainError."""
+        gpus = self.packing.choose(self.requests, self.used, self._completes)
+        if gpus is None:
+            self._refuse()
+        # ``_completes`` may have been asked again after the best was found.
+        self._completes(gpus)
+        return {spec.name: self._chosen(spec, gpus.get(spec.name, [])) for spec in self.specs}
+
+    # What there is to choose from
+
+    def _units(self) -> list[Unit]:
+        around = self.around
+        kinds = {spec.nics.functions for spec in self.specs if spec.nics.per_gpu}
+        nics = {kind: self._paths_of_nics(IS_FUNCTION[kind]) for kind in sorted(kinds)}
+        # Who has more than it asks for gives some up, to whoever it may be.
+        surplus = {spec.name for spec in self.specs if spec.gpus.count and len(self._held_gpus(spec)) > spec.gpus.count}
+        units = []
+        together: dict[int, list[Function]] = {}
+        for function in around.host.functions:
+            if not (function.kind == "gpu" and is_computing_gpu(function)) and function.address not in self.named:
+                continue
+            if function.kind != "gpu" and not any(function.address in spec.gpus.addresses for spec in self.specs):
+                continue
+            holder = around.holder.get(function.address)
+            group = function.iommu_group
+            owner = holder or self._group_owner(group)
+            if owner is None and group is not None:
+                together.setdefault(group, []).append(function)
+            elif self._to_be_had([function], owner):
+                alone = group is None or all(item.kind == "bridge" or item is function for item in around.groups[group])
+                units.append(self._unit([function], None if holder in surplus and alone else owner, nics))
+        for members in together.values():
+            if self._to_be_had(members, None):
+                units.append(self._unit(members, None, nics))
+        return sorted(units, key=lambda unit: unit.addresses)
+
+    def _paths_of_nics(self, fits: Callable[[Function], bool]) -> list[tuple[str, ...]]:
+        listed = set(self.explicit)
+        return sorted(
+            {
+                self.around.place(item)
+                for item in self.around.host.functions
+                if item.kind == "nic"
+                and fits(item)
+                and not item.used_by_host
+                and item.address not in self.named
+                and self.around.holder.get(item.address) in (None, *listed)
+            }
+        )
+
+    def _group_owner(self, group: int | None) -> str | None:
+        holders = {
+            self.around.holder[member.address]
+            for member in (self.around.groups[group] if group is not None else [])
+            if member.address in self.around.holder
+        }
+        return min(holders) if holders else None
+
+    def _to_be_had(self, members: list[Function], owner: str | None) -> bool:
+        if owner is not None and owner not in self.explicit:
+            return False
+        own = [
+            *(item.address for item in members),
+            *self.explicit.get(owner or "", []),
+            *self.held.get(owner or "", []),
+        ]
+        return all(obstacle(self.around, item, owner or "", own) is None for item in members)
+
+    def _unit(self, members: list[Function], owner: str | None, nics: dict[str, list]) -> Unit:
+        paths = [self.around.place(item) for item in members]
+        common = paths[0]
+        for path in paths[1:]:
+            same = 0
+            while same < min(len(common), len(path)) and common[same] == path[same]:
+                same += 1
+            common = common[:same]
+        group = members[0].iommu_group
+        others = group is not None and any(
+            item.kind not in ("bridge", "gpu") for item in self.around.groups.get(group, [])
+        )
+        return Unit(
+            addresses=tuple(sorted(item.address for item in members)),
+            path=common,
+            node=self._node(members[0]),
+            owner=owner,
+            group=group if others else None,
+            reach={kind: reach(common, there) for kind, there in nics.items()},
+        )
+
+    def _node(self, function: Function) -> int | None:
+        node = device_node(self.around.host, function)
+        return None if node is None else serving_node(self.around.host, node)
+
+    def _held_gpus(self, spec: DomainSpec) -> list[str]:
+        known = self.around.functions
+        return [
+            address
+            for address in self.held.get(spec.name, [])
+            if address in known
+            and known[address].kind == "gpu"
+            and address not in self.named
+            and self.around.holder.get(address) == spec.name
+        ]
+
+    def _request(self, spec: DomainSpec) -> Request:
+        explicit = {self.number[address] for address in spec.gpus.addresses if address in self.number}
+        kept = {self.number[address] for address in self._held_gpus(spec) if address in self.number}
+        surplus = len(kept) > spec.gpus.count
+        return Request(
+            name=spec.name,
+            count=spec.gpus.count + len(explicit),
+            must=frozenset(explicit if surplus else explicit | kept),
+            only=frozenset(explicit | kept) if surplus else None,
+            near=spec.nics.functions if spec.nics.per_gpu else None,
+            nodes=frozenset(self._explicit_nodes(spec)),
+            wants=tuple(rooms.asked(spec, self.room)) if self.room else (),
+        )
+
+    def _explicit_nodes(self, spec: DomainSpec) -> set[int]:
+        nodes = {self._node(self.around.functions[address]) for address in self.explicit[spec.name]}
+        return {node for node in nodes if node is not None}
+
+    def _used(self) -> dict:
+        """What virtual machines take of the nodes for whom no GPU is chosen."""
+        used: dict = {}
+        for spec in self.specs:
+            if not spec.gpus.count and self.room:
+                nodes = self._explicit_nodes(spec) or {min(node for _kind, node in self.room)}
+                used = rooms.overflow(self.room, used, rooms.asked(spec, self.room), nodes)[1]
+        return used
+
+    # NICs and NVMe drives
+
+    def _completes(self, gpus: dict[str, list[str]]) -> bool:
+        """Whether there are NICs and NVMe drives for these GPUs; they are then in ``self.nics`` and ``self.nvme``."""
+        before = self.around.holder
+        taken = {**self.settled, **{address: name for name, own in gpus.items() for address in own}}
+        try:
+            nics = self._nearest(taken, gpus, "nic")
+            if nics is None:
+                return False
+            taken.update({address: name for name, own in nics.items() for address in own})
+            nvme = self._nearest(taken, gpus, "nvme")
+        finally:
+            self.around.holder = before
+        if nvme is None:
+            return False
+        self.nics, self.nvme = nics, nvme
+        return True
+
+    def _nearest(self, taken: dict[str, str], gpus: dict[str, list[str]], kind: str) -> dict[str, list[str]] | None:
+        result: dict[str, list[str]] = {}
+        functions = ("vf", "pf") if kind == "nic" else ("pf",)
+        for which in functions:
+            wants = [want for spec in self.specs for want in self._wants(spec, gpus, kind, which)]
+            if not wants:
+                continue
+            self.around.holder = taken
+            devices = self._devices(kind, IS_FUNCTION[which], {want.name for want in wants})
+            found = assign(wants, devices)
+            if found is None:
+                return None
+            for want, address in zip(wants, found):
+                result.setdefault(want.name, []).append(address)
+                taken[address] = want.name
+        return result
+
+    def _wants(self, spec: DomainSpec, gpus: dict[str, list[str]], kind: str, which: str) -> list[Want]:
+        own = sorted({*spec.gpus.addresses, *gpus.get(spec.name, [])})
+        if kind == "nic":
+            near = [address for address in own for _number in range(spec.nics.per_gpu)]
+            if spec.nics.functions != which:
+                return []
+        else:
+            near = [own[number % len(own)] if own else "" for number in range(spec.nvme.count)]
+        wants = []
+        for address in near:
+            function = self.around.functions.get(address)
+            path = self.around.place(function) if function else None
+            node = device_node(self.around.host, function) if function else None
+            wants.append(Want(spec.name, path, self.distances.get(node, ())))
+        return wants
+
+    def _devices(self, kind: str, fits: Callable[[Function], bool], wanting: set[str]) -> list[Device]:
+        around = self.around
+        holders = {address: name for name in sorted(wanting) for address in self.held.get(name, [])}
+        devices = []
+        for function in around.host.functions:
+            if function.kind != kind or function.address in around.holder or not fits(function):
+                continue
+            owner = self._group_owner(function.iommu_group)
+            own = [address for address, name in around.holder.items() if name == owner] if owner else []
+            if obstacle(around, function, owner or "", own) is not None:
+                continue
+            devices.append(
+                Device(
+                    function.address,
+                    around.place(function),
+                    device_node(around.host, function),
+                    function.iommu_group,
+                    owner,
+                    holders.get(function.address),
+                )
+            )
+        return devices
+
+    # What came of it
+
+    def _chosen(self, spec: DomainSpec, gpus: list[str]) -> Chosen:
+        known = self.around.functions
+
+        def functions(*addresses: list[str]) -> list[Function]:
+            return [known[address] for address in sorted({item for items in addresses for item in items})]
+
+        chosen = Chosen(
+            functions(spec.gpus.addresses, gpus),
+            functions(spec.nics.addresses, self.nics.get(spec.name, [])),
+            functions(spec.nvme.addresses, self.nvme.get(spec.name, [])),
+        )
+        if self.fabric:
+            self._fabric(spec, chosen, self.fabric)
+        elif len(chosen.gpus) > 1 and any(item.kind == "nvswitch" for item in self.around.host.functions):
+            chosen.notes.append(
+                "this host has NVSwitches of a board that is not known here: whether Fabric Manager can make a "
+                "partition of its GPUs was not looked at, and the NVSwitches stay with the host"
+            )
+        return chosen
+
+    def _fabric(self, spec: DomainSpec, chosen: Chosen, fabric: Fabric) -> None:
+        """NVSwitches for who has the whole board; for the others, what Fabric Manager has to do."""
+        own = {function.address for function in chosen.gpus} & set(fabric.gpus)
+        if not own:
+            return
+        if len(own) == len(fabric.gpus) > 1:
+            elsewhere = {self.settled.get(item.address) for item in fabric.nvswitches} - {None, spec.name}
+            if not elsewhere:
+                passed = [item for item in fabric.nvswitches if item.address not in self.named]
+                addresses = [*self.explicit[spec.name], *(item.address for item in [*chosen.all(), *passed])]
+                for item in passed:
+                    reason = obstacle(self.around, item, spec.name, addresses)
+                    if reason:
+                        raise DomainError(
+                            f"virtual machine {spec.name} has all GPUs of this host's {fabric.board.name} and so gets "
+                            f"its NVSwitches, and {item.address} cannot be given to it: {reason}"
+                        )
+                chosen.nvswitches = passed
+                chosen.notes.append(
+                    f"it has all GPUs of the {fabric.board.name}, and so its {len(fabric.nvswitches)} NVSwitches: "
+                    "Fabric Manager runs in the guest"
+                )
+                return
+        chosen.notes.append(note(fabric, own))
+
+    # Why not
+
+    def _refuse(self) -> None:
+        """Raise the DomainError of a choice that cannot be made: the one at fault, or all together."""
+
+        def whatever(_gpus: dict[str, list[str]]) -> bool:
+            return True
+
+        for request in self.requests:
+            spec = next(spec for spec in self.specs if spec.name == request.name)
+            if self.packing.choose([request], {}, whatever) is None:
+                raise DomainError(self._no_place(spec, request))
+        gpus = self.packing.choose(self.requests, self.used, whatever)
+        if gpus is None:
+            sizes = ", ".join(f"{request.name} ({_count(request.count, 'GPU')})" for request in self.requests)
+            free = sum(len(unit.addresses) for unit in self.units)
+            board = f", in partitions of {in_words(self.fabric.sizes)}" if self.fabric else ""
+            raise DomainError(
+                f"virtual machines {sizes}: each has a place on this host, and all of them together have none; "
+                f"{free} GPUs are to be had{board}; ask for fewer"
+            )
+        for spec in self.specs:
+            for kind, words, count, fits in self._counts(spec):
+                alone = {name: own for name, own in gpus.items() if name == spec.name}
+                taken = {**self.settled, **{address: spec.name for own in alone.values() for address in own}}
+                others = self.specs
+                self.specs = [spec]
+                before = self.around.holder
+                try:
+                    found = self._nearest(taken, alone, kind)
+                    self.around.holder = before
+                    if found is None:
+                        raise DomainError(self._too_few(spec, kind, words, count, fits))
+                finally:
+                    self.specs, self.around.holder = others, before
+        asked = [
+            f"{spec.name} ({_count(count, words)})"
+            for spec in self.specs
+            for _kind, words, count, _fits in self._counts(spec)
+        ]
+        raise DomainError(
+            f"virtual machines {', '.join(asked)}: each could have its own, and this host has not enough for all of "
+            "them together; ask for fewer"
+        )
+
+    def _counts(self, spec: DomainSpec) -> list[tuple[str, str, int, Callable[[Function], bool]]]:
+        gpus = spec.gpus.count + len(spec.gpus.addresses)
+        counts = []
+        if spec.nics.per_gpu:
+            words = "virtual function" if spec.nics.functions == "vf" else "physical NIC function"
+            counts.append(("nic", words, spec.nics.per_gpu * gpus, IS_FUNCTION[spec.nics.functions]))
+        if spec.nvme.count:
+            counts.append(("nvme", "NVMe drive", spec.nvme.count, is_physical))
+        return counts
+
+    def _no_place(self, spec: DomainSpec, request: Request) -> str:
+        """Why there is no place for its GPUs, were it alone."""
+        free = [unit for unit in self.units if unit.owner in (None, spec.name)]
+        there = sum(len(unit.addresses) for unit in free)
+        if there < request.count:
+            return self._too_few(spec, "gpu", "GPU", spec.gpus.count, is_computing_gpu)
+        asked = f"virtual machine {spec.name} asks for {_count(request.count, 'GPU')}"
+        fabric = self.fabric
+        if fabric and any(address in fabric.gpus for unit in free for address in unit.addresses):
+            if request.count not in fabric.sizes:
+                missing = (
+                    ""
+                    if fabric.physical_ids
+                    else f" ({len(fabric.gpus)} of its GPUs are there; gpu_module_ids says which)"
+                )
+                return (
+                    f"{asked}, and Fabric Manager makes partitions of {in_words(fabric.sizes)} on this host's "
+                    f"{fabric.board.name}{missing}; ask for as many, or name the GPUs in gpus.addresses and do without "
+                    "NVLink between them"
+                )
+            if request.must:
+                has = ", ".join(address for at in sorted(request.must) for address in self.units[at].addresses)
+                return (
+                    f"{asked}, and no partition of {request.count} with {has}, which it has, is free on this host's "
+                    f"{fabric.board.name}; ask for another number, or remove it and make it anew"
+                )
+            taken = [
+                f"{address} is with virtual machine {self.around.holder[address]}"
+                if address in self.around.holder
+                else f"{address} is not to be had"
+                for address in fabric.gpus
+                if address not in self.number or self.units[self.number[address]].owner not in (None, spec.name)
+            ]
+            return (
+                f"{asked}, and no partition of {request.count} is free on this host's {fabric.board.name}: "
+                f"{'; '.join(taken)}; ask for fewer"
+            )
+        groups = [
+            f"{why_one_group(self.around, group)}"
+            for group in sorted(
+                self.around.functions[unit.addresses[0]].iommu_group or 0 for unit in free if len(unit.addresses) > 1
+            )
+        ]
+        return (
+            f"{asked}, and the {there} that are free come by whole IOMMU groups, which two virtual machines never "
+            f"share: {'; '.join(groups)}; ask for as many as groups have, or name one in gpus.addresses and leave the "
+            "rest of its group unused"
+        )
+
+    def _too_few(self, spec: DomainSpec, kind: str, words: str, wanted: int, fits: Callable[[Function], bool]) -> str:
+        """How many there are, and why each of the others is not free."""
+        around = self.around
+        explicit = self.explicit[spec.name]
+        there = [function for function in around.host.functions if function.kind == kind and fits(function)]
+        free, reasons = [], []
+        for function in sorted(there, key=lambda item: item.address):
+            reason = obstacle(around, function, spec.name, explicit)
+            if reason:
+                reasons.append(f"{function.address}: {reason}")
+            elif function.address not in self.named:
+                free.append(function)
+        message = (
+            f"virtual machine {spec.name} asks for {_count(wanted, words)}, this host has {len(there)}, "
+            f"free {len(free)}"
+        )
+        return f"{message} ({'; '.join(reasons)})" if reasons else f"{message}; ask for fewer"
+
+
+def _count(number: int, words: str) -> str:
+    return f"{number} {words}" + ("s" if number != 1 else "")
