@@ -91,7 +91,8 @@ def whole(host: Host) -> DomainPlan:
 def shares(host: Host, plan: DomainPlan, place: Callable[[DomainPlan], Guest]) -> tuple[list[bool], list[bool]]:
     """Whether each pair is kept: of all, and of those of a GPU and a GPU or NIC that share a switch."""
     guest, places = place(plan)
-    kinds = {function.address: function.kind for function in plan.chosen.all()}
+    # NVSwitches come along, and no path class is of them.
+    kinds = {function.address: function.kind for function in plan.chosen.all() if function.kind != "nvswitch"}
     on_host = pairs(host, {address: address for address in kinds})
     inside = pairs(guest, {address: places[address] for address in kinds})
     every = [inside[pair] == found for pair, found in on_host.items()]
