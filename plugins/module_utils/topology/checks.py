@@ -45,6 +45,11 @@ def check(host: Host) -> None:
         known[function.address] = function
     for function in known.values():
         _check_function(function, known, domains)
+        # NCCL knows no root complexes: one stands for all below a NUMA node, of whichever domain and bus (nccl.py).
+        if host.source != "nccl" and _domain(function) != domains[function.root_complex]:
+            raise _wrong(
+                f"PCI function {function.address} has another PCI domain than its root complex {function.root_complex}"
+            )
         if function.parent is not None:
             _check_place(function, known)
         elif (
@@ -99,8 +104,6 @@ def _check_function(function: Function, known: dict[str, Function], domains: dic
         raise _wrong(f"PCI function {function.address!r}: not an address like 0000:3b:00.0")
     if function.root_complex not in domains:
         raise _wrong(f"{where} is below root complex {function.root_complex!r}, which is not there")
-    if _domain(function) != domains[function.root_complex]:
-        raise _wrong(f"{where} has another PCI domain than its root complex {function.root_complex}")
     if function.kind not in KNOWN_KINDS:
         raise _wrong(f"{where} is of kind {function.kind!r}; there are {', '.join(sorted(KNOWN_KINDS))}")
     if function.port_type is not None and function.port_type not in PORT_TYPES.values():
