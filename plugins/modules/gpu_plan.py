@@ -99,7 +99,8 @@ tree:
   description:
     - The plans as text, a line each. Each virtual machine is a tree of guest cell, root complex, switch and device with
       the address in the guest and on the host, then its fidelity and its notes.
-    - At the end stands what stays free, and what could not be checked because the recording does not have it.
+    - At the end stands what stays free, what could not be checked because the recording does not have it, and what
+      O(boot_trial) showed.
   returned: success
   type: list
   elements: str
@@ -200,6 +201,11 @@ def main():
             for plan in plans
         ]
         tree = show(params["host_name"], plans, host)
+        tree += [
+            f"booted {row['name']} with {row['boot_trial']['firmware']}: enumerated as planned"
+            for row in domains
+            if "boot_trial" in row
+        ]
     except (DomainError, TopologyError, ProofError) as error:
         module.fail_json(msg=f"{params['host_name']}: {error}")
     module.exit_json(

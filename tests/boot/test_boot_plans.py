@@ -5,14 +5,17 @@ firmwares; and plans that are wrong, which the boot must find. `make boot` runs 
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from ansible.module_utils.testing import patch_module_args
 from machines import GIB, MIB, RECORDINGS, plan, recording
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import boot_trial, buses, mmio
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Bar
+from ansible_collections.sailloft.fleet.plugins.modules import gpu_plan
 
 pytestmark = pytest.mark.boot
 
@@ -68,6 +71,15 @@ def test_every_recorded_machine(name: str, firmware: str) -> None:
     planned = whole(name, firmware)
     result = boot_trial.run(planned)
     assert result["as_planned"], wrong(result)
+
+
+def test_the_modules_option(capsys: pytest.CaptureFixture[str]) -> None:
+    given = {"recording": str(RECORDINGS / "emulated-gpu-server.json"), "boot_trial": True}
+    with patch_module_args(given), pytest.raises(SystemExit):
+        gpu_plan.main()
+    result = json.loads(capsys.readouterr().out)
+    assert result["domains"][0]["boot_trial"]["as_planned"]
+    assert result["tree"][-1].endswith(": enumerated as planned")
 
 
 def test_too_small_a_bus_gap_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
