@@ -15,6 +15,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor i
     Hypervisor,
     ObservedDomain,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import MACHINE
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import GIB, KIB, MIB
 
 try:
     import libvirt
@@ -22,7 +24,6 @@ except ImportError:
     libvirt = None
 
 URI = "qemu:///system"
-MACHINE = "q35"
 ARCHITECTURE = "x86_64"
 # Terabytes of huge pages are cleared before a guest runs.
 START_TIMEOUT_S = 600
@@ -235,7 +236,7 @@ def hugetlbfs_sizes(mounts: str, default_mib: int) -> list[int]:
         if text is None:
             sizes.add(default_mib)
         else:
-            sizes.add(int(text[:-1]) * {"K": 1, "M": 1024, "G": 1024**2}[text[-1].upper()] // 1024)
+            sizes.add(int(text[:-1]) * {"K": KIB, "M": MIB, "G": GIB}[text[-1].upper()] // MIB)
     return sorted(sizes)
 
 

@@ -14,10 +14,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain import buses
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cpuset import parse_set
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.guest import machine
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import BYTES_OF_UNIT, MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host, NumaNode
 
 # What libvirt writes back: KiB always, but for pages, which keep the unit that they were given.
-BYTES_OF_UNIT = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 @dataclass
@@ -125,7 +125,7 @@ def _tree(root: ET.Element) -> tuple[tree.Port, list[tuple[tree.Port, tree.Endpo
 
 
 def _mib(element: ET.Element, value: str) -> int:
-    return int(value) * BYTES_OF_UNIT[element.get("unit", "KiB")] >> 20
+    return int(value) * BYTES_OF_UNIT[element.get("unit", "KiB")] // MIB
 
 
 def _cells(root: ET.Element) -> list[DefinedCell]:

@@ -15,11 +15,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.record impor
     link_words,
     record,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.words import label, name, some
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import port_role
 
-MIB = 1 << 20
 ANEW = "run playbooks/gpu_vms.yml, which plans it anew for this host"
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import mmio, tree
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import GIB
 
-GIB = 1024**3
 PAGE_BYTES = 4096
 DRIVERS = {
     tree.EXPANDER: "pxb-pcie",

@@ -7,10 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
-
-MIB = 1 << 20
 
 # ACSCtl bits that let translated peer-to-peer requests go straight from NIC to GPU while untranslated ones stay
 # isolated: source validation (0), P2P request redirect (2), P2P completion redirect (3), upstream forwarding (4) and

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import tree
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host, NumaNode, RootComplex
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Fidelity, fidelity, pairs
 
@@ -35,7 +36,7 @@ def predict(plan: DomainPlan) -> Host:
                 cell.vcpus[at : at + plan.processors.threads]
                 for at in range(0, len(cell.vcpus), plan.processors.threads)
             ],
-            memory_bytes=cell.memory_mib * 1024**2,
+            memory_bytes=cell.memory_mib * MIB,
             distances=dict(cell.distances),
         )
         for cell in plan.processors.cells

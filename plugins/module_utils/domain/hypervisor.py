@@ -11,6 +11,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cpuset import parse_set
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import BYTES_OF_UNIT, MIB
 
 
 @dataclass
@@ -79,13 +80,11 @@ def holdings(xml: str) -> Holdings:
             held.cpus.append(cpus[0])
     page = root.find("memoryBacking/hugepages/page")
     if page is not None:
-        held.page_mib = (
-            int(page.get("size", "0")) * {"KiB": 1, "MiB": 1024, "GiB": 1024**2}[page.get("unit", "KiB")] // 1024
-        )
+        held.page_mib = int(page.get("size", "0")) * BYTES_OF_UNIT[page.get("unit", "KiB")] // MIB
     nodes = {node.get("cellid"): parse_set(node.get("nodeset", "")) for node in root.iterfind("numatune/memnode")}
     for cell in root.iterfind("cpu/numa/cell"):
         bound = nodes.get(cell.get("id"), [])
         if len(bound) == 1:
-            unit = {"KiB": 1, "MiB": 1024, "GiB": 1024**2}[cell.get("unit", "KiB")]
-            held.memory_mib[bound[0]] = held.memory_mib.get(bound[0], 0) + int(cell.get("memory", "0")) * unit // 1024
+            memory_mib = int(cell.get("memory", "0")) * BYTES_OF_UNIT[cell.get("unit", "KiB")] // MIB
+            held.memory_mib[bound[0]] = held.memory_mib.get(bound[0], 0) + memory_mib
     return held

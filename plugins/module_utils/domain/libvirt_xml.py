@@ -14,8 +14,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain import recor
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cpuset import format_set
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.mmio import ovmf_window_mib
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import MACHINE, DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import KIB
 
-KIB = 1024
 QEMU_NAMESPACE = "http://libvirt.org/schemas/domain/qemu/1.0"
 ET.register_namespace("qemu", QEMU_NAMESPACE)
 

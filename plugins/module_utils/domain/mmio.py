@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.tree import EXPANDER, Port
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import GIB, MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Bar, Function
 
-MIB = 1024**2
-GIB = 1024**3
 # A bridge's windows are in steps of 1 MiB; OVMF gives a hot-plug port at least 2 MiB and 32 MiB
 # (OvmfPkg/PciHotPlugInitDxe).
 HOT_PLUG_LOW_BYTES = 2 * MIB

@@ -27,6 +27,8 @@ CONSOLE_VENDORS = {
 # What a port must do for the devices below it to be in groups of their own: source validation, request redirect,
 # completion redirect, upstream forwarding (REQ_ACS_FLAGS in Linux drivers/iommu/iommu.c; bits as in model.Acs).
 ISOLATING_ACS = 0x1D
+# The ports that have ACS to turn on.
+ACS_PORTS = ("root_port", "switch_downstream")
 
 
 @dataclass
@@ -131,7 +133,7 @@ def why_one_group(around: Surroundings, group: int) -> str:
     lacking, off = [], []
     for address in sorted(ports):
         port = around.functions[address]
-        if port.port_type not in ("root_port", "switch_downstream"):
+        if port.port_type not in ACS_PORTS:
             continue
         if port.acs is None:
             lacking.append(address)

@@ -12,22 +12,23 @@ from collections.abc import Iterator
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import REFUSE, WARN, Finding, RefusedError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Hypervisor, holdings
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import Surroundings, foreign_member
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import (
+    ACS_PORTS,
+    ISOLATING_ACS,
+    Surroundings,
+    foreign_member,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.requirements import ELEMENTS, dotted
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import DomainSpec
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.words import name, some
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
 
-MIB = 1024**2
-# ACSCtl bits (Linux PCI_ACS_*). Those that keep devices behind a port apart: source validation, P2P request redirect,
-# P2P completion redirect, upstream forwarding; Linux asks for them before it splits an IOMMU group (REQ_ACS_FLAGS,
-# drivers/iommu/iommu.c). And the one that lets translated requests go straight: direct translated P2P.
-ACS_ISOLATION = 0x1D
+# The ACSCtl bit (Linux PCI_ACS_DT) that lets translated requests go straight: direct translated P2P.
 ACS_DIRECT_TRANSLATED = 0x40
 # What a port needs to show for its lack of ACS to be known: extended config space.
 EXTENDED_CONFIG_BYTES = 4096
-ACS_PORTS = ("root_port", "switch_downstream")
 
 
 def check(
@@ -162,7 +163,7 @@ def _isolation(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
             }
         )
         for port in _ports(around, function):
-            off = port.acs.capability & ACS_ISOLATION & ~port.acs.control if port.acs else 0
+            off = port.acs.capability & ISOLATING_ACS & ~port.acs.control if port.acs else 0
             if off and neighbours and port.address not in told:
                 told.add(port.address)
                 yield Finding(

@@ -21,6 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.evidence imp
     Settings,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.qemu_arguments import Options, qemu_options
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import GIB, KIB, MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.words import name as _name
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Acs, Function, Host
@@ -50,7 +51,6 @@ VFIO_COPY = (
 # PCI vendor of the NICs whose firmware the paper sets: NVIDIA (Mellanox).
 CONNECTX_VENDOR = 0x15B3
 
-MIB = 1 << 20
 
 # What the paper sets in the NIC's firmware, with mlxconfig's names for it.
 NIC_FIRMWARE = {
@@ -642,7 +642,7 @@ def _bytes(value: int | None) -> str | None:
 
 
 def _size(size_bytes: int) -> str:
-    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+    for unit, factor in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
         if size_bytes and size_bytes % factor == 0:
             return f"{size_bytes // factor} {unit}"
     return f"{size_bytes} B"

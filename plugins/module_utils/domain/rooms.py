@@ -12,9 +12,9 @@ from collections.abc import Iterable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Holdings
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import DomainSpec
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
 
-MIB = 1024**2
 CPUS = "cpus"
 # What is asked of: CPUS, or the page size of memory in MiB (0: ordinary memory).
 Kind = object

@@ -10,11 +10,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain import tree
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cells import Cell
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cpuset import format_set
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import GIB, MIB
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.words import KINDS
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Fidelity
 
-GIB = 1024**3
-KINDS = {"gpu": "GPU", "nic": "NIC", "nvme": "NVMe drive", "nvswitch": "NVSwitch"}
 DOMAIN = "0000:"
 # More differing pairs than this are counted, not listed.
 MANY = 8
@@ -51,7 +51,7 @@ def _machine(plan: DomainPlan, host: Host) -> list[str]:
     spec, words = plan.spec, _Words(host)
     vcpus = sum(len(cell.vcpus) for cell in plan.processors.cells)
     pages = f" in pages of {_mib(spec.huge_page_mib)}" if spec.huge_page_mib else ""
-    window = f"64-bit MMIO window {_mib(plan.window.window_bytes // 1024**2)}"
+    window = f"64-bit MMIO window {_mib(plan.window.window_bytes // MIB)}"
     top = Line(f"virtual machine {plan.name}: {_count(vcpus, 'vCPU')}, {_mib(spec.memory_mib)}{pages}, {window}")
     for cell in plan.processors.cells:
         complexes = [words.root_complex(plan, port) for port in plan.root.expanders if port.cell == cell.id]
@@ -137,7 +137,7 @@ def _left(plans: list[DomainPlan], host: Host) -> list[str]:
     for node in host.numa_nodes:
         cells = [cell for plan in plans for cell in plan.processors.cells if cell.host_node == node.id]
         cpus = set(node.cpus) - {cpu for cell in cells for cpu in cell.cpus}
-        memory_bytes = node.memory_bytes - sum(cell.memory_mib for cell in cells) * 1024**2
+        memory_bytes = node.memory_bytes - sum(cell.memory_mib for cell in cells) * MIB
         lines.append(f"node {node.id} keeps CPUs {format_set(cpus) or 'none'}, {memory_bytes / GIB:.1f} GiB")
     return lines
 

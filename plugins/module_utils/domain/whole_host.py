@@ -14,10 +14,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement im
     is_physical,
     obstacle,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host, NumaNode
 
 NAME = "whole-host"
-MIB = 1024**2
 # Of a node's memory without huge pages, what the guest gets: inventories/vela, 704 of 768 GiB, is a little more.
 MEMORY_SHARE = 7 / 8
 PAGE_SIZES_MIB = (1024, 2)
