@@ -1,12 +1,12 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What gpu_domain and gpu_domain_info share of their documentation."""
+"""What gpu_domain, gpu_domain_info and gpu_plan share of their documentation."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The options of both modules."""
+    """The options of the first two; MODULE_IDS and DOMAINS are gpu_plan's, too."""
 
     DOCUMENTATION = r"""
 options:
@@ -15,14 +15,6 @@ options:
       - The host as M(sailloft.fleet.host_topology_info) returned it.
       - Where it is left out, the host that the module runs on is read.
     type: dict
-  gpu_module_ids:
-    description:
-      - Of a server with NVSwitches, the physical id of each GPU by its PCI address, as C(nvidia-smi -q) tells it under
-        C(GPU Module ID) while the NVIDIA driver has the GPUs. Fabric Manager's partitions are made of these ids.
-      - Left out, they are taken to be 1 and up in PCI address order, which is not so on every server. It matters for
-        virtual machines of some of the GPUs, not for one of all.
-    type: dict
-    default: {}
   uri:
     description: The libvirt to talk to, on the host that the module runs on.
     type: str
@@ -31,6 +23,18 @@ requirements:
   - libvirt-python (Debian package python3-libvirt) on the host
 author:
   - The Sailloft maintainers (@sailloft)
+"""
+
+    MODULE_IDS = r"""
+options:
+  gpu_module_ids:
+    description:
+      - Of a server with NVSwitches, the physical id of each GPU by its PCI address, as C(nvidia-smi -q) tells it under
+        C(GPU Module ID) while the NVIDIA driver has the GPUs. Fabric Manager's partitions are made of these ids.
+      - Left out, they are taken to be 1 and up in PCI address order, which is not so on every server. It matters for
+        virtual machines of some of the GPUs, not for one of all.
+    type: dict
+    default: {}
 """
 
     # The virtual machines themselves; "required" differs between the modules, so this is the suboptions' part only.

@@ -15,6 +15,7 @@ description:
 extends_documentation_fragment:
   - sailloft.fleet.gpu_domain
   - sailloft.fleet.gpu_domain.domains
+  - sailloft.fleet.gpu_domain.module_ids
 options:
   domains:
     required: false

@@ -16,6 +16,7 @@ description:
     M(sailloft.fleet.gpu_domain) in check mode on the host.
 extends_documentation_fragment:
   - sailloft.fleet.gpu_domain.domains
+  - sailloft.fleet.gpu_domain.module_ids
 options:
   domains:
     description:
@@ -26,14 +27,6 @@ options:
   topology:
     description: The host as M(sailloft.fleet.host_topology_info) returned it.
     type: dict
-  gpu_module_ids:
-    description:
-      - Of a server with NVSwitches, the physical id of each GPU by its PCI address, as C(nvidia-smi -q) tells it under
-        C(GPU Module ID) while the NVIDIA driver has the GPUs. Fabric Manager's partitions are made of these ids.
-      - Left out, they are taken to be 1 and up in PCI address order, which is not so on every server. It matters for
-        virtual machines of some of the GPUs, not for one of all.
-    type: dict
-    default: {}
   recording:
     description:
       - A recording of the host in any form that O(sailloft.fleet.host_topology_info#module:recording) reads.
