@@ -9,6 +9,7 @@ and NVMe drives that go with them by nearest.py; the partitions of an NVSwitch b
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NoReturn
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import rooms
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.boards import Fabric, in_words, note
@@ -106,17 +107,18 @@ class _Chooser:
         self.packing = Packing(self.units, partitions, room)
         self.requests = [self._request(spec) for spec in self.specs if spec.gpus.count]
         self.used = self._used()
-        self.nics: dict[str, list[str]] = {}
-        self.nvme: dict[str, list[str]] = {}
 
     def choose(self) -> dict[str, Chosen]:
         """The devices by virtual machine. Raises DomainError."""
-        gpus = self.packing.choose(self.requests, self.used, self._completes)
-        if gpus is None:
+        gpus = self.packing.choose(self.requests, self.used, lambda found: self._others(found) is not None)
+        others = None if gpus is None else self._others(gpus)
+        if gpus is None or others is None:
             self._refuse()
-        # ``_completes`` may have been asked again after the best was found.
-        self._completes(gpus)
-        return {spec.name: self._chosen(spec, gpus.get(spec.name, [])) for spec in self.specs}
+        nics, nvme = others
+        return {
+            spec.name: self._chosen(spec, *(own.get(spec.name, []) for own in (gpus, nics, nvme)))
+            for spec in self.specs
+        }
 
     # What there is to choose from
 
@@ -135,7 +137,7 @@ class _Chooser:
                 continue
             holder = around.holder.get(function.address)
             group = function.iommu_group
-            owner = holder or self._group_owner(group)
+            owner = holder or _group_owner(around, group)
             if owner is None and group is not None:
                 together.setdefault(group, []).append(function)
             elif self._to_be_had([function], owner):
@@ -159,14 +161,6 @@ class _Chooser:
                 and self.around.holder.get(item.address) in (None, *listed)
             }
         )
-
-    def _group_owner(self, group: int | None) -> str | None:
-        holders = {
-            self.around.holder[member.address]
-            for member in (self.around.groups[group] if group is not None else [])
-            if member.address in self.around.holder
-        }
-        return min(holders) if holders else None
 
     def _to_be_had(self, members: list[Function], owner: str | None) -> bool:
         if owner is not None and owner not in self.explicit:
@@ -243,38 +237,33 @@ class _Chooser:
 
     # NICs and NVMe drives
 
-    def _completes(self, gpus: dict[str, list[str]]) -> bool:
-        """Whether there are NICs and NVMe drives for these GPUs; they are then in ``self.nics`` and ``self.nvme``."""
-        before = self.around.holder
-        taken = {**self.settled, **{address: name for name, own in gpus.items() for address in own}}
-        try:
-            nics = self._nearest(taken, gpus, "nic")
-            if nics is None:
-                return False
-            taken.update({address: name for name, own in nics.items() for address in own})
-            nvme = self._nearest(taken, gpus, "nvme")
-        finally:
-            self.around.holder = before
-        if nvme is None:
-            return False
-        self.nics, self.nvme = nics, nvme
-        return True
+    def _others(self, gpus: dict[str, list[str]]) -> tuple[dict[str, list[str]], dict[str, list[str]]] | None:
+        """The NICs and the NVMe drives that go with these GPUs, by virtual machine; None: there are not enough."""
+        nics = self._nearest(self.specs, gpus, gpus, "nic")
+        if nics is None:
+            return None
+        taken = {spec.name: [*gpus.get(spec.name, []), *nics.get(spec.name, [])] for spec in self.specs}
+        nvme = self._nearest(self.specs, taken, gpus, "nvme")
+        return None if nvme is None else (nics, nvme)
 
-    def _nearest(self, taken: dict[str, str], gpus: dict[str, list[str]], kind: str) -> dict[str, list[str]] | None:
+    def _nearest(
+        self, specs: list[DomainSpec], taken: dict[str, list[str]], gpus: dict[str, list[str]], kind: str
+    ) -> dict[str, list[str]] | None:
+        """Of ``kind`` what goes with the ``gpus`` of ``specs``, beside what is settled and ``taken``; None: too few."""
+        holder = {**self.settled, **{address: name for name, own in taken.items() for address in own}}
         result: dict[str, list[str]] = {}
         functions = ("vf", "pf") if kind == "nic" else ("pf",)
         for which in functions:
-            wants = [want for spec in self.specs for want in self._wants(spec, gpus, kind, which)]
+            wants = [want for spec in specs for want in self._wants(spec, gpus, kind, which)]
             if not wants:
                 continue
-            self.around.holder = taken
-            devices = self._devices(kind, IS_FUNCTION[which], {want.name for want in wants})
+            devices = self._devices(self.around.held(holder), kind, IS_FUNCTION[which], {want.name for want in wants})
             found = assign(wants, devices)
             if found is None:
                 return None
             for want, address in zip(wants, found):
                 result.setdefault(want.name, []).append(address)
-                taken[address] = want.name
+                holder[address] = want.name
         return result
 
     def _wants(self, spec: DomainSpec, gpus: dict[str, list[str]], kind: str, which: str) -> list[Want]:
@@ -293,14 +282,15 @@ class _Chooser:
             wants.append(Want(spec.name, path, self.distances.get(node, ())))
         return wants
 
-    def _devices(self, kind: str, fits: Callable[[Function], bool], wanting: set[str]) -> list[Device]:
-        around = self.around
+    def _devices(
+        self, around: Surroundings, kind: str, fits: Callable[[Function], bool], wanting: set[str]
+    ) -> list[Device]:
         holders = {address: name for name in sorted(wanting) for address in self.held.get(name, [])}
         devices = []
         for function in around.host.functions:
             if function.kind != kind or function.address in around.holder or not fits(function):
                 continue
-            owner = self._group_owner(function.iommu_group)
+            owner = _group_owner(around, function.iommu_group)
             own = [address for address, name in around.holder.items() if name == owner] if owner else []
             if obstacle(around, function, owner or "", own) is not None:
                 continue
@@ -318,7 +308,7 @@ class _Chooser:
 
     # What came of it
 
-    def _chosen(self, spec: DomainSpec, gpus: list[str]) -> Chosen:
+    def _chosen(self, spec: DomainSpec, gpus: list[str], nics: list[str], nvme: list[str]) -> Chosen:
         known = self.around.functions
 
         def functions(*addresses: list[str]) -> list[Function]:
@@ -326,8 +316,8 @@ class _Chooser:
 
         chosen = Chosen(
             functions(spec.gpus.addresses, gpus),
-            functions(spec.nics.addresses, self.nics.get(spec.name, [])),
-            functions(spec.nvme.addresses, self.nvme.get(spec.name, [])),
+            functions(spec.nics.addresses, nics),
+            functions(spec.nvme.addresses, nvme),
         )
         if self.fabric:
             self._fabric(spec, chosen, self.fabric)
@@ -365,7 +355,7 @@ class _Chooser:
 
     # Why not
 
-    def _refuse(self) -> None:
+    def _refuse(self) -> NoReturn:
         """Raise the DomainError of a choice that cannot be made: the one at fault, or all together."""
 
         def whatever(_gpus: dict[str, list[str]]) -> bool:
@@ -386,18 +376,9 @@ class _Chooser:
             )
         for spec in self.specs:
             for kind, words, count, fits in self._counts(spec):
-                alone = {name: own for name, own in gpus.items() if name == spec.name}
-                taken = {**self.settled, **{address: spec.name for own in alone.values() for address in own}}
-                others = self.specs
-                self.specs = [spec]
-                before = self.around.holder
-                try:
-                    found = self._nearest(taken, alone, kind)
-                    self.around.holder = before
-                    if found is None:
-                        raise DomainError(self._too_few(spec, kind, words, count, fits))
-                finally:
-                    self.specs, self.around.holder = others, before
+                alone = {spec.name: gpus.get(spec.name, [])}
+                if self._nearest([spec], alone, alone, kind) is None:
+                    raise DomainError(self._too_few(spec, kind, words, count, fits))
         asked = [
             f"{spec.name} ({_count(count, words)})"
             for spec in self.specs
@@ -484,6 +465,16 @@ class _Chooser:
             f"free {len(free)}"
         )
         return f"{message} ({'; '.join(reasons)})" if reasons else f"{message}; ask for fewer"
+
+
+def _group_owner(around: Surroundings, group: int | None) -> str | None:
+    """Who holds a member of the IOMMU group."""
+    holders = {
+        around.holder[member.address]
+        for member in (around.groups[group] if group is not None else [])
+        if member.address in around.holder
+    }
+    return min(holders) if holders else None
 
 
 def _count(number: int, words: str) -> str:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -51,6 +52,12 @@ class Surroundings:
         for function in sorted(self.host.functions, key=lambda item: item.address):
             if function.iommu_group is not None:
                 self.groups.setdefault(function.iommu_group, []).append(function)
+
+    def held(self, holder: dict[str, str]) -> Surroundings:
+        """The same host with other holders; what was worked out of the host is shared."""
+        other = copy.copy(self)
+        other.holder = holder
+        return other
 
     def bridges(self, address: str) -> tuple[str, ...]:
         """Addresses of the bridges from the root bus down to (without) ``address``."""
