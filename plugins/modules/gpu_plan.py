@@ -48,7 +48,7 @@ options:
       - Boot each plan's PCI tree under an emulating QEMU on the machine that plans, with stand-ins for the devices, and
         hold what the firmware enumerates against the plan.
       - It needs C(qemu-system-x86_64) and the firmware's image, takes seconds to minutes for each virtual machine, and
-        fails the task where anything is not as planned.
+        fails the task where anything is not as planned, before any file of O(path) is written.
     type: bool
     default: false
 attributes:
@@ -129,30 +129,13 @@ files:
   sample: [plans/machine/whole-host.svg, plans/machine/whole-host.xml]
 """
 
-import os
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain import boot_trial
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.arguments import domain_options
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import plan_domains
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan_files import plan_files, returned_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.show import show
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import parse_module_ids, parse_specs
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.whole_host import whole_host
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.planning import planned
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host, TopologyError
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.recordings import read_recording
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
-
-
-def read(params):
-    """The host of the module's arguments. Raises TopologyError."""
-    if params["topology"]:
-        return Host.from_dict(params["topology"])
-    return read_recording(params["recording"]) if params["recording"] else read_host()
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import TopologyError
 
 
 def main():
@@ -170,48 +153,11 @@ def main():
         mutually_exclusive=[("topology", "recording")],
         supports_check_mode=True,
     )
-    params = module.params
     try:
-        host = read(params)
-        specs = parse_specs(params["domains"] or [whole_host(host)])
-        plans = plan_domains(host, specs, gpu_module_ids=parse_module_ids(params["gpu_module_ids"]))
-        wanted = {}
-        if params["path"]:
-            for plan in plans:
-                texts = plan_files(plan, host)
-                wanted.update({os.path.join(params["path"], name): text for name, text in sorted(texts.items())})
-        before = {path: files.read(path) for path in wanted}
-        differing = [path for path, text in wanted.items() if before[path] != text]
-        if not module.check_mode:
-            for path in differing:
-                files.write(path, wanted[path])
-        domains = [
-            {
-                "name": plan.name,
-                **returned_of(plan, host),
-                **({"boot_trial": boot_trial.prove(plan)} if params["boot_trial"] else {}),
-            }
-            for plan in plans
-        ]
-        tree = show(params["host_name"], plans, host)
-        tree += [
-            f"booted {row['name']} with {row['boot_trial']['firmware']}: enumerated as planned"
-            for row in domains
-            if "boot_trial" in row
-        ]
+        result = planned(module.params, module.check_mode)
     except (DomainError, TopologyError, ProofError) as error:
-        module.fail_json(msg=f"{params['host_name']}: {error}")
-    module.exit_json(
-        changed=bool(differing),
-        tree=tree,
-        domains=domains,
-        files=list(wanted),
-        diff=[
-            {"before_header": path, "after_header": path, "before": before[path] or "", "after": wanted[path]}
-            for path in differing
-            if path.endswith(".xml")
-        ],
-    )
+        module.fail_json(msg=f"{module.params['host_name']}: {error}")
+    module.exit_json(**result)
 
 
 if __name__ == "__main__":

@@ -19,12 +19,11 @@ def returned_of(plan: DomainPlan, host: Host) -> dict[str, Any]:
     return {"plan": plan.to_dict(), "xml": libvirt_xml.render(plan), "nccl_topology": for_guest(plan, host)}
 
 
-def plan_files(plan: DomainPlan, host: Host) -> dict[str, str]:
+def plan_files(plan: DomainPlan, host: Host, returned: dict[str, Any]) -> dict[str, str]:
     """By file name: libvirt's XML, NCCL's topology file where there is a GPU, and the picture of host and guest.
 
-    Raises DomainError, and TopologyError where the host contradicts itself.
+    ``returned`` is what ``returned_of`` gave of the plan. Raises TopologyError where the host contradicts itself.
     """
-    returned = returned_of(plan, host)
     devices = {device["host_address"]: device["guest_address"] for device in returned["plan"]["devices"]}
     files = {
         f"{plan.name}.xml": returned["xml"],

@@ -19,7 +19,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.drift_host i
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import Finding, RefusedError, unplannable
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Hypervisor, ObservedDomain
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.libvirt_xml import render
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan, plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan_files import returned_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import (
@@ -53,7 +52,7 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
                 spec.name,
                 state,
                 hypervisor.domains.get(spec.name),
-                render(plans[spec.name]) if spec.name in plans else None,
+                returned[spec.name]["xml"] if spec.name in returned else None,
                 spec.uuid,
                 spec.autostart,
                 params["allow_restart"],
@@ -71,7 +70,7 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
                 list(plans.values()), host, hypervisor, starting, stopping, paths_may_come=check_mode
             )
         if not check_mode:
-            _apply(client, specs, decisions, plans, params["shutdown_timeout_s"])
+            _apply(client, specs, decisions, returned, params["shutdown_timeout_s"])
     finally:
         client.close()
     rows = [{**_row(spec, decisions[spec.name], hypervisor), **returned.get(spec.name, {})} for spec in specs]
@@ -81,7 +80,7 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
         "findings": [item.to_dict() for item in findings],
         "domains": rows,
         "diff": [
-            _diff(spec, decisions[spec.name], plans.get(spec.name), hypervisor)
+            _diff(spec, decisions[spec.name], returned.get(spec.name, {}).get("xml", ""), hypervisor)
             for spec in specs
             if decisions[spec.name].changed
         ],
@@ -146,7 +145,7 @@ def _apply(
     client: Client,
     specs: list[DomainSpec],
     decisions: dict[str, Decision],
-    plans: dict[str, DomainPlan],
+    returned: dict[str, dict[str, Any]],
     timeout_s: int,
 ) -> None:
     for phase in PHASES:
@@ -162,7 +161,7 @@ def _apply(
             elif phase == "undefine":
                 client.undefine(spec.name)
             elif phase == "define":
-                client.define(render(plans[spec.name]))
+                client.define(returned[spec.name]["xml"])
             elif phase == "start":
                 client.start(spec.name)
             elif phase == "resume":
@@ -194,11 +193,11 @@ def _row(spec: DomainSpec, decision: Decision, hypervisor: Hypervisor) -> dict[s
     }
 
 
-def _diff(spec: DomainSpec, decision: Decision, plan: DomainPlan | None, hypervisor: Hypervisor) -> dict[str, str]:
+def _diff(spec: DomainSpec, decision: Decision, wanted_xml: str, hypervisor: Hypervisor) -> dict[str, str]:
     before = hypervisor.domains.get(spec.name)
     texts = {"before": "", "after": ""}
     if before is None:
-        texts["after"] = render(plan) if plan else ""
+        texts["after"] = wanted_xml
     elif "undefine" in decision.actions:
         texts["before"] = before.inactive_xml
     else:

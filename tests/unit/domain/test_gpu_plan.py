@@ -65,6 +65,17 @@ def test_the_whole_of_each_recorded_host(run, tmp_path, name):
         assert any(device["host_address"].removeprefix("0000:") in line for line in there), device
 
 
+def test_a_plan_that_fails_its_trial_is_not_written(run, tmp_path, monkeypatch):
+    """No QEMU is the least that a trial fails by."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    given = {"recording": str(RECORDINGS / "emulated-gpu-server.json"), "path": str(tmp_path / "plans")}
+    result = run(**given, boot_trial=True)
+    assert result["failed"]
+    assert contents(tmp_path / "plans") == {}
+    assert run(**given)["changed"]
+
+
 def test_a_recording_that_is_given_to_others_plans_as_the_host_does(run, tmp_path):
     host = lab()
     host.function("0000:14:00.0").interfaces = {"net": ["enx0c42a1d5f3e7"], "rdma": ["rocex0c42a10300d5f3e7"]}

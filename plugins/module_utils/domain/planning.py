@@ -1,0 +1,61 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the module gpu_plan does: read a host, plan, try the plans out, write them down."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import boot_trial
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan_files import plan_files, returned_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.show import show
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import parse_module_ids, parse_specs
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.whole_host import whole_host
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.recordings import read_recording
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
+
+
+def planned(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
+    """The module's result of its ``params``. Files are written last, when nothing else can fail.
+
+    Raises DomainError, TopologyError, and ProofError where a file cannot be read or written.
+    """
+    host = _host(params)
+    specs = parse_specs(params["domains"] or [whole_host(host)])
+    plans = plan_domains(host, specs, gpu_module_ids=parse_module_ids(params["gpu_module_ids"]))
+    rows = [{"name": plan.name, **returned_of(plan, host)} for plan in plans]
+    tree = show(params["host_name"], plans, host)
+    wanted: dict[str, str] = {}
+    for plan, row in zip(plans, rows):
+        texts = plan_files(plan, host, row) if params["path"] else {}
+        wanted.update({os.path.join(params["path"], name): text for name, text in sorted(texts.items())})
+    before = {path: files.read(path) for path in wanted}
+    differing = [path for path, text in wanted.items() if before[path] != text]
+    if params["boot_trial"]:
+        for plan, row in zip(plans, rows):
+            row["boot_trial"] = boot_trial.prove(plan)
+            tree.append(f"booted {plan.name} with {row['boot_trial']['firmware']}: enumerated as planned")
+    if not check_mode:
+        for path in differing:
+            files.write(path, wanted[path])
+    return {
+        "changed": bool(differing),
+        "tree": tree,
+        "domains": rows,
+        "files": list(wanted),
+        "diff": [
+            {"before_header": path, "after_header": path, "before": before[path] or "", "after": wanted[path]}
+            for path in differing
+            if path.endswith(".xml")
+        ],
+    }
+
+
+def _host(params: dict[str, Any]) -> Host:
+    if params["topology"]:
+        return Host.from_dict(params["topology"])
+    return read_recording(params["recording"]) if params["recording"] else read_host()
