@@ -170,7 +170,7 @@ def recognise(host: Host, module_ids: dict[str, int] | None = None) -> Fabric | 
             ids = {address: number for number, address in enumerate(gpus, 1)} if complete else {}
         return Fabric(board, gpus, switches, ids, not module_ids and bool(ids), _partitions(board, gpus, ids))
     if module_ids:
-        raise DomainError("gpu_module_ids is given, and this host has no NVSwitch board that is known; leave it out")
+        raise DomainError("gpu_module_ids is given, and this host has no NVSwitch board that is known", "leave it out")
     return None
 
 
@@ -178,16 +178,16 @@ def _check(board: Board, gpus: list[str], module_ids: dict[str, int]) -> None:
     wrong = sorted(set(gpus) ^ set(module_ids))
     if wrong:
         there = "is no GPU of" if wrong[0] in module_ids else "is missing; it is a GPU of"
-        raise DomainError(f"gpu_module_ids: {wrong[0]} {there} this host's {board.name}; give the id of each GPU")
+        raise DomainError(f"gpu_module_ids: {wrong[0]} {there} this host's {board.name}", "give the id of each GPU")
     known = {number for members in board.partitions.values() for number in members}
     for address in gpus:
         if module_ids[address] not in known:
             raise DomainError(
-                f"gpu_module_ids: {module_ids[address]!r} of {address} is no GPU physical id of {board.name}; "
-                f"they are 1 to {max(known)} (nvidia-smi -q, GPU Module ID)"
+                f"gpu_module_ids: {module_ids[address]!r} of {address} is no GPU physical id of {board.name}",
+                f"they are 1 to {max(known)} (nvidia-smi -q, GPU Module ID)",
             )
     if len(set(module_ids.values())) < len(module_ids):
-        raise DomainError("gpu_module_ids: an id is given twice; each GPU has its own")
+        raise DomainError("gpu_module_ids: an id is given twice", "each GPU has its own")
 
 
 def _partitions(board: Board, gpus: list[str], ids: dict[str, int]) -> list[Partition]:

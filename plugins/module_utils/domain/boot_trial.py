@@ -43,8 +43,9 @@ def run(
     binary = shutil.which(qemu_binary)
     if binary is None:
         raise DomainError(
-            f"virtual machine {plan.name}: no {qemu_binary} to boot the plan with; install qemu-system-x86 (Debian, "
-            "Ubuntu) or qemu-system-x86-core (Fedora), or leave boot_trial out"
+            f"no {qemu_binary} to boot the plan with",
+            "install qemu-system-x86 (Debian, Ubuntu) or qemu-system-x86-core (Fedora), or leave boot_trial out",
+            domain=plan.name,
         )
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="sailloft-boot-") as folder:
@@ -57,7 +58,7 @@ def run(
             except OSError as error:
                 errors.seek(0)
                 said = errors.read().decode(errors="replace").strip() or str(error)
-                raise DomainError(f"virtual machine {plan.name}: QEMU does not boot the plan: {said}") from error
+                raise DomainError(f"QEMU does not boot the plan: {said}", domain=plan.name) from error
             finally:
                 process.kill()
                 process.wait()
@@ -76,9 +77,10 @@ def prove(plan: DomainPlan) -> dict[str, Any]:
     if not result["as_planned"]:
         messages = [finding["message"] for finding in result["findings"]]
         raise DomainError(
-            f"virtual machine {plan.name}: booted with {result['firmware']} for {result['seconds']:.0f} s, "
-            f"{len(messages)} things are not as planned: {'; '.join(messages[:3])}; the planner is wrong: "
-            "report it with the topology"
+            f"booted with {result['firmware']} for {result['seconds']:.0f} s, {len(messages)} things are not as "
+            f"planned: {'; '.join(messages[:3])}",
+            "the planner is wrong: report it with the topology",
+            domain=plan.name,
         )
     return result
 
@@ -88,8 +90,9 @@ def _image(plan: DomainPlan, firmware: str) -> str:
         if os.path.exists(path):
             return path
     raise DomainError(
-        f"virtual machine {plan.name}: no image of firmware {firmware} to boot the plan with, looked for "
-        f"{', '.join(IMAGES[firmware])}; install {PACKAGES[firmware]}"
+        f"no image of firmware {firmware} to boot the plan with, looked for {', '.join(IMAGES[firmware])}",
+        f"install {PACKAGES[firmware]}",
+        domain=plan.name,
     )
 
 

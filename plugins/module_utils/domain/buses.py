@@ -31,8 +31,9 @@ def assign(name: str, root: Port) -> None:
     if total > BUSES:
         parts = ", ".join(f"{expander.host} {needed(expander)}" for expander in root.expanders)
         raise DomainError(
-            f"virtual machine {name}: its PCI tree needs {total} buses, a guest has {BUSES} "
-            f"(the guest's own root bus {needed(root)}, {parts}); give it fewer devices"
+            f"its PCI tree needs {total} buses, a guest has {BUSES} (the guest's own root bus {needed(root)}, {parts})",
+            "give it fewer devices",
+            domain=name,
         )
     attempts = (_starts(root, spacing) for spacing in SPACINGS)
     starts = next(found for found in attempts if found is not None)
@@ -69,9 +70,7 @@ def _prove(name: str, root: Port) -> None:
     for first, second in zip(roots, [*roots[1:], None]):
         end = BUSES if second is None else second.bus
         if first.last_bus >= end:
-            raise DomainError(
-                f"virtual machine {name}: buses {first.bus}-{first.last_bus} of {first.host} run into bus {end}"
-            )
+            raise DomainError(f"buses {first.bus}-{first.last_bus} of {first.host} run into bus {end}", domain=name)
     numbers = [port.bus for port in root.walk()]
     if len(set(numbers)) != len(numbers):
-        raise DomainError(f"virtual machine {name}: a bus number is given twice: {sorted(numbers)}")
+        raise DomainError(f"a bus number is given twice: {sorted(numbers)}", domain=name)

@@ -53,7 +53,7 @@ def serving_node(host: Host, node: int) -> int:
     """The node itself, or, where it has no CPUs or memory, the nearest one that has."""
     nodes = {item.id: item for item in host.numa_nodes}
     if node not in nodes:
-        raise DomainError(f"the topology has devices on NUMA node {node} and no such node; read the topology again")
+        raise DomainError(f"the topology has devices on NUMA node {node} and no such node", "read the topology again")
     if _serves(nodes[node]):
         return node
     able = [item for item in host.numa_nodes if _serves(item)]
@@ -127,15 +127,16 @@ def sorted_cores(cores: list[list[int]], count: int, threads: int) -> list[int]:
 
 def _memory(spec: DomainSpec, cells: int) -> int:
     if spec.memory_mib <= 0:
-        raise DomainError(f"virtual machine {spec.name}: memory_mib is missing; say how much memory it gets")
+        raise DomainError("memory_mib is missing", "say how much memory it gets", domain=spec.name)
     step = cells * max(spec.huge_page_mib, 1)
     if spec.memory_mib % step:
         pages = f" in huge pages of {spec.huge_page_mib} MiB" if spec.huge_page_mib else ""
         lower, upper = spec.memory_mib // step * step, (spec.memory_mib // step + 1) * step
         near = f"{lower} or {upper}" if lower else str(upper)
         raise DomainError(
-            f"virtual machine {spec.name}: memory_mib {spec.memory_mib} does not divide over {cells} NUMA "
-            f"cell{'s' if cells != 1 else ''}{pages}; use {near}"
+            f"memory_mib {spec.memory_mib} does not divide over {cells} NUMA cell{'s' if cells != 1 else ''}{pages}",
+            f"use {near}",
+            domain=spec.name,
         )
     return spec.memory_mib // cells
 
@@ -149,27 +150,29 @@ def _vcpus(spec: DomainSpec, nodes: list[NumaNode], cores: dict[int, list[list[i
     if spec.vcpus is None:
         count = min(left[scarce], limit // len(nodes)) // width * width
         if count == 0:
-            raise DomainError(f"virtual machine {spec.name}: no CPU is left on NUMA node {scarce}{_why(spec)}")
+            raise DomainError(
+                f"no CPU is left on NUMA node {scarce} {_kept(spec)}", "lower vcpus or the reserve", spec.name
+            )
         return count, width
     if spec.vcpus > limit:
-        more = "; guest_iommu lifts the limit of 255" if limit == VCPUS_WITHOUT_IOMMU else ""
-        raise DomainError(f"virtual machine {spec.name}: vcpus {spec.vcpus} is over the limit of {limit}{more}")
+        mend = "guest_iommu lifts the limit of 255" if limit == VCPUS_WITHOUT_IOMMU else "ask for fewer"
+        raise DomainError(f"vcpus {spec.vcpus} is over the limit of {limit}", mend, spec.name)
     if spec.vcpus % len(nodes):
         raise DomainError(
-            f"virtual machine {spec.name}: {spec.vcpus} vCPUs do not divide over its {len(nodes)} NUMA cells "
-            f"(host nodes {', '.join(str(node.id) for node in nodes)}); use a multiple of {len(nodes)}"
+            f"{spec.vcpus} vCPUs do not divide over its {len(nodes)} NUMA cells (host nodes "
+            f"{', '.join(str(node.id) for node in nodes)})",
+            f"use a multiple of {len(nodes)}",
+            domain=spec.name,
         )
     count = spec.vcpus // len(nodes)
     if spec.pin_cpus and count > left[scarce]:
         raise DomainError(
-            f"virtual machine {spec.name}: wants {count} CPUs of NUMA node {scarce}, and {left[scarce]} are "
-            f"left{_why(spec)}"
+            f"wants {count} CPUs of NUMA node {scarce}, and {left[scarce]} are left {_kept(spec)}",
+            "lower vcpus or the reserve",
+            spec.name,
         )
     return count, width if count % width == 0 else 1
 
 
-def _why(spec: DomainSpec) -> str:
-    return (
-        f" (host_cores_per_node keeps {spec.host_cores_per_node} cores back, other virtual machines have theirs); "
-        "lower vcpus or the reserve"
-    )
+def _kept(spec: DomainSpec) -> str:
+    return f"(host_cores_per_node keeps {spec.host_cores_per_node} cores back, other virtual machines have theirs)"

@@ -56,16 +56,18 @@ def _check_explicit(spec: DomainSpec, around: Surroundings) -> None:
     for address in explicit:
         if address not in around.functions:
             raise DomainError(
-                f"virtual machine {spec.name}: no PCI function {address} on this host; see host_topology_info "
-                f"for those there are"
+                f"no PCI function {address} on this host",
+                "see host_topology_info for those there are",
+                domain=spec.name,
             )
         reason = obstacle(around, around.functions[address], spec.name, explicit)
         if reason:
-            raise DomainError(f"virtual machine {spec.name}: PCI device {address} cannot be given to it: {reason}")
+            raise DomainError(
+                f"PCI device {address} cannot be given to it: {reason.why}", reason.mend, domain=spec.name
+            )
     if spec.nics.per_gpu and not spec.gpus.addresses and not spec.gpus.count:
         raise DomainError(
-            f"virtual machine {spec.name}: nics.per_gpu chooses NICs near its GPUs, and it has none; name them "
-            f"in nics.addresses"
+            "nics.per_gpu chooses NICs near its GPUs, and it has none", "name them in nics.addresses", domain=spec.name
         )
 
 
@@ -342,8 +344,10 @@ class _Chooser:
                     reason = obstacle(self.around, item, spec.name, addresses)
                     if reason:
                         raise DomainError(
-                            f"virtual machine {spec.name} has all GPUs of this host's {fabric.board.name} and so gets "
-                            f"its NVSwitches, and {item.address} cannot be given to it: {reason}"
+                            f"has all GPUs of this host's {fabric.board.name} and so gets its NVSwitches, and "
+                            f"{item.address} cannot be given to it: {reason.why}",
+                            reason.mend,
+                            domain=spec.name,
                         )
                 chosen.nvswitches = passed
                 chosen.notes.append(
@@ -364,21 +368,22 @@ class _Chooser:
         for request in self.requests:
             spec = next(spec for spec in self.specs if spec.name == request.name)
             if self.packing.choose([request], {}, whatever) is None:
-                raise DomainError(self._no_place(spec, request))
+                raise self._no_place(spec, request)
         gpus = self.packing.choose(self.requests, self.used, whatever)
         if gpus is None:
             sizes = ", ".join(f"{request.name} ({_count(request.count, 'GPU')})" for request in self.requests)
             free = sum(len(unit.addresses) for unit in self.units)
             board = f", in partitions of {in_words(self.fabric.sizes)}" if self.fabric else ""
             raise DomainError(
-                f"virtual machines {sizes}: each has a place on this host, and all of them together have none; "
-                f"{free} GPUs are to be had{board}; ask for fewer"
+                f"virtual machines {sizes}: each has a place on this host, and all of them together have none; {free} "
+                f"GPUs are to be had{board}",
+                "ask for fewer",
             )
         for spec in self.specs:
             for kind, words, count, fits in self._counts(spec):
                 alone = {spec.name: gpus.get(spec.name, [])}
                 if self._nearest([spec], alone, alone, kind) is None:
-                    raise DomainError(self._too_few(spec, kind, words, count, fits))
+                    raise self._too_few(spec, kind, words, count, fits)
         asked = [
             f"{spec.name} ({_count(count, words)})"
             for spec in self.specs
@@ -386,7 +391,8 @@ class _Chooser:
         ]
         raise DomainError(
             f"virtual machines {', '.join(asked)}: each could have its own, and this host has not enough for all of "
-            "them together; ask for fewer"
+            "them together",
+            "ask for fewer",
         )
 
     def _counts(self, spec: DomainSpec) -> list[tuple[str, str, int, Callable[[Function], bool]]]:
@@ -399,13 +405,13 @@ class _Chooser:
             counts.append(("nvme", "NVMe drive", spec.nvme.count, is_physical))
         return counts
 
-    def _no_place(self, spec: DomainSpec, request: Request) -> str:
+    def _no_place(self, spec: DomainSpec, request: Request) -> DomainError:
         """Why there is no place for its GPUs, were it alone."""
         free = [unit for unit in self.units if unit.owner in (None, spec.name)]
         there = sum(len(unit.addresses) for unit in free)
         if there < request.count:
             return self._too_few(spec, "gpu", "GPU", spec.gpus.count, is_computing_gpu)
-        asked = f"virtual machine {spec.name} asks for {_count(request.count, 'GPU')}"
+        asked = f"asks for {_count(request.count, 'GPU')}"
         fabric = self.fabric
         if fabric and any(address in fabric.gpus for unit in free for address in unit.addresses):
             if request.count not in fabric.sizes:
@@ -414,16 +420,19 @@ class _Chooser:
                     if fabric.physical_ids
                     else f" ({len(fabric.gpus)} of its GPUs are there; gpu_module_ids says which)"
                 )
-                return (
+                return DomainError(
                     f"{asked}, and Fabric Manager makes partitions of {in_words(fabric.sizes)} on this host's "
-                    f"{fabric.board.name}{missing}; ask for as many, or name the GPUs in gpus.addresses and do without "
-                    "NVLink between them"
+                    f"{fabric.board.name}{missing}",
+                    "ask for as many, or name the GPUs in gpus.addresses and do without NVLink between them",
+                    spec.name,
                 )
             if request.must:
                 has = ", ".join(address for at in sorted(request.must) for address in self.units[at].addresses)
-                return (
+                return DomainError(
                     f"{asked}, and no partition of {request.count} with {has}, which it has, is free on this host's "
-                    f"{fabric.board.name}; ask for another number, or remove it and make it anew"
+                    f"{fabric.board.name}",
+                    "ask for another number, or remove it and make it anew",
+                    spec.name,
                 )
             taken = [
                 f"{address} is with virtual machine {self.around.holder[address]}"
@@ -432,23 +441,28 @@ class _Chooser:
                 for address in fabric.gpus
                 if address not in self.number or self.units[self.number[address]].owner not in (None, spec.name)
             ]
-            return (
+            return DomainError(
                 f"{asked}, and no partition of {request.count} is free on this host's {fabric.board.name}: "
-                f"{'; '.join(taken)}; ask for fewer"
+                f"{'; '.join(taken)}",
+                "ask for fewer",
+                spec.name,
             )
         groups = [
-            f"{why_one_group(self.around, group)}"
+            str(why_one_group(self.around, group))
             for group in sorted(
                 self.around.functions[unit.addresses[0]].iommu_group or 0 for unit in free if len(unit.addresses) > 1
             )
         ]
-        return (
+        return DomainError(
             f"{asked}, and the {there} that are free come by whole IOMMU groups, which two virtual machines never "
-            f"share: {'; '.join(groups)}; ask for as many as groups have, or name one in gpus.addresses and leave the "
-            "rest of its group unused"
+            f"share: {'; '.join(groups)}",
+            "ask for as many as groups have, or name one in gpus.addresses and leave the rest of its group unused",
+            spec.name,
         )
 
-    def _too_few(self, spec: DomainSpec, kind: str, words: str, wanted: int, fits: Callable[[Function], bool]) -> str:
+    def _too_few(
+        self, spec: DomainSpec, kind: str, words: str, wanted: int, fits: Callable[[Function], bool]
+    ) -> DomainError:
         """How many there are, and why each of the others is not free."""
         around = self.around
         explicit = self.explicit[spec.name]
@@ -460,11 +474,10 @@ class _Chooser:
                 reasons.append(f"{function.address}: {reason}")
             elif function.address not in self.named:
                 free.append(function)
-        message = (
-            f"virtual machine {spec.name} asks for {_count(wanted, words)}, this host has {len(there)}, "
-            f"free {len(free)}"
-        )
-        return f"{message} ({'; '.join(reasons)})" if reasons else f"{message}; ask for fewer"
+        why = f"asks for {_count(wanted, words)}, this host has {len(there)}, free {len(free)}"
+        if reasons:
+            return DomainError(f"{why} ({'; '.join(reasons)})", "mend what it names, or ask for fewer", spec.name)
+        return DomainError(why, "ask for fewer", spec.name)
 
 
 def _group_owner(around: Surroundings, group: int | None) -> str | None:

@@ -35,7 +35,7 @@ class Client:
     def __init__(self, uri: str = URI) -> None:
         if libvirt is None:
             raise DomainError(
-                "libvirt's Python binding is missing on this host; install python3-libvirt (or libvirt-python)"
+                "libvirt's Python binding is missing on this host", "install python3-libvirt (or libvirt-python)"
             )
         # Without this, libvirt writes its errors to standard error beside raising them.
         libvirt.registerErrorHandler(lambda _context, _error: None, None)
@@ -43,7 +43,8 @@ class Client:
             self._connection = libvirt.open(uri)
         except libvirt.libvirtError as error:
             raise DomainError(
-                f"libvirt at {uri} cannot be reached ({error}); is it running? systemctl status libvirtd (or virtqemud)"
+                f"libvirt at {uri} cannot be reached ({error})",
+                "is it running? systemctl status libvirtd (or virtqemud)",
             ) from error
 
     def close(self) -> None:
@@ -114,7 +115,7 @@ class Client:
         except libvirt.libvirtError as error:
             # It may have gone by itself at the last moment.
             if error.get_error_code() != libvirt.VIR_ERR_OPERATION_INVALID:
-                raise DomainError(f"virtual machine {name}: libvirt cannot end it: {error}") from error
+                raise DomainError(f"libvirt cannot end it: {error}", domain=name) from error
 
     def undefine(self, name: str) -> None:
         """Forget a stopped domain with its firmware variables; its disks stay."""
@@ -143,7 +144,7 @@ class Client:
                     libvirt.VIR_ERR_NO_SUPPORT,
                 ):
                     continue
-                raise DomainError(f"virtual machine {name}: libvirt cannot say its addresses: {error}") from error
+                raise DomainError(f"libvirt cannot say its addresses: {error}", domain=name) from error
             rows = [
                 {"mac": part["hwaddr"], "addresses": [item["addr"] for item in part["addrs"] or []], "source": label}
                 for _device, part in sorted(found.items())
@@ -157,16 +158,14 @@ class Client:
         try:
             return call()
         except libvirt.libvirtError as error:
-            raise DomainError(
-                f"virtual machine {name}: libvirt cannot {words} it: {error}{_hint(str(error))}"
-            ) from error
+            raise DomainError(f"libvirt cannot {words} it: {error}", _hint(str(error)), name or "") from error
 
 
 # What libvirt says, and what to do about it.
 HINTS = (
-    ("hugetlbfs mount", "; libvirt looks for hugetlbfs mounts when it starts: restart it after mounting one"),
-    ("group", "; another device of that IOMMU group is bound to a host driver"),
-    ("Cannot allocate memory", "; the node has not enough free memory or huge pages"),
+    ("hugetlbfs mount", "libvirt looks for hugetlbfs mounts when it starts: restart it after mounting one"),
+    ("group", "another device of that IOMMU group is bound to a host driver"),
+    ("Cannot allocate memory", "the node has not enough free memory or huge pages"),
 )
 
 
@@ -191,8 +190,9 @@ def _state(domain: Any) -> str:
     while (state := domain.state()) == [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_STARTING_UP]:
         if time.monotonic() > deadline:
             raise DomainError(
-                f"virtual machine {domain.name()}: something else began to start it, and libvirt has not ended that in "
-                f"{START_TIMEOUT_S} s; see virsh domstate --reason {domain.name()} and /var/log/libvirt/qemu"
+                f"something else began to start it, and libvirt has not ended that in {START_TIMEOUT_S} s",
+                f"see virsh domstate --reason {domain.name()} and /var/log/libvirt/qemu",
+                domain=domain.name(),
             )
         time.sleep(0.5)
     return names.get(state[0], "unknown")

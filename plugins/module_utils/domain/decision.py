@@ -55,9 +55,9 @@ def decide(
     """``wanted_xml`` is None for state absent only. Raises DomainError where a domain of that name is not ours."""
     if have is not None and have.uuid != wanted_uuid:
         raise DomainError(
-            f"virtual machine {name}: libvirt has a domain of this name with another uuid ({have.uuid}), so it "
-            f"was made by "
-            "something else; choose another name, or remove it with virsh undefine"
+            f"libvirt has a domain of this name with another uuid ({have.uuid}), so it was made by something else",
+            "choose another name, or remove it with virsh undefine",
+            domain=name,
         )
     decision = Decision()
     if state == "absent":

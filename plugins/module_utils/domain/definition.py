@@ -76,7 +76,7 @@ def read(xml: str, functions: dict[str, Function]) -> Definition:
         places = {item.key: tree.address(port.bus, item.slot, item.function) for port, item in endpoints}
         return Definition(name, guest, places, cells, _pins(root), recorded)
     except (ET.ParseError, ValueError, KeyError) as error:
-        raise DomainError(f"libvirt's XML of a domain cannot be read: {error!r}; see virsh dumpxml") from error
+        raise DomainError(f"libvirt's XML of a domain cannot be read: {error!r}", "see virsh dumpxml") from error
 
 
 def _gone(old: record.Recorded | None, address: str) -> Function:

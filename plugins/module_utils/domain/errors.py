@@ -6,4 +6,13 @@ from __future__ import annotations
 
 
 class DomainError(ValueError):
-    """A wish that cannot be had. The message names the virtual machine, the thing, the cause and the next step."""
+    """A wish that cannot be had.
+
+    ``why`` names the thing and the cause, ``mend`` the next step ("" where there is none to name), ``domain`` the
+    virtual machine ("" where it is a matter of the host, or of several). The message is made of them.
+    """
+
+    def __init__(self, why: str, mend: str = "", domain: str = "") -> None:
+        self.why, self.mend, self.domain = why, mend, domain
+        subject = f"virtual machine {domain}: " if domain else ""
+        super().__init__(f"{subject}{why}; {mend}" if mend else f"{subject}{why}")

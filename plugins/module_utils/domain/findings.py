@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -47,15 +46,7 @@ class RefusedError(DomainError):
         )
 
 
-# How the planner's messages begin (domain/errors.py); what follows ends with "; " and the next step.
-SUBJECT = re.compile(r"virtual machine ([^\s:]+):? (.*)", re.DOTALL)
-
-
 def unplannable(error: DomainError) -> Finding:
     """What the planner refuses, as a finding; ``domain`` is "" where it is a matter of the host alone."""
-    match = SUBJECT.fullmatch(str(error))
-    name, reason = (match[1], match[2]) if match else ("", str(error))
-    why, mark, mend = reason.rpartition("; ")
-    if not mark or reason.endswith(")"):  # a list of reasons in brackets has its own semicolons
-        why, mend = reason, "mend what it names, or ask for less"
-    return Finding(name, "it cannot be planned on this host", why, mend)
+    mend = error.mend or "mend what it names, or ask for less"
+    return Finding(error.domain, "it cannot be planned on this host", error.why, mend)

@@ -20,13 +20,11 @@ def make(spec: DomainSpec) -> None:
         try:
             done = subprocess.run(command(disk, partial), capture_output=True, text=True, check=False)
             if done.returncode:
-                raise DomainError(
-                    f"virtual machine {spec.name}: disk {disk.path} cannot be made: {done.stderr.strip()}"
-                )
+                raise DomainError(f"disk {disk.path} cannot be made: {done.stderr.strip()}", domain=spec.name)
             os.replace(partial, disk.path)
         except OSError as error:
             raise DomainError(
-                f"virtual machine {spec.name}: disk {disk.path} cannot be made: {error}; qemu-img is in qemu-utils"
+                f"disk {disk.path} cannot be made: {error}", "qemu-img is in qemu-utils", domain=spec.name
             ) from error
 
 
@@ -37,9 +35,7 @@ def remove(spec: DomainSpec) -> None:
             try:
                 os.remove(disk.path)
             except OSError as error:
-                raise DomainError(
-                    f"virtual machine {spec.name}: disk {disk.path} cannot be removed: {error.strerror}"
-                ) from error
+                raise DomainError(f"disk {disk.path} cannot be removed: {error.strerror}", domain=spec.name) from error
 
 
 def command(disk: Disk, target: str) -> list[str]:

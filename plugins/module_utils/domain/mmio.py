@@ -74,8 +74,9 @@ def size_up(
     if low > LOW_WINDOW_BYTES:
         culprit = _largest(root, functions, high=False)
         raise DomainError(
-            f"virtual machine {name}: its devices want {low // MIB} MiB of memory space below 4 GiB, a guest has "
-            f"{LOW_WINDOW_BYTES // MIB} MiB; {culprit} wants most of it: leave it out"
+            f"its devices want {low // MIB} MiB of memory space below 4 GiB, a guest has {LOW_WINDOW_BYTES // MIB} MiB",
+            f"{culprit} wants most of it: leave it out",
+            domain=name,
         )
     window = wanted_mib * MIB or SMALLEST_WINDOW_BYTES
     high = _together(buses, functions, True, _high_reserve(window, firmware))
@@ -84,8 +85,9 @@ def size_up(
         high = _together(buses, functions, True, _high_reserve(window, firmware))
     if wanted_mib and window < high:
         raise DomainError(
-            f"virtual machine {name}: mmio_window_mib {wanted_mib} is too small, its devices need "
-            f"{-(-high // MIB)} MiB; leave it out"
+            f"mmio_window_mib {wanted_mib} is too small, its devices need {-(-high // MIB)} MiB",
+            "leave it out",
+            domain=name,
         )
     if address_bits is not None:
         # Memory above 4 GiB starts there; low memory is counted in, which errs on the safe side.
@@ -96,9 +98,11 @@ def size_up(
         if start + window > limit:
             culprit = _largest(root, functions, high=True)
             raise DomainError(
-                f"virtual machine {name}: {memory_mib} MiB of memory and a 64-bit MMIO window of {window // GIB} GiB "
-                f"do not fit into {address_bits} physical address bits ({limit // GIB} GiB); {culprit} has the "
-                "largest BARs: give it fewer devices, or more address bits (physical_address_bits: passthrough)"
+                f"{memory_mib} MiB of memory and a 64-bit MMIO window of {window // GIB} GiB do not fit into "
+                f"{address_bits} physical address bits ({limit // GIB} GiB)",
+                f"{culprit} has the largest BARs: give it fewer devices, or more address bits (physical_address_bits: "
+                "passthrough)",
+                domain=name,
             )
     return Window(low, high, window, address_bits)
 
@@ -122,9 +126,10 @@ def _check_io(name: str, root: Port, functions: dict[str, Function], firmware: s
         carriers += [key for key in keys if any(region.kind == "io" for region in functions[key].bars)]
     if steps > IO_STEPS[firmware]:
         raise DomainError(
-            f"virtual machine {name}: {len(carriers)} of its devices have I/O BARs and need {steps} windows of 4 KiB, "
-            f"firmware {firmware} has room for {IO_STEPS[firmware]} and would leave devices out: give it fewer of "
-            f"{', '.join(carriers[:3])}{', ...' if len(carriers) > 3 else ''}"
+            f"{len(carriers)} of its devices have I/O BARs and need {steps} windows of 4 KiB, firmware {firmware} has "
+            f"room for {IO_STEPS[firmware]} and would leave devices out",
+            f"give it fewer of {', '.join(carriers[:3])}{', ...' if len(carriers) > 3 else ''}",
+            domain=name,
         )
 
 

@@ -164,8 +164,10 @@ def _refuse_too_many(plan: DomainPlan, elements: int) -> None:
     added = sum(ADDED.get(function.kind, 0) for function in endpoints)
     if elements + added > MAX_ELEMENTS:
         raise DomainError(
-            f"virtual machine {plan.name}: NCCL's topology of its GPUs and NICs would have {elements + added} elements "
-            f"({added} of them added by NCCL), and NCCL reads {MAX_ELEMENTS}; give it fewer NICs"
+            f"NCCL's topology of its GPUs and NICs would have {elements + added} elements ({added} of them added by "
+            f"NCCL), and NCCL reads {MAX_ELEMENTS}",
+            "give it fewer NICs",
+            domain=plan.name,
         )
 
 

@@ -92,28 +92,44 @@ class Chosen:
         return sorted([*self.gpus, *self.nics, *self.nvme, *self.nvswitches], key=lambda function: function.address)
 
 
-def obstacle(around: Surroundings, function: Function, name: str, own: Iterable[str]) -> str | None:
+@dataclass(frozen=True)
+class Obstacle:
+    """``why`` something cannot be had, and how to ``mend`` it."""
+
+    why: str
+    mend: str
+
+    def __str__(self) -> str:
+        return f"{self.why}; {self.mend}"
+
+
+def obstacle(around: Surroundings, function: Function, name: str, own: Iterable[str]) -> Obstacle | None:
     """Why ``function`` cannot go to virtual machine ``name``, whose other devices are ``own``; None: it can."""
     if function.kind == "bridge":
-        return "it is a bridge; give the devices behind it"
+        return Obstacle("it is a bridge", "give the devices behind it")
     if not function.config_bytes and around.config_read:
-        return "it does not answer (its config space reads as ones): it has fallen off the bus; reset or reseat it"
+        return Obstacle(
+            "it does not answer (its config space reads as ones): it has fallen off the bus", "reset or reseat it"
+        )
     if function.used_by_host:
         uses = "; ".join(function.used_by_host)
-        return f"the host itself uses it ({uses}); move that elsewhere or choose another device"
+        return Obstacle(f"the host itself uses it ({uses})", "move that elsewhere or choose another device")
 
     holder = around.holder.get(function.address)
     if holder not in (None, name):
-        return f"virtual machine {holder} has it; take it away there first, or choose another device"
+        return Obstacle(f"virtual machine {holder} has it", "take it away there first, or choose another device")
     for address in function.sriov.vfs if function.sriov else []:
         other = around.holder.get(address)
         if other is not None:
-            return f"its virtual function {address} belongs to virtual machine {other}, and would vanish with it"
+            return Obstacle(
+                f"its virtual function {address} belongs to virtual machine {other}, and would vanish with it",
+                "take that away there first, or choose another device",
+            )
     return foreign_member(around, function, name, own)
 
 
-def foreign_member(around: Surroundings, function: Function, name: str, own: Iterable[str]) -> str | None:
-    """The member of the function's IOMMU group that keeps VFIO from taking the group, in words; None: there is none."""
+def foreign_member(around: Surroundings, function: Function, name: str, own: Iterable[str]) -> Obstacle | None:
+    """The member of the function's IOMMU group that keeps VFIO from taking the group; None: there is none."""
     group = function.iommu_group
     mine = {function.address, *own}
     for member in around.groups.get(group, []) if group is not None else []:
@@ -121,19 +137,22 @@ def foreign_member(around: Surroundings, function: Function, name: str, own: Ite
             continue
         holder = around.holder.get(member.address)
         if holder not in (None, name):
-            return (
+            together = why_one_group(around, group)
+            return Obstacle(
                 f"its IOMMU group {group} also holds {member.address}, which belongs to virtual machine {holder}, and "
-                f"two virtual machines never share a group; {why_one_group(around, group)}"
+                f"two virtual machines never share a group; {together.why}",
+                together.mend,
             )
         if member.driver is not None and member.driver not in HARMLESS_DRIVERS:
-            return (
-                f"its IOMMU group {group} also holds {member.address} (driver {member.driver}): give that to the same "
-                f"virtual machine, unbind it from {member.driver}, or use a slot whose ports have ACS"
+            return Obstacle(
+                f"its IOMMU group {group} also holds {member.address} (driver {member.driver})",
+                f"give that to the same virtual machine, unbind it from {member.driver}, or use a slot whose ports "
+                "have ACS",
             )
     return None
 
 
-def why_one_group(around: Surroundings, group: int) -> str:
+def why_one_group(around: Surroundings, group: int) -> Obstacle:
     """The members of an IOMMU group, what keeps them together, and what to do about it."""
     members = [member for member in around.groups[group] if member.kind != "bridge"]
     ports = {address for member in members for address in around.bridges(member.address)}
@@ -148,12 +167,13 @@ def why_one_group(around: Surroundings, group: int) -> str:
             off.append(address)
     names = ", ".join(member.address for member in members)
     if off:
-        cause = f"ACS is off at port {', '.join(off)}: turn it on (role gpu_host)"
+        cause, mend = f"ACS is off at port {', '.join(off)}", "turn it on (role gpu_host)"
     elif lacking:
-        cause = f"port {', '.join(lacking)} has no ACS: give all of them to one virtual machine, or use other slots"
+        cause = f"port {', '.join(lacking)} has no ACS"
+        mend = "give all of them to one virtual machine, or use other slots"
     else:
-        cause = "nothing isolates them from each other: give all of them to one virtual machine"
-    return f"in group {group} are {names}; {cause}"
+        cause, mend = "nothing isolates them from each other", "give all of them to one virtual machine"
+    return Obstacle(f"in group {group} are {names}; {cause}", mend)
 
 
 def is_computing_gpu(function: Function) -> bool:

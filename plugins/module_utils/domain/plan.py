@@ -340,9 +340,9 @@ def _accelerator(spec: DomainSpec, hypervisor: Hypervisor | None) -> str:
             return name
     there = ", ".join(sorted(hypervisor.accelerators)) or "none"
     raise DomainError(
-        f"virtual machine {spec.name}: accelerator {spec.accelerator} is not to be had: libvirt on this host "
-        f"offers {there}; "
-        "for kvm the BIOS must enable virtualization and /dev/kvm exist (virt-host-validate says what is missing)"
+        f"accelerator {spec.accelerator} is not to be had: libvirt on this host offers {there}",
+        "for kvm the BIOS must enable virtualization and /dev/kvm exist (virt-host-validate says what is missing)",
+        domain=spec.name,
     )
 
 
@@ -354,9 +354,9 @@ def _address_bits(spec: DomainSpec, accelerator: str, host_bits: int | None) -> 
     if wanted == "passthrough":
         if accelerator != "kvm":
             raise DomainError(
-                f"virtual machine {spec.name}: physical_address_bits passthrough needs KVM, and this host runs "
-                f"guests by "
-                "emulation; use auto, off or a number"
+                "physical_address_bits passthrough needs KVM, and this host runs guests by emulation",
+                "use auto, off or a number",
+                domain=spec.name,
             )
         return "passthrough", host_bits
     if wanted == "off":
@@ -365,6 +365,6 @@ def _address_bits(spec: DomainSpec, accelerator: str, host_bits: int | None) -> 
     # libvirt refuses more than the host's, under emulation too.
     if host_bits is not None and bits > host_bits:
         raise DomainError(
-            f"virtual machine {spec.name}: physical_address_bits {bits} is more than the host's {host_bits}; use auto"
+            f"physical_address_bits {bits} is more than the host's {host_bits}", "use auto", domain=spec.name
         )
     return "emulate", bits

@@ -137,8 +137,7 @@ def _devices(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
             why = "VFIO takes a group as a whole, and QEMU says that it is not viable"
             if without:
                 why += f" (no ACS, which would part the group: port {some(without)})"
-            what, _colon, mend = reason.partition(": ")
-            yield Finding(plan.name, f"{device}: {what}", why, mend or "take it away there first")
+            yield Finding(plan.name, f"{device}: {reason.why}", why, reason.mend)
 
 
 def _ports(around: Surroundings, function: Function) -> list[Function]:

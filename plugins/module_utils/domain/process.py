@@ -48,7 +48,7 @@ def read(name: str, proc: str = "/proc", pid_files: str = PID_FILES) -> dict[str
         return None
     except PermissionError as error:
         raise DomainError(
-            f"virtual machine {name}: its QEMU process cannot be read ({error}); run the module as root"
+            f"its QEMU process cannot be read ({error})", "run the module as root", domain=name
         ) from error
 
 

@@ -140,16 +140,12 @@ def parse_specs(data: list[dict[str, Any]]) -> list[DomainSpec]:
             if address in owners:
                 other = owners[address]
                 where = "twice" if other == spec.name else f"and to virtual machine {other}"
-                raise DomainError(
-                    f"virtual machine {spec.name}: PCI device {address} is given to it {where}; give it once"
-                )
+                raise DomainError(f"PCI device {address} is given to it {where}", "give it once", domain=spec.name)
             owners[address] = spec.name
         for index in range(len(spec.interfaces)):
             mac = spec.mac(index)
             if mac in macs:
-                raise DomainError(
-                    f"virtual machine {spec.name}: MAC {mac} is also that of {macs[mac]}; give another mac"
-                )
+                raise DomainError(f"MAC {mac} is also that of {macs[mac]}", "give another mac", domain=spec.name)
             macs[mac] = spec.name
     return specs
 
@@ -162,8 +158,8 @@ def parse_module_ids(data: dict[str, Any] | None) -> dict[str, int]:
         address = f"0000:{address}" if SHORT_ADDRESS.fullmatch(address) else address
         if not ADDRESS.fullmatch(address) or not str(number).isdigit():
             raise DomainError(
-                f"gpu_module_ids: {text!r}: {number!r} is not a PCI address and a number; write it like "
-                '"0000:1b:00.0": 1'
+                f"gpu_module_ids: {text!r}: {number!r} is not a PCI address and a number",
+                'write it like "0000:1b:00.0": 1',
             )
         ids[address] = int(number)
     return ids
@@ -178,7 +174,7 @@ def _unique(names: Any) -> None:
     seen = set()
     for name, label in names:
         if name in seen:
-            raise DomainError(f"virtual machine {label} is listed twice; give each a name of its own")
+            raise DomainError("listed twice", "give each a name of its own", domain=label)
         seen.add(name)
 
 
@@ -186,8 +182,7 @@ def _spec(data: dict[str, Any]) -> DomainSpec:
     name = data.get("name")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise DomainError(
-            f"virtual machine {name!r}: not a name; use letters, digits, '.', '_', '-', 64 at most, a letter or "
-            f"digit first"
+            "not a name", "use letters, digits, '.', '_', '-', 64 at most, a letter or digit first", domain=repr(name)
         )
     given = {key: value for key, value in data.items() if value is not None}
     spec = _build(DomainSpec, given, name, "")
@@ -208,13 +203,11 @@ def _build(kind: type, data: dict[str, Any], name: str, where: str) -> Any:
     for key in data:
         if key not in known:
             at = f"{where}: " if where else ""
-            raise DomainError(
-                f"virtual machine {name}: {at}unknown setting {key!r}; there are {', '.join(sorted(known))}"
-            )
+            raise DomainError(f"{at}unknown setting {key!r}", f"there are {', '.join(sorted(known))}", domain=name)
     try:
         return kind(**{key: value for key, value in data.items() if value is not None})
     except TypeError as error:
-        raise DomainError(f"virtual machine {name}: {where}: {error}") from error
+        raise DomainError(f"{where}: {error}", domain=name) from error
 
 
 def _devices(kind: type, data: dict[str, Any] | None, name: str, where: str) -> Any:
@@ -228,23 +221,23 @@ def _address(text: Any, name: str, where: str) -> str:
     if SHORT_ADDRESS.fullmatch(address):
         address = f"0000:{address}"
     if not ADDRESS.fullmatch(address):
-        raise DomainError(f"virtual machine {name}: {where}: {text!r} is not a PCI address; write it like 0000:3b:00.0")
+        raise DomainError(f"{where}: {text!r} is not a PCI address", "write it like 0000:3b:00.0", domain=name)
     return address
 
 
 def _check(spec: DomainSpec) -> None:
     """Everything that is wrong whatever the host is."""
 
-    def need(good: bool, message: str) -> None:
+    def need(good: bool, why: str, mend: str = "") -> None:
         if not good:
-            raise DomainError(f"virtual machine {spec.name}: {message}")
+            raise DomainError(why, mend, spec.name)
 
     for setting, value, known in (
         ("firmware", spec.firmware, FIRMWARES),
         ("accelerator", spec.accelerator, ACCELERATORS),
         ("nics.functions", spec.nics.functions, NIC_FUNCTIONS),
     ):
-        need(value in known, f"{setting} {value!r} is unknown; there are {', '.join(known)}")
+        need(value in known, f"{setting} {value!r} is unknown", f"there are {', '.join(known)}")
     for setting, number, least in (
         ("memory_mib", spec.memory_mib, 0),
         ("vcpus", spec.vcpus if spec.vcpus is not None else 1, 1),
@@ -261,28 +254,34 @@ def _check(spec: DomainSpec) -> None:
             f"{setting} {number!r} is not a whole number of at least {least}",
         )
     size = spec.huge_page_mib
-    need(size & (size - 1) == 0, f"huge_page_mib {size} is no size of a huge page; 2 and 1024 are x86's, 0 is none")
+    need(size & (size - 1) == 0, f"huge_page_mib {size} is no size of a huge page", "2 and 1024 are x86's, 0 is none")
     window = spec.mmio_window_mib
     need(
-        window & (window - 1) == 0, f"mmio_window_mib {window} is not a power of two; leave it out to have it computed"
+        window & (window - 1) == 0,
+        f"mmio_window_mib {window} is not a power of two",
+        "leave it out to have it computed",
     )
     bits = spec.physical_address_bits
     need(
         bits in ("auto", "passthrough", "off") or (bits.isdigit() and 32 <= int(bits) <= 64),
-        f"physical_address_bits {bits!r} is unknown; it is auto, passthrough, off, or a number from 32 to 64",
+        f"physical_address_bits {bits!r} is unknown",
+        "it is auto, passthrough, off, or a number from 32 to 64",
     )
     need(
         not (spec.accelerator == "qemu" and bits == "passthrough"),
-        "physical_address_bits passthrough needs KVM, and accelerator is qemu; use auto, off or a number",
+        "physical_address_bits passthrough needs KVM, and accelerator is qemu",
+        "use auto, off or a number",
     )
     for disk in spec.disks:
         need(
             disk.format in DISK_FORMATS,
-            f"disk {disk.path}: format {disk.format!r} is unknown; there are {', '.join(DISK_FORMATS)}",
+            f"disk {disk.path}: format {disk.format!r} is unknown",
+            f"there are {', '.join(DISK_FORMATS)}",
         )
         need(
             disk.base_format in DISK_FORMATS,
-            f"disk {disk.path}: base_format {disk.base_format!r} is unknown; there are {', '.join(DISK_FORMATS)}",
+            f"disk {disk.path}: base_format {disk.base_format!r} is unknown",
+            f"there are {', '.join(DISK_FORMATS)}",
         )
         for path in filter(None, (disk.path, disk.base)):
             need(path.startswith("/"), f"disk {path!r}: not an absolute path on the host")
@@ -297,7 +296,8 @@ def _check(spec: DomainSpec) -> None:
     for interface in spec.interfaces:
         need(
             interface.type in INTERFACE_TYPES,
-            f"interface type {interface.type!r} is unknown; there are {', '.join(INTERFACE_TYPES)}",
+            f"interface type {interface.type!r} is unknown",
+            f"there are {', '.join(INTERFACE_TYPES)}",
         )
         named = bool(interface.source)
         need(
@@ -307,5 +307,6 @@ def _check(spec: DomainSpec) -> None:
         need(not (named and interface.type == "user"), "an interface of type user has no source")
         need(
             interface.mac is None or bool(MAC.fullmatch(interface.mac)),
-            f"{interface.mac!r} is not a MAC; write it like 52:54:00:12:34:56",
+            f"{interface.mac!r} is not a MAC",
+            "write it like 52:54:00:12:34:56",
         )

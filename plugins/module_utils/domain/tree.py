@@ -104,7 +104,9 @@ def build(
     for number, endpoint in enumerate([*virtio, *loose]):
         if number >= len(PORT_SLOTS) * FUNCTIONS:
             raise DomainError(
-                f"virtual machine {name}: more than {len(PORT_SLOTS) * FUNCTIONS} devices on the guest's own root bus"
+                f"more than {len(PORT_SLOTS) * FUNCTIONS} devices on the guest's own root bus",
+                "give it fewer devices",
+                name,
             )
         slot, function = PORT_SLOTS[number // FUNCTIONS], number % FUNCTIONS
         root.ports.append(Port(ROOT_PORT, slot=slot, function=function, endpoints=[endpoint]))
@@ -114,8 +116,9 @@ def build(
             by_complex.setdefault(device.root_complex, []).append(device)
         if len(by_complex) > len(EXPANDER_SLOTS):
             raise DomainError(
-                f"virtual machine {name}: its devices are on {len(by_complex)} root complexes, a guest can have "
-                f"{len(EXPANDER_SLOTS)}"
+                f"its devices are on {len(by_complex)} root complexes, a guest can have {len(EXPANDER_SLOTS)}",
+                "give it fewer devices",
+                domain=name,
             )
         for slot, (complex_name, members) in zip(EXPANDER_SLOTS, sorted(by_complex.items())):
             expander = Port(EXPANDER, host=complex_name, cell=cells.get(complex_name), slot=slot)
@@ -160,7 +163,7 @@ def _below(name: str, here: Port, model: str, host: str) -> Port:
 def _add(name: str, here: Port, model: str, host: str | None) -> Port:
     """A new port right below ``here``: root and downstream ports stand beside each other, one to a slot."""
     if len(here.ports) >= SLOTS:
-        raise DomainError(f"virtual machine {name}: more than {SLOTS} ports below {here.host}; give it fewer devices")
+        raise DomainError(f"more than {SLOTS} ports below {here.host}", "give it fewer devices", domain=name)
     port = Port(model, host=host, slot=len(here.ports))
     here.ports.append(port)
     return port

@@ -50,7 +50,7 @@ def whole_host(host: Host) -> dict[str, Any]:
             f"{address}: {reason}" for address, reason in obstacles.items() if around.functions[address].kind == "gpu"
         ]
         why = "; ".join(reasons) or "it has none"
-        raise DomainError(f"no GPU of this host can be given to a virtual machine ({why}); say which domains to plan")
+        raise DomainError(f"no GPU of this host can be given to a virtual machine ({why})", "say which domains to plan")
     page_mib, memory_mib = _memory(host, wanted)
     addresses = {kind: [each.address for each in wanted if each.kind == kind] for kind in ("gpu", "nic", "nvme")}
     return {

@@ -174,7 +174,7 @@ def test_a_group_with_a_foreign_member() -> None:
     known["0000:15:10.0"].iommu_group = known["0000:14:00.0"].iommu_group
     with pytest.raises(DomainError) as caught:
         plan(host, nics={"addresses": ["0000:15:10.0"]})
-    assert "its IOMMU group 17 also holds 0000:14:00.0 (driver igb): give that to the same virtual machine" in str(
+    assert "its IOMMU group 17 also holds 0000:14:00.0 (driver igb); give that to the same virtual machine" in str(
         caught.value
     )
     # Counts go round it; with both in the same virtual machine, or the other one free, there is nothing wrong.
@@ -413,9 +413,9 @@ def test_two_virtual_machines_behind_ports_without_acs_are_refused() -> None:
     host.functions = [item for item in host.functions if item.numa_node != 1]
     with pytest.raises(DomainError) as caught:
         plan_domains(host, parse_specs([small("a", 1), small("b", 1)]))
-    assert "virtual machine a asks for 1 GPU, and the 4 that are free come by whole IOMMU groups" in str(caught.value)
+    assert "virtual machine a: asks for 1 GPU, and the 4 that are free come by whole IOMMU groups" in str(caught.value)
     assert (
-        "in group 19 are 0000:13:00.0, 0000:14:00.0; port 0000:10:00.0, 0000:12:00.0, 0000:12:01.0 has no ACS: give "
+        "in group 19 are 0000:13:00.0, 0000:14:00.0; port 0000:10:00.0, 0000:12:00.0, 0000:12:01.0 has no ACS; give "
         "all of them to one virtual machine" in str(caught.value)
     )
     assert "in group 35 are 0000:23:00.0, 0000:24:00.0" in str(caught.value)
@@ -427,7 +427,7 @@ def test_two_virtual_machines_behind_ports_without_acs_are_refused() -> None:
     known = host.by_address()
     for port in ("0000:12:00.0", "0000:12:01.0"):
         known[port].acs = Acs(0x5F, 0)
-    with pytest.raises(DomainError, match=r"ACS is off at port 0000:12:00.0, 0000:12:01.0: turn it on .role gpu_host"):
+    with pytest.raises(DomainError, match=r"ACS is off at port 0000:12:00.0, 0000:12:01.0; turn it on .role gpu_host"):
         plan_domains(host, parse_specs(named))
 
 

@@ -71,7 +71,7 @@ def test_one_clear_error(wish: dict[str, Any], message: str) -> None:
 
 
 def test_a_name_is_listed_once() -> None:
-    with pytest.raises(DomainError, match="virtual machine a is listed twice"):
+    with pytest.raises(DomainError, match="virtual machine a: listed twice"):
         parse_specs([{"name": "a"}, {"name": "b"}, {"name": "a"}])
 
 
