@@ -77,7 +77,7 @@ restart_required:
 findings:
   description:
     - What was found before anything was touched. The module fails, with all of them, where one refuses; in check mode,
-      too.
+      too. One that only warns is a warning of the task, too.
   returned: always
   type: list
   elements: dict
@@ -255,12 +255,14 @@ domains:
           elements: str
 """
 
+import platform
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.arguments import domain_options
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.client import URI
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import RefusedError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import RefusedError, warnings
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.service import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import TopologyError
 
@@ -287,10 +289,19 @@ def main() -> None:
     try:
         result = converge(module.params, module.check_mode)
     except RefusedError as error:
-        module.fail_json(msg=str(error), findings=[item.to_dict() for item in error.findings])
+        findings = [item.to_dict() for item in error.findings]
+        _warn(module, findings)
+        module.fail_json(msg=str(error), findings=findings)
     except (DomainError, TopologyError) as error:
         module.fail_json(msg=str(error))
+    _warn(module, result["findings"])
     module.exit_json(**result)
+
+
+def _warn(module, findings):
+    # Ansible shows a module's warnings without the host that they are of.
+    for text in warnings(findings, platform.node()):
+        module.warn(text)
 
 
 if __name__ == "__main__":

@@ -97,6 +97,13 @@ tree:
   returned: success
   type: list
   elements: str
+findings:
+  description:
+    - What a virtual machine would lose in silence, each as RV(sailloft.fleet.gpu_domain#module:findings); it is a
+      warning of the task, too. What M(sailloft.fleet.gpu_domain) would refuse on the host itself is not looked for.
+  returned: success
+  type: list
+  elements: dict
 domains:
   description: Each virtual machine, in the order in which they were given.
   returned: success
@@ -133,6 +140,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.arguments import domain_options
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import warnings
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.planning import planned
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import TopologyError
@@ -157,6 +165,8 @@ def main():
         result = planned(module.params, module.check_mode)
     except (DomainError, TopologyError, ProofError) as error:
         module.fail_json(msg=f"{module.params['host_name']}: {error}")
+    for text in warnings(result["findings"], module.params["host_name"]):
+        module.warn(text)
     module.exit_json(**result)
 
 

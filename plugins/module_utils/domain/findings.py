@@ -34,6 +34,12 @@ class Finding:
         return f"{subject}{self.what}: {self.why}; {self.mend}"
 
 
+def warnings(found: list[dict[str, Any]], host_name: str) -> list[str]:
+    """Of findings in their JSON-ready form those that only warn, a sentence each that names the host."""
+    said = (f"{host_name}: {Finding(**item)}" for item in found if item["severity"] == WARN)
+    return list(dict.fromkeys(said))
+
+
 class RefusedError(DomainError):
     """All that preflight found, of which at least one refuses. The message has those that do, a numbered line each."""
 

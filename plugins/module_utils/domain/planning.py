@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain import boot_trial
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import boot_trial, preflight
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan_files import plan_files, returned_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.show import show
@@ -27,6 +27,7 @@ def planned(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     host = _host(params)
     specs = parse_specs(params["domains"] or [whole_host(host)])
     plans = plan_domains(host, specs, gpu_module_ids=parse_module_ids(params["gpu_module_ids"]))
+    findings = preflight.losses(plans, host)
     rows = [{"name": plan.name, **returned_of(plan, host)} for plan in plans]
     tree = show(params["host_name"], plans, host)
     wanted: dict[str, str] = {}
@@ -44,6 +45,7 @@ def planned(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
             files.write(path, wanted[path])
     return {
         "changed": bool(differing),
+        "findings": [item.to_dict() for item in findings],
         "tree": tree,
         "domains": rows,
         "files": list(wanted),

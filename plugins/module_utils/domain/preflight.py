@@ -60,8 +60,7 @@ def check(
         found += _firmware(plan, hypervisor)
         found += _devices(plan, around)
         found += _isolation(plan, around)
-        found += _address_bits(plan)
-        found += _ats(plan, around)
+        found += _losses(plan, around)
         found += _memory_at_all(plan, host)
     found += wishes([plan.spec for plan in plans], hypervisor, paths_may_come)
     to_start = [plan for plan in plans if plan.name in starting]
@@ -73,6 +72,12 @@ def check(
     if any(item.severity == REFUSE for item in found):
         raise RefusedError(found)
     return found
+
+
+def losses(plans: list[DomainPlan], host: Host) -> list[Finding]:
+    """The warnings among ``check``'s findings: what plans lose in silence. It needs no libvirt."""
+    around = Surroundings(host)
+    return [item for plan in plans for item in _losses(plan, around)]
 
 
 def wishes(specs: list[DomainSpec], hypervisor: Hypervisor, paths_may_come: bool) -> list[Finding]:
@@ -173,6 +178,13 @@ def _isolation(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
                     "write into the other's",
                     "turn ACS on (gpu_host_pci), or give all devices of that switch to one virtual machine",
                 )
+
+
+def _losses(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
+    yield from _address_bits(plan)
+    # Of a host whose config space was not read nothing is known of ATS and ACS.
+    if around.config_read:
+        yield from _ats(plan, around)
 
 
 def _address_bits(plan: DomainPlan) -> Iterator[Finding]:

@@ -147,6 +147,7 @@ def _unknown(host: Host) -> list[str]:
     gpus = [function for function in host.functions if function.kind == "gpu"]
     checks = {
         "BARs (the MMIO window)": any(function.bars for function in gpus),
+        "ATS": any(function.config_bytes for function in host.functions),
         "IOMMU groups": any(function.iommu_group is not None for function in gpus),
         "what the host itself uses": host.source == "sysfs",
     }

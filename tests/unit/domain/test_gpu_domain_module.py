@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import platform
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
@@ -42,4 +43,27 @@ def test_all_findings_come_with_the_failure(check_mode, monkeypatch, capsys):
     ]
     assert result["msg"].splitlines()[0] == "nothing was touched: 2 things are amiss"
     assert result["msg"].splitlines()[2].startswith("2. virtual machine gpu-vm: no hugetlbfs is mounted")
+    # The others warn, refused or not.
+    others = [item for item in result["findings"] if item["severity"] == "warn"]
+    assert len(others) == 2
+    said = [str(text) for text in result["warnings"]]
+    for item in others:
+        words = f"{platform.node()}: virtual machine gpu-vm: {item['what']}: {item['why']}; {item['mend']}"
+        assert any(words in text for text in said)
     assert set(result["findings"][0]) == {"domain", "what", "why", "mend", "severity"}
+
+
+def test_what_only_warns_is_said_where_nothing_is_refused(monkeypatch, capsys):
+    class Whole(Libvirt):
+        def observe(self, _paths):
+            return hypervisor()
+
+    monkeypatch.setattr(service, "Client", Whole)
+    given = {"domains": [wish(name="warned")], "topology": lab().to_dict(), "_ansible_check_mode": True}
+    with patch_module_args(json.loads(json.dumps(given))), pytest.raises(SystemExit):
+        gpu_domain.main()
+    result = json.loads(capsys.readouterr().out)
+    assert result["changed"]
+    assert len(result["findings"]) == 2
+    said = [text for text in map(str, result["warnings"]) if f"{platform.node()}: virtual machine warned: " in text]
+    assert len(said) == 2

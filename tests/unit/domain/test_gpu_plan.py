@@ -86,6 +86,19 @@ def test_a_recording_that_is_given_to_others_plans_as_the_host_does(run, tmp_pat
     assert recorded["tree"] == live["tree"]
 
 
+def test_what_is_lost_in_silence_is_a_warning_that_names_host_and_virtual_machine(run):
+    result = run(recording=str(RECORDINGS / "nvidia-dgx2.json"), host_name="gpu17")
+    # Its recording has no config space: nothing is said of ATS.
+    assert [item["what"] for item in result["findings"]] == ["the host's physical address bits are not known"]
+    # Ansible keeps the warnings of the calls before in this process.
+    (said,) = [text for text in map(str, result["warnings"]) if "gpu17: " in text]
+    assert "gpu17: virtual machine whole-host: the host's physical address bits are not known: whether a" in said
+    assert "; read the topology on the host itself" in said
+    emulated = run(recording=str(RECORDINGS / "emulated-gpu-server.json"), host_name="gpu18")
+    ports = [re.search(r"gpu18: .* through port (\S+) above", text) for text in map(str, emulated["warnings"])]
+    assert [match[1] for match in ports if match] == ["0000:10:00.0", "0000:80:00.0"]
+
+
 def test_what_stays_free_is_told(run):
     small = {"name": "small", "gpus": {"count": 2}, "memory_mib": 1024, "vcpus": 1}
     tree = run(recording=str(RECORDINGS / "nvidia-dgx2.json"), domains=[small])["tree"]
@@ -126,6 +139,7 @@ def test_the_playbook_plan(tmp_path):
     output = play("plan", *given)
     assert "changed=1 " in output
     assert "fidelity 100%" in output
+    assert output.count("[WARNING]: emulated-gpu-server: virtual machine whole-host: ats has no effect on ") == 2
     assert sorted(path.name for path in (folder / "emulated-gpu-server").iterdir()) == [
         "whole-host.nccl.xml",
         "whole-host.svg",

@@ -71,7 +71,8 @@ def test_what_a_recording_does_not_know_is_said():
     plan = machines.plan(host, gpus={"count": 1}, nics={}, memory_mib=2048, vcpus=1)
     last = show("dgx2", [plan], host)[-1]
     assert last == (
-        "not in this recording, and so not checked: BARs (the MMIO window), IOMMU groups, what the host itself uses"
+        "not in this recording, and so not checked: BARs (the MMIO window), ATS, IOMMU groups, what the host itself "
+        "uses"
     )
 
 
