@@ -114,3 +114,36 @@ def test_the_topology_is_that_of_the_plan(tmp_path, variables, text, settings):
     assert topology == text
     assert [line for line in conf.splitlines() if line.startswith("NCCL_TOPO_FILE")] == settings
     assert len(conf.splitlines()) > 2 or variables.get("gpu_guest_nccl") is not None
+
+
+CONF = "# Ours\nNCCL_IB_TIMEOUT=22\n\n"
+
+
+@pytest.mark.parametrize(
+    "files", [{}, {"a": CONF}, {"b": TOPOLOGY}, {"a": CONF, "b": TOPOLOGY}, {"a": "", "b": "<x/>"}]
+)
+def test_both_files_are_read_in_one_call(tmp_path, files):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    (task,) = [item for item in load("tasks/read.yml") if "ansible.builtin.command" in item]
+    task["ansible.builtin.command"]["argv"][-2:] = [str(tmp_path / "a"), str(tmp_path / "b")]
+    tasks = [
+        {"ansible.builtin.include_vars": str(ROLE / "vars/main.yml")},
+        task,
+        {"ansible.builtin.debug": {"msg": "<<{{ __gpu_guest_nccl_files | to_json }}>>"}},
+    ]
+    status, output = play(tmp_path, tasks, ansible_python_interpreter=sys.executable)
+    assert status == 0, output
+    shown = json.loads(json.loads(output.split('"msg": "<<')[1].split('>>"')[0].join(['"', '"'])))
+    none = {"/etc/nccl.conf": "", "/etc/nccl-topology.xml": ""}
+    assert shown == {**none, **{str(tmp_path / name): text for name, text in files.items()}}
+
+
+def test_of_a_guest_that_does_not_answer_no_file_was_read(tmp_path):
+    show = [
+        {"ansible.builtin.include_vars": str(ROLE / "vars/main.yml")},
+        {"ansible.builtin.debug": {"msg": "<<{{ __gpu_guest_nccl_files | to_json }}>>"}},
+    ]
+    status, output = play(tmp_path, show, gpu_guest_nccl_read={"unreachable": True, "msg": "no route"})
+    assert status == 0, output
+    assert '"msg": "<<{}>>"' in output
