@@ -69,7 +69,7 @@ def _decompress(path: str, plain: IO[bytes]) -> None:
                 break
             written += len(part)
             if written > LIMIT_BYTES:
-                raise TopologyError(f"{path}: unpacked it is more than {LIMIT_BYTES >> 20} MiB: no recording of a host")
+                raise _too_large(path)
             plain.write(part)
     plain.seek(0)
 
@@ -77,10 +77,16 @@ def _decompress(path: str, plain: IO[bytes]) -> None:
 def _members(path: str, archive: tarfile.TarFile, folder: str) -> int:
     """Write the members; returns the offset at which the last one ends."""
     links: set[tuple[str, ...]] = set()
-    end = 0
+    end = written = 0
     for number, member in enumerate(archive):
         if number >= LIMIT_MEMBERS:
             raise TopologyError(f"{path}: more than {LIMIT_MEMBERS} files: no recording of a host")
+        # A sparse file, or one that only claims its size, is more than what lies in the tar.
+        written += member.size
+        if written > LIMIT_BYTES:
+            raise _too_large(path)
+        if member.issparse():
+            raise TopologyError(f"{path}: {member.name} is a sparse file; write the tar without --sparse")
         end = member.offset_data + (-(-member.size // BLOCK) * BLOCK if member.isreg() else 0)
         parts = tuple(part for part in member.name.split("/") if part not in ("", "."))
         above = [parts[:length] for length in range(1, len(parts))]
@@ -109,6 +115,10 @@ def _members(path: str, archive: tarfile.TarFile, folder: str) -> int:
                 f"{path}: {member.name} is no file, directory or symbolic link; nothing of this tar is used"
             )
     return end
+
+
+def _too_large(path: str) -> TopologyError:
+    return TopologyError(f"{path}: unpacked it is more than {LIMIT_BYTES >> 20} MiB: no recording of a host")
 
 
 def _stays(link: str, depth: int) -> bool:

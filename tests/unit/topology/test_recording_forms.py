@@ -239,6 +239,37 @@ def test_size_and_number_are_bounded(built, tmp_path, monkeypatch):
         read_recording(path)
 
 
+@pytest.mark.parametrize(
+    "claimed",
+    [
+        {"GNU.sparse.size": str(1 << 30), "GNU.sparse.numblocks": "1", "GNU.sparse.map": "0,3"},
+        {"size": str(1 << 50)},
+    ],
+    ids=["a sparse file", "a size that nothing follows"],
+)
+def test_a_file_that_is_more_than_what_lies_in_the_tar_is_refused_before_it_is_read(tmp_path, claimed):
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        member = tarfile.TarInfo("sys/file")
+        member.size, member.pax_headers = 3, claimed
+        archive.addfile(member, io.BytesIO(b"abc"))
+    path = written(tmp_path, stream.getvalue())
+    with pytest.raises(TopologyError) as error:
+        read_recording(path)
+    assert str(error.value) == f"{path}: unpacked it is more than 256 MiB: no recording of a host"
+
+
+def test_a_sparse_file_is_refused_by_name(tmp_path):
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        member = tarfile.TarInfo("sys/file")
+        member.size = 3
+        member.pax_headers = {"GNU.sparse.size": "9", "GNU.sparse.numblocks": "1", "GNU.sparse.map": "0,3"}
+        archive.addfile(member, io.BytesIO(b"abc"))
+    with pytest.raises(TopologyError, match="sys/file is a sparse file; write the tar without --sparse"):
+        read_recording(written(tmp_path, stream.getvalue()))
+
+
 def test_what_is_wrong_in_a_tar_is_named_by_its_place_in_the_tar(built, tmp_path):
     root, _host = built
     (root / "sys/devices/system/node/node0/cpulist").write_text("x\n")
