@@ -9,6 +9,9 @@ import os
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import TopologyError
 
+# Linux is built for 8192 at most (NR_CPUS of its Kconfig files); a list of more is a mistake, or would fill the memory.
+LIMIT_CPUS = 1 << 16
+
 
 class Files:
     """Files below ``root``; every path is given relative to it ("sys/class/net")."""

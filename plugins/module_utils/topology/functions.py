@@ -143,7 +143,7 @@ def _last_step(path: str | None) -> str | None:
 
 def _iommu_group(files: Files, directory: str) -> int:
     group = _last_step(files.link(f"{directory}/iommu_group")) or ""
-    if not group.isdigit():
+    if not re.fullmatch("[0-9]{1,9}", group):
         raise TopologyError(f"{files.path(directory)}/iommu_group leads to {group!r}, which is not a number")
     return int(group)
 

@@ -13,6 +13,7 @@ import re
 from xml.etree import ElementTree
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.checks import check
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.files import LIMIT_CPUS
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.functions import address_key
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.kinds import kind
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import (
@@ -34,6 +35,9 @@ PCI_TYPE = re.compile(
 )
 BUSES = re.compile(r"([0-9a-f]{4,8}):\[([0-9a-f]{2})-([0-9a-f]{2})\]")
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+# hwloc's numbers have 64 bits. (str.isdigit takes more than int does.)
+NUMBER = re.compile(r"[0-9]{1,20}")
+BITMAP_WORDS = LIMIT_CPUS // 32
 
 
 def read_hwloc(text: str) -> Host:
@@ -48,7 +52,10 @@ def read_hwloc(text: str) -> Host:
         found = f"<{root.tag} version={root.get('version')!r}>"
         raise TopologyError(f"{found} is not hwloc XML 2.x or 3.x: write it with lstopo 2 or newer")
     reader = _Reader(OS_DEVICES[int(major)])
-    reader.descend(machine, None, None, None)
+    try:
+        reader.descend(machine, None, None, None)
+    except RecursionError as error:
+        raise TopologyError("its objects are nested deeper than those of any machine: no hwloc XML") from error
     names = {item.get("name"): item.get("value") for item in machine.iter("info")}
     names.update({item.get("name"): item.get("value") for item in root.findall("info")})
     model = names.get("CPUModel")
@@ -141,12 +148,13 @@ def _buses(element: ElementTree.Element) -> tuple[int, int, int]:
 def bitmap(text: str) -> list[int]:
     """The bits of an hwloc bitmap ("0x00000001,,0xff000000"): words of 32 bits, the highest first.
 
-    Raises TopologyError where it is none, or is infinite.
+    Raises TopologyError where it is none, is infinite or has more than ``BITMAP_WORDS``.
     """
     number = 0
-    for word in text.split(","):
-        if not re.fullmatch(r"(0x[0-9a-fA-F]{1,8})?", word):
-            raise TopologyError(f"{text!r} is not a finite hwloc bitmap")
+    words = text.split(",")
+    for word in words:
+        if len(words) > BITMAP_WORDS or not re.fullmatch(r"(0x[0-9a-fA-F]{1,8})?", word):
+            raise TopologyError(f"{text!r:.60} is not a finite hwloc bitmap")
         number = number << 32 | int(word or "0", 16)
     return [bit for bit in range(number.bit_length()) if number >> bit & 1]
 
@@ -181,7 +189,7 @@ def _distances(root: ElementTree.Element) -> dict[int, dict[str, int]]:
     for element in root.findall("distances2[@name='NUMALatency']"):
         indexes = " ".join(part.text or "" for part in element.findall("indexes")).split()
         values = " ".join(part.text or "" for part in element.findall("u64values")).split()
-        if not all(word.isdigit() for word in indexes + values) or len(values) != len(indexes) ** 2:
+        if not all(map(NUMBER.fullmatch, indexes + values)) or len(values) != len(indexes) ** 2:
             raise TopologyError(f"{len(values)} NUMA distances between {len(indexes)} nodes: not one for each pair")
         rows = [values[row * len(indexes) : (row + 1) * len(indexes)] for row in range(len(indexes))]
         return {int(index): dict(zip(indexes, map(int, row))) for index, row in zip(indexes, rows)}
@@ -190,6 +198,6 @@ def _distances(root: ElementTree.Element) -> dict[int, dict[str, int]]:
 
 def _number(element: ElementTree.Element, name: str) -> int:
     text = element.get(name) or ""
-    if not text.isdigit():
-        raise TopologyError(f"{element.get('type')} object: {name} is {text!r}, not a number")
+    if not NUMBER.fullmatch(text):
+        raise TopologyError(f"{element.get('type')} object: {name} is {text!r:.60}, not a number")
     return int(text)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.checks import check
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.files import Files
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.files import LIMIT_CPUS, Files
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.functions import read_functions
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import (
     Cpu,
@@ -57,11 +57,14 @@ def parse_list(text: str, path: str) -> list[int]:
     """A kernel list ("0-3,8") as numbers. Raises TopologyError naming ``path``."""
     numbers: list[int] = []
     for part in text.strip().split(","):
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+        match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part)
         if match:
-            numbers.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
+            first, last = int(match[1]), int(match[2] or match[1])
+            if last - first + len(numbers) >= LIMIT_CPUS:
+                raise TopologyError(f"{path}: {text.strip()!r:.60} has more than {LIMIT_CPUS} numbers")
+            numbers.extend(range(first, last + 1))
         elif text.strip():
-            raise TopologyError(f"{path}: {text.strip()!r} is not a list of numbers")
+            raise TopologyError(f"{path}: {text.strip()!r:.60} is not a list of numbers")
     return numbers
 
 
@@ -87,7 +90,7 @@ def _numa_node(files: Files, node: int, ids: list[int], siblings: dict[int, list
     cpus = parse_list(files.text(f"{top}/cpulist"), files.path(f"{top}/cpulist"))
     total, free = _memory(files, f"{top}/meminfo", f"Node {node} ")
     distances = (files.text_or_none(f"{top}/distance") or "").split()
-    if distances and (len(distances) != len(ids) or not all(text.isdigit() for text in distances)):
+    if distances and (len(distances) != len(ids) or not all(re.fullmatch("[0-9]{1,9}", text) for text in distances)):
         raise TopologyError(f"{files.path(top)}/distance: {distances} does not give one number for each node of {ids}")
     return NumaNode(
         id=node,

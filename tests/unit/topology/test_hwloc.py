@@ -80,7 +80,7 @@ def test_bitmaps(text, bits):
     assert bitmap(text) == bits
 
 
-@pytest.mark.parametrize("text", ["0xf...f", "1", "0x", "0x123456789", "0x1;0x2", "0xg"])
+@pytest.mark.parametrize("text", ["0xf...f", "1", "0x", "0x123456789", "0x1;0x2", "0xg", "0x1" + "," * 2048])
 def test_malformed_bitmaps(text):
     with pytest.raises(TopologyError, match="is not a finite hwloc bitmap"):
         bitmap(text)
@@ -102,6 +102,9 @@ def test_malformed_bitmaps(text):
         ('os_index="1" cpuset', 'os_index="one" cpuset', "NUMANode object: os_index is 'one', not a number"),
         ("21 10 </u64values>", "21 </u64values>", "3 NUMA distances between 2 nodes"),
         ("10 21 </u64values>", "10 far </u64values>", "4 NUMA distances between 2 nodes"),
+        ("10 21 </u64values>", "10 ² </u64values>", "4 NUMA distances between 2 nodes"),
+        ('local_memory="1024"', 'local_memory="²"', "local_memory is '²', not a number"),
+        ('local_memory="1024"', f'local_memory="{"9" * 5000}"', "local_memory is '9+, not a number"),
         ('osdev_type="2"', 'osdev_type="net"', "OSDev object: osdev_type is 'net', not a number"),
     ],
 )
@@ -109,6 +112,12 @@ def test_malformed_xml(old, new, message):
     assert old in xml()
     with pytest.raises(TopologyError, match=message):
         read_hwloc(xml().replace(old, new, 1))
+
+
+def test_objects_in_objects_without_end():
+    deep = '<object type="Group">' * 5000 + "</object>" * 5000
+    with pytest.raises(TopologyError, match="its objects are nested deeper than those of any machine"):
+        read_hwloc(xml().replace("</object>\n  <distances2", f"{deep}</object>\n  <distances2"))
 
 
 def test_a_function_below_no_host_bridge():

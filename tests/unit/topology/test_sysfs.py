@@ -89,6 +89,7 @@ def test_a_kernel_without_numa_has_one_node(tmp_path, machine):
         ("node/node0/meminfo", "Node 0 MemFree: 1 kB", "node0/meminfo has no line MemTotal"),
         ("node/node0/distance", "10 21", r"node0/distance: .*one number for each node of \[0\]"),
         ("node/node0/distance", "ten", "node0/distance"),
+        ("node/node0/distance", "²", "node0/distance"),
         ("cpu/cpu1/topology/thread_siblings_list", "0", r"thread_siblings_list: \[0\] does not hold CPU 1"),
     ],
 )
@@ -115,7 +116,7 @@ def test_kernel_lists(text, numbers):
     assert parse_list(text, "path") == numbers
 
 
-@pytest.mark.parametrize("text", [",", "1,", "1-", "-1", "1 2", "0x1"])
+@pytest.mark.parametrize("text", [",", "1,", "1-", "-1", "1 2", "0x1", "0-65536", "0-40000," * 2 + "1", "9" * 5000])
 def test_malformed_kernel_lists(text):
     with pytest.raises(TopologyError, match=r"^path: "):
         parse_list(text, "path")
@@ -449,10 +450,11 @@ def test_what_is_no_function_among_the_devices(machine):
         machine.read()
 
 
-def test_a_group_that_is_no_number(machine):
+@pytest.mark.parametrize("group", ["none", "²"])
+def test_a_group_that_is_no_number(machine, group):
     top = machine.pci("pci0000:00/0000:00:01.0")
-    machine.link(f"{top}/iommu_group", "sys/kernel/iommu_groups/none")
-    with pytest.raises(TopologyError, match="iommu_group leads to 'none'"):
+    machine.link(f"{top}/iommu_group", f"sys/kernel/iommu_groups/{group}")
+    with pytest.raises(TopologyError, match=f"iommu_group leads to '{group}'"):
         machine.read()
 
 
