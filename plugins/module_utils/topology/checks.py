@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.errors import TopologyError
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.kinds import KINDS, PORT_TYPES
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.kinds import INTERFACES, KINDS, PORT_TYPES
 
 if TYPE_CHECKING:
     from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Bar, Function, Host, NumaNode
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # A domain has four digits or, below a volume management device, more.
 ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):[01][0-9a-f]\.[0-7]")
 LAST_BUS = 0xFF
+NODE_NUMBER = re.compile(r"[0-9]{1,9}")
 KNOWN_KINDS = {row[-1] for row in KINDS} | {"other"}
 ROM_BAR = 6
 
@@ -94,8 +95,9 @@ def _check_nodes(nodes: list[NumaNode]) -> None:
         for pages in node.huge_pages:
             if pages.size_bytes <= 0 or pages.total < 0 or pages.free < 0:
                 raise _wrong(f"{where}: {pages.total} huge pages of {pages.size_bytes} bytes, {pages.free} free")
-        if any(distance < 0 for distance in node.distances.values()):
-            raise _wrong(f"{where}: a distance is below 0")
+        for other, distance in node.distances.items():
+            if not NODE_NUMBER.fullmatch(other) or distance < 0:
+                raise _wrong(f"{where}: it has a distance to {other!r:.60}, which is no node, or one below 0")
 
 
 def _check_function(function: Function, known: dict[str, Function], domains: dict[str, int]) -> None:
@@ -108,6 +110,9 @@ def _check_function(function: Function, known: dict[str, Function], domains: dic
         raise _wrong(f"{where} is of kind {function.kind!r}; there are {', '.join(sorted(KNOWN_KINDS))}")
     if function.port_type is not None and function.port_type not in PORT_TYPES.values():
         raise _wrong(f"{where} has port_type {function.port_type!r}; there are {', '.join(PORT_TYPES.values())}")
+    for name in function.interfaces:
+        if name not in INTERFACES.values():
+            raise _wrong(f"{where} has interfaces of class {name!r:.60}; there are {', '.join(INTERFACES.values())}")
     _check_node_of(function.numa_node, where)
     _check_bars(function.bars, where)
     if function.sriov is not None:
@@ -170,14 +175,21 @@ def _check_place(function: Function, known: dict[str, Function]) -> None:
 
 
 def _check_loops(known: dict[str, Function]) -> None:
-    """Every way up must end on a root bus."""
-    ends: set[str] = set()
+    """Every way up must end on a root bus, over no more bridges than there can be buses."""
+    depths: dict[str, int] = {}
     for address in known:
         way: list[str] = []
         here: str | None = address
-        while here is not None and here not in ends:
+        while here is not None and here not in depths:
             if here in way:
                 raise _wrong(f"PCI function {here} is above itself: the tree has a loop")
             way.append(here)
             here = known[here].parent
-        ends.update(way)
+        above = depths[here] if here is not None else 0
+        for depth, step in enumerate(reversed(way), above + 1):
+            if depth > LAST_BUS + 1:
+                raise _wrong(
+                    f"PCI function {step} is below {LAST_BUS + 1} bridges or more, and a PCI domain has "
+                    f"{LAST_BUS + 1} buses"
+                )
+            depths[step] = depth

@@ -33,6 +33,9 @@ KINDS: tuple[tuple[int, int | None, int | None, str], ...] = (
     (0x0B, 0x40, 0x1BCF, "gpu"),
 )
 
+# Classes of /sys/class whose devices are listed as a function's interfaces, and under which name.
+INTERFACES = {"block": "block", "net": "net", "infiniband": "rdma"}
+
 # PCI Express device/port types: PCI Express Base Specification, PCI Express Capabilities Register bits 7:4;
 # the same numbers as PCI_EXP_TYPE_* in Linux include/uapi/linux/pci_regs.h.
 PORT_TYPES = {

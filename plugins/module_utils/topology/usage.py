@@ -15,10 +15,9 @@ import ipaddress
 import re
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.files import Files
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.kinds import INTERFACES
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, TopologyError
 
-# Classes of /sys/class whose devices are listed as a function's interfaces, and under which name.
-CLASSES = {"net": "net", "block": "block", "infiniband": "rdma"}
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 NVME_SUBSYSTEM = "/nvme-subsystem/"
 IPV6_SCOPE_LINK = "20"  # every interface that is up has an address of this scope (include/net/ipv6.h)
@@ -26,7 +25,7 @@ IPV6_SCOPE_LINK = "20"  # every interface that is up has an address of this scop
 
 def find_usage(files: Files, functions: dict[str, Function]) -> None:
     """Fills ``interfaces`` and ``used_by_host`` of each function."""
-    for class_name, key in CLASSES.items():
+    for class_name, key in INTERFACES.items():
         owners = _owners(files, class_name)
         for name, addresses in owners.items():
             for address in addresses & set(functions):

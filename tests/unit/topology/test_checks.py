@@ -39,6 +39,18 @@ def drop(address: str) -> Callable[[dict[str, Any]], None]:
     return remove
 
 
+def chain_of_bridges(count: int) -> list[dict[str, Any]]:
+    """So many bridges below each other, from the root bus of pci0000:10 down; their buses are not known."""
+    places = [f"0000:{bus:02x}:{slot:02x}.7" for bus in (0x10, *range(0xF0, 0x100)) for slot in range(32)]
+    places = ["0000:10:1f.7", *(place for place in reversed(places) if not place.startswith("0000:10"))][: count - 1]
+    places.append("0000:f0:00.0")
+    ids = {"class_code": 0x060400, "vendor_id": 0, "device_id": 0, "kind": "bridge", "port_type": None}
+    return [
+        {"address": place, "root_complex": "pci0000:10", "parent": above, **ids}
+        for above, place in zip([None, *places], places)
+    ]
+
+
 BROKEN = {
     "an address twice": (
         lambda data: data["functions"].append(copy.deepcopy(function(data, GPU))),
@@ -113,6 +125,15 @@ BROKEN = {
     "a node twice": (node(1, id=0), "NUMA node 0 is listed twice"),
     "memory below zero": (node(0, memory_bytes=-1), "NUMA node 0: its memory is -1 bytes"),
     "distances of text": (node(0, distances={"0": "near"}), "numa_nodes[0].distances['0'] is 'near', wanted int"),
+    "distances to what is no node": (node(0, distances={"x": 10}), "NUMA node 0: it has a distance to 'x', which is"),
+    "an interface of another class": (
+        change(GPU, interfaces={"(": ["eth0"]}),
+        f"{GPU} has interfaces of class '('; there are block, net, rdma",
+    ),
+    "more bridges than buses": (
+        lambda data: data["functions"].extend(chain_of_bridges(257)),
+        "PCI function 0000:f0:00.0 is below 256 bridges or more, and a PCI domain has 256 buses",
+    ),
     "pages of no size": (
         node(0, huge_pages=[{"size_bytes": 0, "total": 1, "free": 1}]),
         "NUMA node 0: 1 huge pages of 0 bytes, 1 free",
