@@ -21,17 +21,25 @@ from dataclasses import replace
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
 
-NAMES = re.compile(
-    # eth0, ib0, hsi0, bond0, sda, vda, sr0, md127; dm-0
-    r"[a-z]{1,8}\d{0,3}|dm-\d{1,3}"
-    # nvme0n1, nvme0c1n1
-    r"|nvme\d{1,3}(c\d{1,3})?n\d{1,3}"
-    # Drivers' own RDMA names: mlx5_0, hfi1_0, bnxt_re0.
-    r"|[a-z]{1,5}\d{0,2}_(re)?\d{1,3}"
-    # By place, systemd.net-naming-scheme(7) and rdma-core's rdma_rename: eno1, ens1f0np0, enP5p1s0f1, rdmap197s0.
-    r"|[a-z]{2,4}(P\d{1,5})?(p\d{1,3}s\d{1,2}|s\d{1,5}|o\d{1,5})(f\d)?(np\d{1,3}(s\d{1,3})?|npf\d{1,2}vf\d{1,3})?"
+# By place, as systemd.net-naming-scheme(7) writes it behind two letters and rdma-core's rdma_rename behind its own.
+_PLACE = (
+    r"(P\d{1,5})?(p\d{1,3}s\d{1,2}|s\d{1,5}|o\d{1,5})(f\d)?(np\d{1,3}(s\d{1,3})?|npf\d{1,2}vf\d{1,3})?"
     r"(d\d{1,3})?(v\d{1,3})?"
 )
+# By kind of interface, the forms that are not chosen by anybody. Beside those by place, the kernel's by number.
+NAMES = {
+    # Of drivers, bonding, teaming, bridges and VLANs as their documentation names them; Slingshot's are hsi and hsn.
+    "net": re.compile(rf"(eth|ib|hsi|hsn|wlan|usb|bond|team|br|vlan|virbr|docker)\d{{1,4}}|(en|ib|sl|wl|ww){_PLACE}"),
+    # Linux Documentation/admin-guide/devices.txt and drivers/nvme/host/multipath.c: sda, md127, dm-3, nvme0c1n1.
+    "block": re.compile(
+        r"(sd|vd|xvd|hd)[a-z]{1,3}|(sr|md|pmem|loop|ram|zd|nbd|rbd|mmcblk|dm-)\d{1,3}|nvme\d{1,3}(c\d{1,3})?n\d{1,3}"
+    ),
+    # Names in Linux drivers/infiniband, and rdma-core's by place.
+    "rdma": re.compile(
+        r"(mlx4_|mlx5_|mlx5_bond_|hfi1_|bnxt_re|cxgb4_|efa_|erdma_|hns_|irdma|mana_|mthca|ocrdma|qedr|qib|rxe|siw|usnic_"
+        rf"|vmw_pvrdma)\d{{1,3}}|(ib|iw|opa|rdma|roce|usnic){_PLACE}"
+    ),
+}
 # Linux Documentation/admin-guide/kernel-parameters.txt: what decides about IOMMU, PCI, memory, CPUs and drivers.
 KEPT_ARGUMENTS = frozenset(
     {
@@ -111,7 +119,7 @@ KEPT_MOUNTS = frozenset(
     }
 )
 
-# (as topology/usage.py writes it, what is left of it, how its one name is judged)
+# (as topology/usage.py writes it, what is left of it); the group's name says how its one name is judged.
 _REASONS = (
     (r"holds the mounted file system (?P<mount>/.*)", "holds a mounted file system"),
     (r"holds the swap space .*", "holds swap space"),
@@ -128,10 +136,17 @@ USED = "is in use by the host"
 def anonymous(host: Host) -> Host:
     """The same host without what could tell which one it is; ``host`` itself is left as it is."""
     names: dict[tuple[str, str], str] = {}
-    for function in host.functions:
-        for kind in sorted(function.interfaces):
-            for name in function.interfaces[kind]:
-                _rename(names, kind, name)
+    found = [
+        (kind, name)
+        for function in host.functions
+        for kind in sorted(function.interfaces)
+        for name in function.interfaces[kind]
+    ]
+    # First those that stay: a number that is taken is given to nobody else.
+    names.update({(kind, name): name for kind, name in found if _stays(kind, name)})
+    for kind, name in found:
+        if (kind, name) not in names:
+            names[kind, name] = _number(names, kind)
     return replace(
         host,
         functions=[_function(function, names) for function in host.functions],
@@ -141,17 +156,17 @@ def anonymous(host: Host) -> Host:
     )
 
 
-def _rename(names: dict[tuple[str, str], str], kind: str, name: str) -> None:
-    """Enter what ``name`` becomes; numbers that are taken by an earlier pass are left out."""
-    if (kind, name) in names:
-        return
-    if NAMES.fullmatch(name) or re.fullmatch(rf"{kind}-\d{{1,4}}", name):
-        names[kind, name] = name
-        return
+def _stays(kind: str, name: str) -> bool:
+    """Whether ``name`` has one of the listed forms, or is one that an earlier pass gave."""
+    return bool(NAMES[kind].fullmatch(name) or re.fullmatch(rf"{kind}-\d{{1,4}}", name))
+
+
+def _number(names: dict[tuple[str, str], str], kind: str) -> str:
+    """The first name of a number that nothing of the kind has."""
     number = 1
-    while f"{kind}-{number}" in names.values():
+    while (taken := f"{kind}-{number}") in names.values():
         number += 1
-    names[kind, name] = f"{kind}-{number}"
+    return taken
 
 
 def _function(function: Function, names: dict[tuple[str, str], str]) -> Function:
@@ -167,7 +182,10 @@ def _reason(text: str) -> str:
         if match is None:
             continue
         found = match.groupdict()
-        mount, name = found.get("mount"), found.get("net") or found.get("block")
-        known = mount in KEPT_MOUNTS if mount else name and NAMES.fullmatch(name)
+        known = any(
+            value in KEPT_MOUNTS if what == "mount" else NAMES[what].fullmatch(value)
+            for what, value in found.items()
+            if value
+        )
         return text if known or text == kept else kept
     return text if text == USED or text in {kept for _pattern, kept in _REASONS} else USED

@@ -38,7 +38,21 @@ def names(host):
     return host.function("0000:13:00.0").interfaces
 
 
-BY_PLACE = ("eth0", "ib3", "hsi0", "bond0", "eno1", "ens1f0np0", "enp132s0f1", "enP5p1s0f1", "enp3s0f0v12", "ibp65s0")
+BY_PLACE = (
+    "eth0",
+    "ib3",
+    "hsi0",
+    "hsn1",
+    "bond0",
+    "team0",
+    "usb0",
+    "eno1",
+    "ens1f0np0",
+    "enp132s0f1",
+    "enP5p1s0f1",
+    "enp3s0f0v12",
+    "ibp65s0",
+)
 
 
 @pytest.mark.parametrize("name", [*BY_PLACE, "enp3s0f0npf0vf11", "ens3f1d1"])
@@ -49,8 +63,25 @@ def test_names_by_place_and_number_stay(name):
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
-        *(("rdma", name) for name in ("mlx5_0", "bnxt_re1", "hfi1_0", "rdmap197s0", "rocep65s0f1", "ibp65s0")),
-        *(("block", name) for name in ("sda", "vdb", "nvme0n1", "nvme1c2n1", "sr0", "md127", "dm-3", "pmem0")),
+        *(
+            ("rdma", name)
+            for name in (
+                "mlx5_0",
+                "bnxt_re1",
+                "hfi1_0",
+                "efa_0",
+                "irdma1",
+                "opap4s0",
+                "iwp1s0f2",
+                "rdmap197s0",
+                "rocep65s0f1",
+                "ibp65s0",
+            )
+        ),
+        *(
+            ("block", name)
+            for name in ("sda", "sdab", "vdb", "xvda", "nvme0n1", "nvme1c2n1", "sr0", "md127", "dm-3", "pmem0")
+        ),
     ],
 )
 def test_other_names_by_place_and_number_stay_too(kind, name):
@@ -65,6 +96,13 @@ def test_other_names_by_place_and_number_stay_too(kind, name):
         ("rdma", f"ibx{GUID}"),
         ("net", "acme-uplink"),
         ("net", "sn12345"),
+        # What an owner may well have chosen, short as it is.
+        ("net", "acme"),
+        ("net", "tenant7"),
+        ("net", "acmep3s0"),
+        ("rdma", "acme_1"),
+        ("block", "acme0"),
+        ("block", "eth0"),
     ],
 )
 def test_names_that_hold_more_are_numbered_anew(kind, name):
@@ -76,6 +114,7 @@ def test_names_that_hold_more_are_numbered_anew(kind, name):
 def test_one_name_becomes_one_name_and_two_become_two():
     host = named(net=["net-1", "acme-a", "eth0", "acme-b", "acme-a"])
     assert names(anonymous(host))["net"] == ["net-1", "net-2", "eth0", "net-3", "net-2"]
+    assert names(anonymous(named(net=["acme-a", "net-1", "net-3"])))["net"] == ["net-2", "net-1", "net-3"]
 
 
 @pytest.mark.parametrize(
