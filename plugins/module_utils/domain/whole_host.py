@@ -30,7 +30,7 @@ def whole_host(host: Host) -> dict[str, Any]:
 
     Of a NIC with virtual functions it is the first of them. The memory is that of the huge pages of its devices'
     NUMA nodes, in equal parts, or ``MEMORY_SHARE`` of all where less than ``PAGES_SHARE`` is in huge pages. Raises
-    DomainError without a GPU.
+    DomainError without a GPU, and where no memory is known.
     """
     around = Surroundings(host)
     wanted = [function for function in host.functions if _wanted(around, function)]
@@ -79,6 +79,11 @@ def _memory(host: Host, devices: list[Function]) -> tuple[int, int]:
     places = {cells.device_node(host, function) for function in devices} - {None}
     ids = {cells.serving_node(host, node) for node in places if node is not None}
     nodes = [node for node in host.numa_nodes if node.id in ids] or host.numa_nodes[:1]
+    if not any(node.memory_bytes for node in nodes):
+        raise DomainError(
+            "the topology does not say how much memory its NUMA nodes have; read it on the host with "
+            "host_topology_info, or say which domains to plan"
+        )
     for size_mib in PAGE_SIZES_MIB:
         pages = min(_pages(node, size_mib) for node in nodes)
         if pages * size_mib * MIB >= PAGES_SHARE * max(node.memory_bytes for node in nodes):

@@ -63,6 +63,19 @@ def test_a_small_host_gets_small_pages():
     assert (wish["huge_page_mib"], wish["memory_mib"]) == (2, 2 * 896)
 
 
+def test_a_host_whose_memory_is_not_known_is_refused():
+    host = server()
+    for item in [*host.functions, *host.root_complexes]:
+        item.numa_node = None
+    for node in host.numa_nodes:
+        node.memory_bytes = 0
+    with pytest.raises(DomainError, match=r"does not say how much memory its NUMA nodes have; .*say which domains"):
+        whole_host(host)
+    host.numa_nodes = []
+    with pytest.raises(DomainError, match=r"does not say how much memory its NUMA nodes have; .*say which domains"):
+        whole_host(host)
+
+
 def test_a_host_without_a_gpu_to_give_is_refused_with_the_reasons_of_its_gpus():
     host = server()
     for address in ("0000:13:00.0", "0000:83:00.0"):
