@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.checks import check
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.functions import address_key
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.kinds import kind
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import (
@@ -99,7 +100,7 @@ def check_nccl(text: str) -> None:
 
 
 def read_nccl(text: str) -> Host:
-    """The host of the file, or the guest. Raises TopologyError for what ``check_nccl`` finds."""
+    """The host of the file, or the guest. Raises TopologyError for what ``check_nccl`` finds or no machine has."""
     system = _checked(text)
     nodes: list[NumaNode] = []
     complexes: list[RootComplex] = []
@@ -121,13 +122,15 @@ def read_nccl(text: str) -> Host:
     first = system.children[0].attributes if system.children else {}
     arch = first.get("arch", "")
     known = [name for start, name in ARCHITECTURES.items() if arch.startswith(start)]
-    return Host(
+    host = Host(
         numa_nodes=sorted(nodes, key=lambda item: item.id),
         root_complexes=complexes,
         functions=sorted(functions, key=lambda item: address_key(item.address)),
         cpu=Cpu(known[0] if known else None, first.get("vendor")),
         source="nccl",
     )
+    check(host)
+    return host
 
 
 def _read_pci(element: Element, root_complex: RootComplex, above: Function | None, functions: list[Function]) -> None:

@@ -102,6 +102,16 @@ def test_a_node_that_the_kernel_does_not_know() -> None:
     assert path_class(host, "0000:18:00.0", "0000:98:00.0") == "SYS"
 
 
+def test_what_no_machine_has_is_refused() -> None:
+    """NCCL takes it; whoever reads the host would have each CPU of node 1 twice."""
+    text = DUMP.replace('affinity="0000000e,000000f0"', 'affinity="0000000e,000000ff"')
+    check_nccl(text)
+    with pytest.raises(TopologyError, match="CPU 0 of NUMA node 1 is on node 0 too"):
+        read_nccl(text)
+    with pytest.raises(TopologyError, match=r"'0000:98:20\.0': not an address like"):
+        read_nccl(DUMP.replace("0000:98:00.0", "0000:98:20.0"))
+
+
 def test_the_kind_is_of_what_is_below_where_there_is_no_class() -> None:
     host = read_nccl(DUMP.replace(' class="0x030200"', "").replace(' class="0x020700"', ""))
     assert host.function("0000:18:00.0").kind == "gpu"
