@@ -73,7 +73,9 @@ class Surroundings:
         """Where it hangs: NUMA node, root complex, the bridges down to its switch (or its own root port)."""
         bridges = self.bridges(function.address)
         node = device_node(self.host, function)
-        below = bridges[:-1] if len(bridges) > 1 else bridges or (function.address,)
+        # The last one is the port of its own; what is right below an upstream port has none.
+        own = len(bridges) > 1 and self.functions[bridges[-1]].port_type != "switch_upstream"
+        below = bridges[:-1] if own else bridges or (function.address,)
         return (f"? {function.root_complex}" if node is None else str(node), function.root_complex, *below)
 
 

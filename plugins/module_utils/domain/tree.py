@@ -137,6 +137,10 @@ def _plug(name: str, expander: Port, around: Surroundings, device: Function, not
     for address in around.bridges(device.address):
         bridge = around.functions[address]
         wanted = BELOW[None if here is expander else here.model]
+        if bridge.port_type == "switch_upstream" and wanted != UPSTREAM:
+            # A switch that stands for itself and the port above it, as NCCL's files have them (topology/nccl.py).
+            here = _below(name, here, wanted, f"{here.host}/{address}")
+            wanted = UPSTREAM
         model = MODEL_OF_TYPE.get(bridge.port_type or "", wanted if bridge.port_type is None else None)
         if model != wanted:
             note = f"bridge {address} ({bridge.port_type}) is left out: a guest has no such bridge at this place"

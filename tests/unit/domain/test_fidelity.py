@@ -5,14 +5,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 import pytest
-from machines import RECORDINGS, plan, recording
+from machines import GIB, MIB, RECORDINGS, plan, recording
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.guest import predict
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.nccl_topology import render
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import is_computing_gpu, is_physical
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Bar, Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.nccl import read_nccl
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import pairs
 
 # Pairs of each class among the GPUs, NICs and NVMe drives that can be given away, counted on the recorded tree.
@@ -59,6 +62,74 @@ def test_a_whole_server_keeps_every_pair(name: str) -> None:
     fidelity = got.to_dict()["fidelity"]
     total = sum(RECORDED[name].values())
     assert fidelity == {"total": total, "equal": total, "share": 1.0, "differences": []}
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """What NCCL's file of a cloud's guest leaves out, as others publish it. ``bars``: of each GPU."""
+
+    memory_gib: int
+    cpus: int
+    bars: tuple[Bar, ...]
+    pairs: dict[str, int]
+
+
+# From the kernel's log of an Azure ND A100 v4 guest: triton-inference-server/server#4154 (10de:20b0).
+A100_BARS = (
+    Bar(0, 16 * MIB, "memory", 32, False),
+    Bar(1, 64 * GIB, "memory", 64, True),
+    Bar(3, 32 * MIB, "memory", 64, True),
+)
+# From lspci of a server with H100 SXM: fastfetch-cli/fastfetch#1658.
+H100_BARS = (
+    Bar(0, 16 * MIB, "memory", 64, True),
+    Bar(2, 128 * GIB, "memory", 64, True),
+    Bar(4, 32 * MIB, "memory", 64, True),
+)
+# Memory and vCPUs: Microsoft's ND A100 v4 and ND H100 v5 size series, AWS's "Amazon EC2 P4d" and "P5" instance pages.
+# Nothing public says the NICs' BARs: they stay unknown. How the pairs are counted: test_nccl.py, RECORDED and SHIPPED.
+CLOUDS = {
+    "aws-p4d-24xl": Cloud(1152, 96, A100_BARS, {"PIX": 12, "PHB": 18, "SYS": 36}),
+    # Its file has the 32 NICs alone, without their class, as its own comment says.
+    "aws-p5-48xl": Cloud(2048, 192, H100_BARS, {"PIX": 48, "PHB": 192, "SYS": 256}),
+    "azure-nd-a100-v4": Cloud(900, 96, A100_BARS, {"PIX": 24, "SYS": 96}),
+    "azure-nd-h100-v5": Cloud(1900, 96, H100_BARS, {"PIX": 8, "PHB": 48, "SYS": 64}),
+}
+
+
+def test_every_cloud_is_here() -> None:
+    assert set(CLOUDS) == {path.stem for path in RECORDINGS.glob("nccl/*.json")}
+
+
+@pytest.mark.parametrize("name", CLOUDS)
+def test_a_clouds_guest_keeps_every_pair_that_its_file_tells_apart(name: str) -> None:
+    """NCCL's files have no root complexes: PHB stands for NODE too, and one root complex for each NUMA node's."""
+    host, cloud = recording(f"nccl/{name}"), CLOUDS[name]
+    share = cloud.cpus // len(host.numa_nodes)
+    for number, node in enumerate(host.numa_nodes):
+        node.memory_bytes = cloud.memory_gib * GIB // len(host.numa_nodes)
+        if not node.cpus:
+            node.cpus = list(range(number * share, number * share + share))
+        assert len(node.cpus) == share
+    for function in host.functions:
+        if function.kind == "gpu":
+            function.bars = list(cloud.bars)
+        if name == "aws-p5-48xl" and function.kind == "other":
+            function.kind = "nic"
+    got = whole(host)
+    addresses = {function.address: function.address for function in got.chosen.all()}
+    assert Counter(pairs(host, addresses).values()) == cloud.pairs
+    total = sum(cloud.pairs.values())
+    assert got.to_dict()["fidelity"] == {"total": total, "equal": total, "share": 1.0, "differences": []}
+    gpu_bytes = sum(bar.size_bytes for function in got.chosen.gpus for bar in function.bars if bar.width_bits == 64)
+    assert got.window.window_bytes >= gpu_bytes
+    # The guest's own file says the same as the cloud's.
+    inside = pairs(read_nccl(render(got, host)), places(got))
+    assert inside == pairs(host, addresses)
+
+
+def places(got: DomainPlan) -> dict[str, str]:
+    return {device["host_address"]: device["guest_address"] for device in got.to_dict()["devices"]}
 
 
 def test_the_flat_guest_shows_what_it_loses() -> None:

@@ -351,6 +351,23 @@ def pages(host: Host, *free_gib: int) -> Host:
     return host
 
 
+def test_a_switch_without_its_ports_is_a_place() -> None:
+    """As in NCCL's files. The NIC on the GPU's own switch is nearer than that on the switch above."""
+    name = "pci0000:10"
+    top = bridge("0000:11:00.0", None, name, "switch_upstream")
+    functions = [top, endpoint("0000:12:00.0", top.address, name, "nic")]
+    for bus in (0x20, 0x30):
+        inner = bridge(f"0000:{bus:02x}:00.0", top.address, name, "switch_upstream")
+        functions += [
+            inner,
+            endpoint(f"0000:{bus + 1:02x}:00.0", inner.address, name),
+            endpoint(f"0000:{bus + 2:02x}:00.0", inner.address, name, "nic"),
+        ]
+    host = Host([NumaNode(0, list(range(8)), [], 1 << 40)], [RootComplex(name, 0, 0x10, 0)], functions)
+    got = together(host, *(small(vm, 1, vcpus=1, nics={"per_gpu": 1, "functions": "pf"}) for vm in "ab"))
+    assert got == {"a": ["0000:21:00.0", "0000:22:00.0"], "b": ["0000:31:00.0", "0000:32:00.0"]}
+
+
 def test_two_that_do_not_fit_a_node_together_are_on_two() -> None:
     a, b = (small(name, 1) | {"memory_mib": 20 * 1024} for name in "ab")
     nodes = {

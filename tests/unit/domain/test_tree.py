@@ -200,6 +200,25 @@ def test_what_hangs_on_no_port_gets_one() -> None:
     assert fidelity == (3, 3)
 
 
+def test_switches_without_the_ports_above_them() -> None:
+    """As NCCL's files have them: each switch is its upstream port, and what is behind it is right below."""
+    top = bridge("0000:11:00.0", None, NAME, "switch_upstream")
+    inner = bridge("0000:12:00.0", top.address, NAME, "switch_upstream")
+    got, notes, fidelity = below(
+        top,
+        inner,
+        endpoint("0000:13:00.0", top.address, NAME, "nic"),
+        endpoint("0000:14:00.0", inner.address, NAME, "nic"),
+        endpoint("0000:15:00.0", inner.address, NAME, "nic"),
+    )
+    leaves = [("switch-downstream-port", [], [f"0000:{bus}:00.0"]) for bus in (13, 14, 15)]
+    below_top = [leaves[0], ("switch-downstream-port", [("switch-upstream-port", leaves[1:], [])], [])]
+    assert got == ("expander-bus", [("root-port", [("switch-upstream-port", below_top, [])], [])], [])
+    assert len(notes) == 3
+    assert all("hangs on no port of its own" in note for note in notes)
+    assert fidelity == (3, 3)
+
+
 def test_a_bridge_that_no_guest_has() -> None:
     odd = bridge("0000:11:00.0", "0000:10:00.0", NAME, "pcie_to_pci_bridge")
     got, notes, _fidelity = below(
