@@ -28,7 +28,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain import tree
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host, Link
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.nccl import ARCHITECTURES, BRIDGE, VERSION
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.nccl import (
+    ARCHITECTURES,
+    BRIDGE,
+    VENDORS,
+    VERSION,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.nccl_format import LINK_SPEEDS, MAX_ELEMENTS
 
 KINDS = ("gpu", "nic")
@@ -147,7 +152,8 @@ def _cpu(plan: DomainPlan, host: Host, number: int) -> dict[str, str]:
         names = {kernel: name for name, kernel in ARCHITECTURES.items()}
         if host.cpu.architecture in names:
             attributes["arch"] = names[host.cpu.architecture]
-        if host.cpu.vendor:
+        # Any other is nothing to NCCL, and may be text that its format cannot hold.
+        if host.cpu.vendor in VENDORS:
             attributes["vendor"] = host.cpu.vendor
     return attributes
 

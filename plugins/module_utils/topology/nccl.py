@@ -88,6 +88,8 @@ ENDS = {"0x068000": "nvswitch", "0x068001": "other", "0x03": "gpu", "0x02": "nic
 BRIDGE = 0x060400
 # kvDictCpuArch, by how an architecture begins, with the kernel's name of it.
 ARCHITECTURES = {"x86_64": "x86_64", "arm64": "aarch64", "ppc64": "ppc64le"}
+# kvDictCpuVendor.
+VENDORS = ("GenuineIntel", "AuthenticAMD", "CentaurHauls", "  Shanghai  ")
 # cpuset.h: 32 bits a word of hexadecimal digits, the highest first; CPU_SETSIZE of the C library is 1024.
 AFFINITY = re.compile(r"[0-9a-f]{1,8}(,[0-9a-f]{1,8}){0,31}")
 # A guid of the socket transport is the number of the device (net_socket.cc), an RDMA device's is an EUI-64.

@@ -90,6 +90,15 @@ def test_under_emulation_nccl_asks_the_guest_for_its_processor() -> None:
     assert ' vendor="AuthenticAMD"' not in render(planned, lab())
 
 
+@pytest.mark.parametrize("vendor", ['a" numaid="7', "A vendor of its own", "x" * 300])
+def test_a_vendor_that_nccl_does_not_know_is_left_to_it(vendor: str) -> None:
+    host = lab()
+    host.cpu.vendor = vendor
+    text = render(plan(host), host)
+    check_nccl(text)
+    assert " vendor=" not in "".join(line for line in text.splitlines() if "<cpu" in line)
+
+
 def test_a_virtual_function_has_the_link_of_its_physical_one() -> None:
     pf = endpoint("0000:14:00.0", None, NAME, "nic", link=NARROW)
     functions = switch((pf, GEN5))
