@@ -27,7 +27,8 @@ from dataclasses import dataclass, field
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import tree
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host, Link
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.record import link_limit
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.nccl import (
     ARCHITECTURES,
     BRIDGE,
@@ -124,22 +125,10 @@ def _ids(function: Function) -> dict[str, str]:
 
 
 def _link(known: dict[str, Function], function: Function) -> dict[str, str]:
-    owner = known.get(function.physical_function or "", function)
-    above = known[owner.parent].link if owner.parent in known else None
-    ends = [link for link in (owner.link, above) if link is not None]
-    speeds = [speed for speed in map(_speed, ends) if speed is not None]
-    widths = [width for width in map(_width, ends) if width is not None]
+    speed, width = link_limit(known, function)
     # A speed that NCCL does not know yet counts as the highest that it does.
-    texts = [text for speed, text in SPEED_TEXTS if speeds and speed <= min(speeds)]
-    return {"link_speed": texts[-1] if texts else "", "link_width": str(min(widths)) if widths else ""}
-
-
-def _speed(link: Link) -> float | None:
-    return link.max_speed_gt_s if link.max_speed_gt_s is not None else link.speed_gt_s
-
-
-def _width(link: Link) -> int | None:
-    return link.max_width if link.max_width is not None else link.width
+    texts = [text for known_speed, text in SPEED_TEXTS if speed is not None and known_speed <= speed]
+    return {"link_speed": texts[-1] if texts else "", "link_width": str(width) if width is not None else ""}
 
 
 def _cpu(plan: DomainPlan, host: Host, number: int) -> dict[str, str]:

@@ -74,7 +74,8 @@ def link_limit(functions: dict[str, Function], function: Function) -> tuple[floa
     owner = functions.get(function.physical_function or function.address, function)
     ends = [owner.link]
     above = functions.get(owner.parent or "")
-    if above is not None and above.port_type in LINK_PORTS:
+    # Without root a port does not say its type, and its link is in /sys all the same.
+    if above is not None and above.port_type in (*LINK_PORTS, None):
         ends.append(above.link)
     speeds = [end.max_speed_gt_s for end in ends if end and end.max_speed_gt_s]
     widths = [end.max_width for end in ends if end and end.max_width]

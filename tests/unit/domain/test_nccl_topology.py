@@ -114,7 +114,8 @@ def test_a_virtual_function_has_the_link_of_its_physical_one() -> None:
     [
         (None, None, 'link_speed="" link_width=""'),
         (Link(None, None, None, None), None, 'link_speed="" link_width=""'),
-        (Link(8.0, 4, None, None), None, 'link_speed="8.0 GT/s PCIe" link_width="4"'),
+        # What it does just now is not what it can: NCCL does not look at that either.
+        (Link(8.0, 4, None, None), None, 'link_speed="" link_width=""'),
         (None, GEN4, 'link_speed="16.0 GT/s PCIe" link_width="16"'),
         # NCCL's table ends at 64.
         (Link(None, None, 128.0, 16), None, 'link_speed="64.0 GT/s PCIe" link_width="16"'),
@@ -124,6 +125,19 @@ def test_a_virtual_function_has_the_link_of_its_physical_one() -> None:
 def test_links(device: Link | None, port: Link | None, text: str) -> None:
     planned, host = of(switch((endpoint("0000:13:00.0", None, NAME, link=device), port)))
     assert f'<pci busid="0000:23:00.0" class="0x030200" {text}/>' in render(planned, host)
+
+
+def test_a_device_right_below_an_upstream_port_has_its_own_link() -> None:
+    """As in NCCL's files: the upstream port's link is the one above the switch."""
+    up = replace(bridge("0000:11:00.0", None, NAME, "switch_upstream"), link=GEN4)
+    planned, host = of([up, endpoint("0000:12:00.0", up.address, NAME, link=GEN5)])
+    assert 'class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16"/>' in render(planned, host)
+
+
+def test_the_port_above_counts_where_its_config_space_was_not_read() -> None:
+    port = replace(bridge("0000:10:00.0", None, NAME, None), link=GEN4)
+    planned, host = of([port, endpoint("0000:11:00.0", port.address, NAME, link=GEN5)])
+    assert 'class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16"/>' in render(planned, host)
 
 
 def test_devices_of_one_root_port_share_it() -> None:
