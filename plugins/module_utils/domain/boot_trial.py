@@ -18,10 +18,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
 
 QEMU = "qemu-system-x86_64"
-# Where the distributions put the images: Debian and Ubuntu; Fedora and RHEL.
+# Where the distributions put the images: Debian and Ubuntu; Fedora and RHEL, which have SeaBIOS at the same place.
 IMAGES = {
     "efi": ("/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/edk2/ovmf/OVMF_CODE.fd"),
-    "bios": ("/usr/share/seabios/bios-256k.bin", "/usr/share/seabios/bios-256k.bin"),
+    "bios": ("/usr/share/seabios/bios-256k.bin",),
 }
 PACKAGES = {"efi": "ovmf (Debian, Ubuntu) or edk2-ovmf (Fedora, RHEL)", "bios": "seabios or seabios-bin"}
 # A plan that is right ends the trial by itself; a wide OVMF window on a busy machine took 95 s.
@@ -132,6 +132,7 @@ def _ask(stream: Any, command: str) -> Any:
 
 def _line(stream: Any) -> Any:
     line = stream.readline()
-    if not line:
-        raise OSError("QEMU ended")
-    return json.loads(line)
+    try:
+        return json.loads(line)
+    except ValueError as error:
+        raise OSError("QEMU ended") from error

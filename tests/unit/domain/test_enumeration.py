@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -232,6 +233,29 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "bios.bin").write_bytes(b"")
     with pytest.raises(DomainError, match="no no-such-qemu to boot the plan with; install qemu-system-x86"):
         boot_trial.run(wished(), "bios", "no-such-qemu")
+
+
+def test_each_place_that_was_looked_at_is_named_once() -> None:
+    for places in boot_trial.IMAGES.values():
+        assert len(set(places)) == len(places)
+
+
+@pytest.mark.parametrize("answer", ["", '{"QMP": ', "no JSON\n"])
+def test_a_qemu_that_ends_in_the_middle_of_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    script = tmp_path / "qemu"
+    script.write_text(
+        f"#!{sys.executable}\n"
+        "import socket, sys\n"
+        "server = socket.socket(socket.AF_UNIX)\n"
+        "server.bind(sys.argv[-1].split(':', 1)[1].split(',')[0])\n"
+        "server.listen()\n"
+        f"server.accept()[0].sendall({answer.encode()!r})\n"
+        "sys.exit('out of memory')\n"
+    )
+    script.chmod(0o755)
+    monkeypatch.setattr(boot_trial, "IMAGES", {"efi": (str(script),)})
+    with pytest.raises(DomainError, match="gpu-vm: QEMU does not boot the plan: "):
+        boot_trial.run(wished(), qemu_binary=str(script))
 
 
 def test_a_qemu_that_ends_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
