@@ -105,8 +105,11 @@ def shares(host: Host, plan: DomainPlan, place: Callable[[DomainPlan], Guest]) -
 
 
 def share(kept: list[bool]) -> str:
-    """ "37% of 120"; "-" where there is no such pair."""
-    return f"{100 * sum(kept) / len(kept):.0f}% of {len(kept)}" if kept else "-"
+    """ "37% of 120"; "-" where there is no such pair. Only all of them are 100%."""
+    if not kept:
+        return "-"
+    percent = 100 if all(kept) else min(round(100 * sum(kept) / len(kept)), 99)
+    return f"{percent}% of {len(kept)}"
 
 
 def main() -> int:
