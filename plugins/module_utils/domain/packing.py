@@ -151,6 +151,9 @@ class Packing:
             )
             for number, unit in enumerate(self.units)
         }
+        # What is alike depends on the tags.
+        self._signatures.clear()
+        self._found.clear()
         # What others must have is not there for anybody else from the start.
         reserved = 0
         for request in ordered:

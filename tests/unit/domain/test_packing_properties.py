@@ -19,7 +19,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.boards impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.libvirt_xml import render
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.nearest import NEVER, _hungarian
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.packing import WEIGHTS, apart
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.packing import (
+    WEIGHTS,
+    Packing,
+    Request,
+    Unit,
+    apart,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import Surroundings
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan, plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import parse_specs
@@ -151,6 +157,35 @@ def test_the_order_of_things_changes_nothing(host: Host, asked: list[dict[str, A
     shuffled = [dict(random.sample(list(wish.items()), len(wish))) for wish in asked]
     random.shuffle(shuffled)
     assert outcome(data, shuffled) == outcome(host, asked)
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> tuple[list[Unit], list[Request]]:
+    """Six GPUs on a few switches of two nodes, and up to three requests, some of which must have or only have some."""
+    units = []
+    for number in range(6):
+        node, switch = draw(st.integers(0, 1)), draw(st.integers(0, 2))
+        units.append(Unit((f"{number}",), (f"{node}", f"root {node}", f"switch {node}.{switch}"), node))
+    free, requests = set(range(6)), []
+    for name in draw(st.sampled_from(["ab", "abc"])):
+        own = draw(st.sets(st.sampled_from(sorted(free)), max_size=2)) if len(free) > 2 else set()
+        free -= own
+        if len(own) == 2:
+            requests.append(Request(name, 1, only=frozenset(own)))
+        else:
+            requests.append(Request(name, draw(st.integers(1, 2)), must=frozenset(own)))
+    return units, requests
+
+
+@settings(max_examples=500, deadline=None)
+@given(questions())
+def test_what_was_asked_before_changes_nothing(question: tuple[list[Unit], list[Request]]) -> None:
+    units, requests = question
+    asked = Packing(units, [], {})
+    for request in requests:
+        asked.choose([request], {}, lambda _gpus: True)
+    fresh = Packing(units, [], {})
+    assert asked.choose(requests, {}, lambda _gpus: True) == fresh.choose(requests, {}, lambda _gpus: True)
 
 
 @settings(max_examples=100, deadline=None)
