@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # A domain has four digits or, below a volume management device, more.
 ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):[01][0-9a-f]\.[0-7]")
 LAST_BUS = 0xFF
+# An address is of 64 bits at most, and nothing with GPUs has fewer than 32.
+FEWEST_ADDRESS_BITS, MOST_ADDRESS_BITS = 32, 64
 NODE_NUMBER = re.compile(r"[0-9]{1,9}")
 KNOWN_KINDS = {row[-1] for row in KINDS} | {"other"}
 ROM_BAR = 6
@@ -28,6 +30,9 @@ ROM_BAR = 6
 
 def check(host: Host) -> None:
     """Raises TopologyError on the first thing in ``host`` that no machine has, naming it and the next step."""
+    bits = host.cpu.physical_address_bits
+    if bits is not None and not FEWEST_ADDRESS_BITS <= bits <= MOST_ADDRESS_BITS:
+        raise _wrong(f"the processor has {bits} physical address bits")
     _check_nodes(host.numa_nodes)
     domains: dict[str, int] = {}
     buses: dict[str, int] = {}

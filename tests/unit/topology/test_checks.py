@@ -134,6 +134,14 @@ BROKEN = {
         lambda data: data["functions"].extend(chain_of_bridges(257)),
         "PCI function 0000:f0:00.0 is below 256 bridges or more, and a PCI domain has 256 buses",
     ),
+    "more address bits than there can be": (
+        lambda data: data["cpu"].update(physical_address_bits=1 << 40),
+        "the processor has 1099511627776 physical address bits",
+    ),
+    "no address bits": (
+        lambda data: data["cpu"].update(physical_address_bits=0),
+        "the processor has 0 physical address",
+    ),
     "pages of no size": (
         node(0, huge_pages=[{"size_bytes": 0, "total": 1, "free": 1}]),
         "NUMA node 0: 1 huge pages of 0 bytes, 1 free",
