@@ -23,6 +23,8 @@ ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):[01][0-9a-f]\.[0-7]")
 LAST_BUS = 0xFF
 # An address is of 64 bits at most, and nothing with GPUs has fewer than 32.
 FEWEST_ADDRESS_BITS, MOST_ADDRESS_BITS = 32, 64
+# Of PCI's configuration header.
+ID_BITS = {"class_code": 24, "vendor_id": 16, "device_id": 16, "subsystem_vendor_id": 16, "subsystem_device_id": 16}
 NODE_NUMBER = re.compile(r"[0-9]{1,9}")
 KNOWN_KINDS = {row[-1] for row in KINDS} | {"other"}
 ROM_BAR = 6
@@ -115,6 +117,13 @@ def _check_function(function: Function, known: dict[str, Function], domains: dic
         raise _wrong(f"{where} is of kind {function.kind!r}; there are {', '.join(sorted(KNOWN_KINDS))}")
     if function.port_type is not None and function.port_type not in PORT_TYPES.values():
         raise _wrong(f"{where} has port_type {function.port_type!r}; there are {', '.join(PORT_TYPES.values())}")
+    for name, bits in ID_BITS.items():
+        number = getattr(function, name)
+        if number is not None and number >> bits:
+            raise _wrong(f"{where}: {name} is {number}, of {bits} bits")
+    for width in (function.link.width, function.link.max_width) if function.link else ():
+        if width is not None and width < 0:
+            raise _wrong(f"{where}: its link has {width} lanes")
     for name in function.interfaces:
         if name not in INTERFACES.values():
             raise _wrong(f"{where} has interfaces of class {name!r:.60}; there are {', '.join(INTERFACES.values())}")

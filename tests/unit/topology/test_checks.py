@@ -142,6 +142,12 @@ BROKEN = {
         lambda data: data["cpu"].update(physical_address_bits=0),
         "the processor has 0 physical address",
     ),
+    "an id of more than 16 bits": (change(GPU, device_id=0x10000), f"{GPU}: device_id is 65536, of 16 bits"),
+    "a class below 0": (change(GPU, class_code=-1), f"{GPU}: class_code is -1, of 24 bits"),
+    "a link of no lanes": (
+        lambda data: function(data, GPU)["link"].update(max_width=-1),
+        f"{GPU}: its link has -1 lanes",
+    ),
     "pages of no size": (
         node(0, huge_pages=[{"size_bytes": 0, "total": 1, "free": 1}]),
         "NUMA node 0: 1 huge pages of 0 bytes, 1 free",
