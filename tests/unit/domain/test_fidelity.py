@@ -121,7 +121,7 @@ def test_a_clouds_guest_keeps_every_pair_that_its_file_tells_apart(name: str) ->
     assert Counter(pairs(host, addresses).values()) == cloud.pairs
     total = sum(cloud.pairs.values())
     assert got.to_dict()["fidelity"] == {"total": total, "equal": total, "share": 1.0, "differences": []}
-    gpu_bytes = sum(bar.size_bytes for function in got.chosen.gpus for bar in function.bars if bar.width_bits == 64)
+    gpu_bytes = sum(item.size_bytes for gpu in got.chosen.gpus for item in gpu.bars if item.width_bits == 64)
     assert got.window.window_bytes >= gpu_bytes
     # The guest's own file says the same as the cloud's.
     inside = pairs(read_nccl(render(got, host)), places(got))
