@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / ".collections"))
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.guest import PCI_BRIDGE_CLASS, predict
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import is_computing_gpu, is_physical
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import is_physical
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan, plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import parse_specs
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host, RootComplex
@@ -82,7 +82,7 @@ def whole(host: Host) -> DomainPlan:
 
     def of(kind: str) -> dict[str, list[str]]:
         functions = (item for item in host.functions if item.kind == kind and not item.used_by_host)
-        return {"addresses": [item.address for item in functions if is_computing_gpu(item) and is_physical(item)]}
+        return {"addresses": [item.address for item in functions if is_physical(item)]}
 
     wish = {"name": "all", "memory_mib": 65536, "gpus": of("gpu"), "nics": of("nic"), "nvme": of("nvme")}
     return plan_domains(host, parse_specs([wish]))[0]

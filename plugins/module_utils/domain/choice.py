@@ -21,7 +21,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement im
     IS_FUNCTION,
     Chosen,
     Surroundings,
-    is_computing_gpu,
     is_physical,
     obstacle,
     why_one_group,
@@ -133,7 +132,7 @@ class _Chooser:
         units = []
         together: dict[int, list[Function]] = {}
         for function in around.host.functions:
-            if not (function.kind == "gpu" and is_computing_gpu(function)) and function.address not in self.named:
+            if function.kind != "gpu" and function.address not in self.named:
                 continue
             if function.kind != "gpu" and not any(function.address in spec.gpus.addresses for spec in self.specs):
                 continue
@@ -383,7 +382,7 @@ class _Chooser:
             for kind, words, count, fits in self._counts(spec):
                 alone = {spec.name: gpus.get(spec.name, [])}
                 if self._nearest([spec], alone, alone, kind) is None:
-                    raise self._too_few(spec, kind, words, count, fits)
+                    raise self._too_few(spec, words, count, [item for item in self._of_kind(kind) if fits(item)])
         asked = [
             f"{spec.name} ({_count(count, words)})"
             for spec in self.specs
@@ -410,7 +409,7 @@ class _Chooser:
         free = [unit for unit in self.units if unit.owner in (None, spec.name)]
         there = sum(len(unit.addresses) for unit in free)
         if there < request.count:
-            return self._too_few(spec, "gpu", "GPU", spec.gpus.count, is_computing_gpu)
+            return self._too_few(spec, "GPU", spec.gpus.count, self._of_kind("gpu"))
         asked = f"asks for {_count(request.count, 'GPU')}"
         fabric = self.fabric
         if fabric and any(address in fabric.gpus for unit in free for address in unit.addresses):
@@ -460,13 +459,13 @@ class _Chooser:
             spec.name,
         )
 
-    def _too_few(
-        self, spec: DomainSpec, kind: str, words: str, wanted: int, fits: Callable[[Function], bool]
-    ) -> DomainError:
+    def _of_kind(self, kind: str) -> list[Function]:
+        return [function for function in self.around.host.functions if function.kind == kind]
+
+    def _too_few(self, spec: DomainSpec, words: str, wanted: int, there: list[Function]) -> DomainError:
         """How many there are, and why each of the others is not free."""
         around = self.around
         explicit = self.explicit[spec.name]
-        there = [function for function in around.host.functions if function.kind == kind and fits(function)]
         free, reasons = [], []
         for function in sorted(there, key=lambda item: item.address):
             reason = obstacle(around, function, spec.name, explicit)

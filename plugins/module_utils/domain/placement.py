@@ -15,16 +15,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 # of their own (driver_managed_dma and pci-stub in Linux; vfio-pci is VFIO itself).
 HARMLESS_DRIVERS = frozenset({"vfio-pci", "pci-stub", "pcieport"})
 
-# PCI vendors whose display controllers are a server's console and never a computing GPU
-# (names as in the PCI ID database, pci-ids.ucw.cz).
-CONSOLE_VENDORS = {
-    0x1A03: "ASPEED",
-    0x102B: "Matrox",
-    0x1234: "QEMU's standard VGA",
-    0x1013: "Cirrus Logic",
-    0x1B36: "Red Hat QXL",
-}
-
 # What a port must do for the devices below it to be in groups of their own: source validation, request redirect,
 # completion redirect, upstream forwarding (REQ_ACS_FLAGS in Linux drivers/iommu/iommu.c; bits as in model.Acs).
 ISOLATING_ACS = 0x1D
@@ -176,11 +166,6 @@ def why_one_group(around: Surroundings, group: int) -> Obstacle:
     else:
         cause, mend = "nothing isolates them from each other", "give all of them to one virtual machine"
     return Obstacle(f"in group {group} are {names}; {cause}", mend)
-
-
-def is_computing_gpu(function: Function) -> bool:
-    """A GPU, and not the server's own console."""
-    return function.vendor_id not in CONSOLE_VENDORS
 
 
 def is_virtual(function: Function) -> bool:

@@ -10,7 +10,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain import cells
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import (
     Surroundings,
-    is_computing_gpu,
     is_physical,
     obstacle,
 )
@@ -65,7 +64,7 @@ def whole_host(host: Host) -> dict[str, Any]:
 
 def _wanted(around: Surroundings, function: Function) -> bool:
     if function.kind == "gpu":
-        return is_computing_gpu(function)
+        return True
     if function.kind not in ("nic", "nvme"):
         return False
     above = around.functions.get(function.physical_function or "")

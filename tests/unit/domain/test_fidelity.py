@@ -12,7 +12,7 @@ from machines import GIB, MIB, RECORDINGS, plan, recording
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.guest import predict
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.nccl_topology import render
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import is_computing_gpu, is_physical
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import is_physical
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Bar, Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.nccl import read_nccl
@@ -40,7 +40,7 @@ def whole(host: Host, **changes: object) -> DomainPlan:
         return [function.address for function in host.functions if function.kind == kind and free(function)]
 
     def free(function: Function) -> bool:
-        return not function.used_by_host and is_computing_gpu(function) and is_physical(function)
+        return not function.used_by_host and is_physical(function)
 
     wishes = {kind: {"addresses": of(kind.rstrip("s"))} for kind in ("gpus", "nics", "nvme")}
     # No recording has more than four nodes.

@@ -139,13 +139,6 @@ def test_another_domains_devices_and_cpus_are_left_to_it() -> None:
     assert beside.processors.cells[0].cpus == [2]
 
 
-def test_a_server_console_is_no_gpu_to_choose() -> None:
-    host = lab()
-    console = next(item for item in host.functions if item.address == "0000:00:01.0")
-    console.kind = "gpu"
-    assert "0000:00:01.0" not in addresses(plan(host))
-
-
 def test_unknown_address() -> None:
     with pytest.raises(DomainError, match=r"no PCI function 0000:77:00.0 on this host"):
         plan(gpus={"addresses": ["77:00.0"]})
