@@ -1,0 +1,36 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What may be called an image, a layer, a channel; what is a digest."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import DIGEST
+
+# They become names of files that a web server serves and iPXE asks for, so no space, slash, or leading dot.
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+
+
+def checked_name(name: Any, what: str) -> str:
+    """``name`` as it is. ``what`` is "image", "layer" or "channel". Raises ImageError where it cannot be one."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise ImageError(
+            f"{what} {name!r}",
+            "not a name",
+            "use lower-case letters, digits, '.', '_' and '-', 63 at most, a letter or digit first",
+        )
+    return name
+
+
+def checked_digest(digest: Any, subject: str) -> str:
+    """``digest`` as it is. Raises ImageError, about ``subject``, where it is not an image's digest."""
+    if not isinstance(digest, str) or not DIGEST.fullmatch(digest):
+        raise ImageError(
+            subject,
+            f"{digest!r} is not a digest",
+            "give the 64 hexadecimal digits that node_image_store lists, in full and without a prefix",
+        )
+    return digest
