@@ -7,8 +7,8 @@
     current/NAME                    the digest that the last build of image NAME has
     channels/, nodes/, identity/    of a boot server: see channels, and the roles
 
-A kill at any point leaves at most hidden files and blobs that no image names; the next ``publish`` or ``collect``
-takes the former over, ``collect`` removes the latter.
+A kill at any point leaves at most hidden files and blobs that no image names. The next ``publish`` removes the former,
+``collection.collect`` both.
 """
 
 from __future__ import annotations
@@ -213,8 +213,9 @@ class Store:
                 write_synced(temporary_of(current), f"{digest}\n".encode())
                 for sha256 in blobs:
                     blob = self.place(BLOBS, sha256)
+                    if not os.path.lexists(blob):
+                        done.append(blob)
                     os.replace(temporary_of(blob), blob)
-                    done.append(blob)
                 sync_folder(self.place(BLOBS))
                 if there:
                     for file, data in files.items():
@@ -223,15 +224,15 @@ class Store:
                 else:
                     os.rename(temporary_of(image), image)
                     sync_folder(self.place(IMAGES))
-                done.clear()
                 if _holds(current, f"{digest}\n".encode()):
                     os.remove(temporary_of(current))
                 else:
                     os.replace(temporary_of(current), current)
                     sync_folder(self.place(CURRENT))
         except BaseException:
-            for blob in done:
-                remove_if_there(blob)
+            if not os.path.isdir(image):
+                for blob in done:
+                    remove_if_there(blob)
             self.sweep()
             raise
 
@@ -248,7 +249,13 @@ class Store:
         """Paths in the store of what killed runs left behind, sorted."""
         return [
             os.path.join(folder, name)
-            for folder in (BLOBS, CHANNELS, CURRENT, IMAGES)
+            for folder in (
+                BLOBS,
+                CHANNELS,
+                CURRENT,
+                IMAGES,
+                *(os.path.join(IMAGES, digest) for digest in self.images()),
+            )
             for name in self.entries(folder)
             if LEFT_BEHIND.fullmatch(name)
         ]

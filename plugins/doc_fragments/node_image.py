@@ -1,0 +1,21 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the modules of a store of images share of their documentation."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """The store."""
+
+    DOCUMENTATION = r"""
+options:
+  store:
+    description:
+      - The folder of the store, on the host that the module runs on.
+      - It is made by the first image that is built into it or copied there, not by this module.
+    type: path
+    required: true
+author:
+  - The Sailloft maintainers (@sailloft)
+"""

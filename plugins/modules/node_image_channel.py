@@ -1,0 +1,140 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Channels of a store of images."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_image_channel
+short_description: Let a channel name an image, or the one that it named before
+version_added: 0.1.0
+description:
+  - A channel is a name, such as C(stable), that nodes follow. It names one image of a store by its digest. A node boots
+    what its channel names when it boots.
+  - A channel is one file, C(channels/NAME.ipxe) in the store, which iPXE runs as it is. It is replaced at once, so that
+    a node boots the old image or the new, and a run that is killed leaves the one or the other.
+  - Nothing reboots by this.
+extends_documentation_fragment:
+  - sailloft.fleet.node_image
+options:
+  channel:
+    description: The channel's name, of lower-case letters, digits, C(.), C(_) and C(-).
+    type: str
+    required: true
+  state:
+    description:
+      - V(promoted), the channel names O(digest). It is made where there is none. What it named goes into its history,
+        which has the last ten.
+      - V(rolled_back), the channel names again what it named before O(digest), and O(digest) is not in its history.
+        Where it does not name O(digest) now, nothing is done, so that the task can be run again. Without O(digest)
+        every run goes one image back.
+      - V(absent), there is no such channel. Refused while a node's script in C(nodes/) follows it.
+    type: str
+    choices: [promoted, rolled_back, absent]
+    default: promoted
+  digest:
+    description:
+      - The image, by its whole digest of 64 hexadecimal digits.
+      - Needed for O(state=promoted). The store must have all of the image.
+    type: str
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Shows how the channel's file changes.
+    support: full
+seealso:
+  - module: sailloft.fleet.node_image_store
+"""
+
+EXAMPLES = r"""
+- name: Nodes that follow the channel canary boot this image from now on
+  sailloft.fleet.node_image_channel:
+    store: /srv/sailloft
+    channel: canary
+    digest: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+
+- name: Back to what stable named before that image
+  sailloft.fleet.node_image_channel:
+    store: /srv/sailloft
+    channel: stable
+    state: rolled_back
+    digest: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+
+- name: No such channel any more
+  sailloft.fleet.node_image_channel:
+    store: /srv/sailloft
+    channel: canary
+    state: absent
+"""
+
+RETURN = r"""
+digest:
+  description: The image that the channel names; null where the channel is absent.
+  returned: success
+  type: str
+history:
+  description: The digests that it named before, the latest first.
+  returned: success
+  type: list
+  elements: str
+previous:
+  description: The image that it named before this run; null where there was no such channel.
+  returned: success
+  type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import channels
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import Store
+
+
+def change(store, params, check):
+    """The channel before and after, None where there is none. Raises ImageError."""
+    name, digest = params["channel"], params["digest"]
+    if params["state"] == "promoted":
+        return channels.promote(store, name, digest, check)
+    if params["state"] == "rolled_back":
+        return channels.rollback(store, name, digest, check)
+    return channels.remove(store, name, check), None
+
+
+def main():
+    """Run as an Ansible module."""
+    module = AnsibleModule(
+        argument_spec={
+            "store": {"type": "path", "required": True},
+            "channel": {"type": "str", "required": True},
+            "state": {"type": "str", "choices": ["promoted", "rolled_back", "absent"], "default": "promoted"},
+            "digest": {"type": "str"},
+        },
+        required_if=[("state", "promoted", ["digest"])],
+        supports_check_mode=True,
+    )
+    store = Store(module.params["store"])
+    try:
+        old, new = change(store, module.params, module.check_mode)
+        path = channels.path_of(store, module.params["channel"])
+    except ImageError as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(
+        changed=old != new,
+        digest=new.digest if new else None,
+        history=list(new.history) if new else [],
+        previous=old.digest if old else None,
+        diff={
+            "before_header": path,
+            "after_header": path,
+            "before": channels.render(old).decode() if old else "",
+            "after": channels.render(new).decode() if new else "",
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()
