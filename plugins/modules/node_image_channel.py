@@ -27,9 +27,9 @@ options:
     description:
       - V(promoted), the channel names O(digest). It is made where there is none. What it named goes into its history,
         which has the last ten.
-      - V(rolled_back), the channel names again what it named before O(digest), and O(digest) is not in its history.
-        Where it does not name O(digest) now, nothing is done, so that the task can be run again. Without O(digest)
-        every run goes one image back.
+      - V(rolled_back), the channel names again what it named before. With O(digest), the image to leave, nothing is
+        done where the channel does not name that now, so that the task can be run again. Without O(digest) every run
+        goes one image back.
       - V(absent), there is no such channel. Refused while a node's script in C(nodes/) follows it.
     type: str
     choices: [promoted, rolled_back, absent]
@@ -37,7 +37,8 @@ options:
   digest:
     description:
       - The image, by its whole digest of 64 hexadecimal digits.
-      - Needed for O(state=promoted). The store must have all of the image.
+      - With O(state=promoted), where it is needed, the image to name; the store must have all of it. With
+        O(state=rolled_back), the image to leave.
     type: str
 attributes:
   check_mode:

@@ -392,7 +392,10 @@ def _files(record: _Record) -> tuple[File, ...]:
             raise item.refuse(f"{path} is given twice", "give it once in a layer; a layer above may give another")
         content, source = item.data.get("content"), item.data.get("source")
         if (content is None) == (source is None):
-            raise item.refuse(f"{path} has {'both' if source else 'neither'} content and source", "give one of them")
+            raise item.refuse(
+                f"{path} has {'neither content nor' if source is None else 'both content and'} source",
+                "give one of them",
+            )
         if not isinstance(content if source is None else source, str):
             raise item.refuse(f"the content or source of {path} is not a text", "quote it")
         if content is not None and re.search("[\ud800-\udfff]", content):

@@ -161,6 +161,13 @@ def test_a_kill_at_any_point_leaves_the_old_or_the_new(store, tmp_path, change):
     assert points >= 2
 
 
+def test_a_channel_goes_ten_images_back_and_no_more():
+    channel = None
+    for at in range(14):
+        channel = channels.promoted(channel, "stable", f"{at:064x}")
+    assert [int(digest, 16) for digest in channel.history] == [12, 11, 10, 9, 8, 7, 6, 5, 4, 3]
+
+
 @given(st.lists(st.one_of(st.none(), st.integers(0, 14)), max_size=40))
 def test_history_is_a_stack_of_the_last_ten(steps):
     channel, stack = None, []

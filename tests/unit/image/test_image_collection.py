@@ -127,6 +127,10 @@ def test_what_a_killed_run_left_goes_and_what_others_put_there_stays(store):
         ("blobs/.0123.new", "images/.x.new", f"images/{IMAGES[0].digest}/.boot.ipxe.new"), 12
     )
     assert tree(store.path) == whole
+    # What stands in a folder that goes, goes with it and is not told twice.
+    Path(store.place("images", IMAGES[0].digest, ".boot.ipxe.new")).write_bytes(b"part")
+    assert list(collection.garbage(store, keep[1:], 0).paths) == paths(IMAGES[0])
+    os.remove(store.place("images", IMAGES[0].digest, ".boot.ipxe.new"))
     # A file that rsync is about to rename.
     Path(store.place("blobs", f".{'0' * 64}.Xk2fQe")).write_bytes(b"part")
     assert collection.collect(store, keep, 0) == collection.Garbage((), 0)
