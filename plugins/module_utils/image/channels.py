@@ -21,7 +21,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import 
     write_atomic,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.names import NAME, checked_digest, checked_name
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import CHANNELS, NODES, Store
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import (
+    BOOT_SCRIPT,
+    CHANNELS,
+    NODES,
+    SIGNATURE,
+    Store,
+)
 
 SUFFIX = ".ipxe"
 # How many images back a channel can go. More would never be asked for and the file grew for ever.
@@ -122,6 +128,8 @@ def known(store: Store, name: str) -> Channel:
 def require_image(store: Store, name: str, digest: str) -> None:
     """Refuse to let channel ``name`` name an image that the store has not, or not all of."""
     checked_digest(digest, f"channel {name}")
+    for file in (BOOT_SCRIPT, SIGNATURE):
+        store.read(digest, file)
     missing = sorted(store.missing_blobs(store.manifest(digest)))
     if missing:
         raise ImageError(

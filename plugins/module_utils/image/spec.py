@@ -58,6 +58,9 @@ PUBLIC_KEY = re.compile(
 ARGUMENT = re.compile(r"[A-Za-z0-9_][!#-&(-\[\]-~]*")
 # The first stage's own arguments; boot.ipxe and the node's script set them.
 RESERVED_ARGUMENTS = ("sailloft.", "BOOTIF=")
+# Linux cuts the command line off at 2048 bytes (COMMAND_LINE_SIZE in arch/x86/include/asm/setup.h and
+# arch/arm64/include/uapi/asm/setup.h) and says so only in its log; a quarter is left to what the boot adds.
+MOST_ARGUMENT_BYTES = 1536
 # What is mounted over at boot, and so would be in the image in vain.
 MOUNTED = ("/dev", "/proc", "/run", "/sys", "/tmp")
 # What must differ between nodes; the image would give all of them the same.
@@ -273,13 +276,13 @@ def _image(name: Any, data: Any, layers: Mapping[str, Layer]) -> Image:
             f"writable_mib {writable!r} is not a whole number of at least {LEAST_WRITABLE_MIB}",
             "give the MiB of memory that the writable layer may take",
         )
-    own = _arguments(record)
-    return Image(
-        name=name,
-        layers=tuple(chain),
-        kernel_arguments=(*(argument for layer in chain for argument in layer.kernel_arguments), *own),
-        writable_mib=writable,
-    )
+    arguments = (*(argument for layer in chain for argument in layer.kernel_arguments), *_arguments(record))
+    size_bytes = len(" ".join(arguments))
+    if size_bytes > MOST_ARGUMENT_BYTES:
+        raise record.refuse(
+            f"its kernel arguments take {size_bytes} bytes", f"leave some out, {MOST_ARGUMENT_BYTES} are the most"
+        )
+    return Image(name, tuple(chain), arguments, writable)
 
 
 def _layer(name: str, record: _Record, parent: Layer | None) -> Layer:

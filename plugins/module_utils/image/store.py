@@ -246,16 +246,12 @@ class Store:
                     os.remove(self.place(path))
 
     def left_behind(self) -> list[str]:
-        """Paths in the store of what killed runs left behind, sorted."""
+        """Paths in the store of what killed runs left behind."""
+        folders = [BLOBS, CHANNELS, CURRENT, IMAGES]
+        folders += [os.path.join(IMAGES, digest) for digest in self.images()]
         return [
             os.path.join(folder, name)
-            for folder in (
-                BLOBS,
-                CHANNELS,
-                CURRENT,
-                IMAGES,
-                *(os.path.join(IMAGES, digest) for digest in self.images()),
-            )
+            for folder in folders
             for name in self.entries(folder)
             if LEFT_BEHIND.fullmatch(name)
         ]

@@ -87,6 +87,9 @@ def test_what_is_refused_leaves_the_channels_as_they_were(store):
     refused(lambda: channels.rollback(store, "stable", "x"), "is not a digest")
     refused(lambda: channels.promote(Store(store.path + "x"), "stable", TWO.digest), "not a store")
     assert tree(store.path) == before
+    # As a copy that is under way has it.
+    os.remove(store.place("images", TWO.digest, "boot.ipxe"))
+    refused(lambda: channels.promote(store, "canary", TWO.digest), "has no boot.ipxe")
     os.remove(store.place("blobs", THREE.manifest.layers[1].sha256))
     refused(lambda: channels.promote(store, "stable", THREE.digest), "is not whole", THREE.manifest.layers[1].sha256)
 

@@ -201,6 +201,7 @@ def image(setting, value):
         (image("writable_mib", True), "writable_mib True is not a whole number"),
         (image("writable_mib", "1024"), "writable_mib '1024' is not a whole number"),
         (image("kernel_arguments", ["a b"]), "image plain: kernel argument 'a b' has white space"),
+        (image("kernel_arguments", ["a=" + 8 * "x"] * 141), "image plain: its kernel arguments take 1564 bytes; leave"),
         (image("size", 1), "image plain: unknown setting 'size'"),
         (lambda images, layers: images.update({"../x": {"layer": "base"}}), "image '../x': not a name"),
     ],
@@ -259,7 +260,7 @@ def test_whatever_is_given_is_read_or_refused(place, value):
     except ImageError:
         return
     for layer in images["gpu-node"].layers:
-        contents = {name: "b" * 64 for name in [*layer.sources(), *(role.name for role in layer.roles)]}
+        contents = dict.fromkeys([*layer.sources(), *(role.name for role in layer.roles)], "b" * 64)
         assert len(layer_key(layer, None, {}, contents)) == 64
 
 
