@@ -247,7 +247,7 @@ class Store:
 
     def left_behind(self) -> list[str]:
         """Paths in the store of what killed runs left behind."""
-        folders = [BLOBS, CHANNELS, CURRENT, IMAGES]
+        folders = [BLOBS, CHANNELS, CURRENT, IMAGES, NODES]
         folders += [os.path.join(IMAGES, digest) for digest in self.images()]
         return [
             os.path.join(folder, name)

@@ -117,14 +117,16 @@ def test_a_damaged_image_that_nothing_names_goes(store):
 
 def test_what_a_killed_run_left_goes_and_what_others_put_there_stays(store):
     keep = [sample.digest for sample in IMAGES]
+    script(store, "aa", "chain ../channels/stable.ipxe")
     whole = tree(store.path)
     Path(store.place("blobs", ".0123.new")).write_bytes(b"part")
+    Path(store.place("nodes", ".aa.ipxe.new")).write_bytes(b"part")
     Path(store.place("images", IMAGES[0].digest, ".boot.ipxe.new")).write_bytes(b"part")
     Path(store.place("images", ".x.new")).mkdir()
     Path(store.place("images", ".x.new", "manifest.json")).write_bytes(b"part")
     found = collection.collect(store, keep, 0)
     assert found == collection.Garbage(
-        ("blobs/.0123.new", "images/.x.new", f"images/{IMAGES[0].digest}/.boot.ipxe.new"), 12
+        ("blobs/.0123.new", "images/.x.new", f"images/{IMAGES[0].digest}/.boot.ipxe.new", "nodes/.aa.ipxe.new"), 16
     )
     assert tree(store.path) == whole
     # What stands in a folder that goes, goes with it and is not told twice.
