@@ -21,6 +21,8 @@ description:
     (C(/usr/lib/sailloft/gpu_host.pyz)) and a systemd unit (C(sailloft-gpu-host.service)) that runs the one on the
     other. There is no second implementation; the code at boot is the code of this call.
   - What is not given is not touched, and is not done at boot any more.
+  - In an image, whose root is a chroot on the host that builds it, only V(now=false) works. All other modules that
+    read or change the running kernel refuse there, since it is that of the build host.
 options:
   hugepages:
     description: The arguments of M(sailloft.fleet.hugepages).
@@ -34,6 +36,14 @@ options:
   pci_tuning:
     description: The arguments of M(sailloft.fleet.pci_tuning).
     type: dict
+  now:
+    description:
+      - Whether to bring the settings about now, besides having it done at every boot.
+      - V(false) is for an image. The settings' form is checked and they are saved, and the unit is enabled; nothing
+        of the running kernel is read or touched. Which devices there are is found out by each host that boots it.
+    type: bool
+    default: true
+    version_added: 0.2.0
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
@@ -58,11 +68,18 @@ EXAMPLES = r"""
     pci_tuning:
       settings:
         - {devices: [gpu, nic, nvme], max_read_request_bytes: 4096}
+
+- name: In an image, for every host that boots it
+  sailloft.fleet.gpu_host_boot:
+    now: false
+    pci_tuning:
+      settings:
+        - {devices: [gpu, nic, nvme], max_read_request_bytes: 4096}
 """
 
 RETURN = r"""
 outcomes:
-  description: What each of the modules returns, by its name.
+  description: What each of the modules returns, by its name; empty without O(now).
   returned: success
   type: dict
 unit:
@@ -91,18 +108,24 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import 
 def main() -> None:
     """The module."""
     module = AnsibleModule(
-        argument_spec={concern: {"type": "dict"} for concern in concerns.ORDER},
+        argument_spec={
+            **{concern: {"type": "dict"} for concern in concerns.ORDER},
+            "now": {"type": "bool", "default": True},
+        },
         supports_check_mode=True,
     )
     system = System()
+    now = module.params.pop("now")
 
     def ensure() -> Outcome:
         settings = concerns.checked(module.params)
-        done = concerns.ensure(system, settings, module.check_mode)
-        saved = persistence.ensure(system, settings, module.check_mode)
+        if not now:
+            concerns.check_form(settings)
+        done = concerns.ensure(system, settings, module.check_mode) if now else {}
+        saved = persistence.ensure(system, settings, module.check_mode, running=now)
         return concerns.together(done, saved)
 
-    finish(module, ensure)
+    finish(module, ensure, live=now)
 
 
 if __name__ == "__main__":

@@ -74,6 +74,21 @@ def checked(settings: Any) -> dict[str, Any]:
     return {concern: settings[concern] for concern in ORDER if settings.get(concern) is not None}
 
 
+def check_form(settings: dict[str, Any]) -> None:
+    """Refuse what no host could be brought to. Whether a given host has the devices only that host knows.
+
+    Raises HostError.
+    """
+    by_concern: dict[str, Callable[[Any], object]] = {
+        "hugepages": hugepages.wanted,
+        "sriov": lambda data: sriov.wanted(data, None),
+        "vfio_binding": lambda data: vfio_binding.wanted(data, None),
+        "pci_tuning": lambda data: pci_tuning.wanted(data, None),
+    }
+    for concern, data in checked(settings).items():
+        by_concern[concern](data)
+
+
 def ensure(system: System, settings: dict[str, Any], check: bool = False) -> dict[str, Outcome]:
     """Bring every concern in ``settings`` to its state. All are planned before the first is touched.
 

@@ -4,14 +4,39 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Callable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
 
 
-def finish(module: Any, ensure: Callable[[], Outcome]) -> None:
-    """End an AnsibleModule with what ``ensure`` came to."""
+def in_chroot() -> bool:
+    """Whether this is an image's root, whose ``/sys`` and ``/proc`` would be those of the host that builds it.
+
+    As Ansible finds it (``ansible_is_chroot``): by ``debian_chroot`` in the environment, or because process 1 has
+    another root. Ansible's last resort, the number of the root's inode, is left out: containers and many file
+    systems have others, and a false "yes" would refuse a live host.
+    """
+    if os.environ.get("debian_chroot"):  # noqa: SIM112 (so is its name)
+        return True
+    try:
+        ours, first = os.stat("/"), os.stat("/proc/1/root/.")
+    except OSError:
+        return False
+    return (ours.st_dev, ours.st_ino) != (first.st_dev, first.st_ino)
+
+
+def finish(module: Any, ensure: Callable[[], Outcome], live: bool = True) -> None:
+    """End an AnsibleModule with what ``ensure`` came to.
+
+    ``live``: it works on the running kernel, and so is refused in an image, where that kernel is the build host's.
+    """
+    if live and in_chroot():
+        module.fail_json(
+            msg=f"{module._name}: this is an image's root, and the kernel that runs is that of the host that builds "
+            "it: nothing was touched; in an image leave this call out, or give gpu_host_boot with now: false"
+        )
     try:
         outcome = ensure()
     except HostError as error:

@@ -32,6 +32,17 @@ def for_iommu(mode: str | None, vendor: str | None) -> list[str]:
     return IOMMU_ON.get(vendor or "", []) + IOMMU_MODES[mode]
 
 
+def for_any_host(data: Any) -> list[str]:
+    """The arguments of ``ensure``'s data for a host that nobody has read yet, as an image is for. Raises HostError.
+
+    Each vendor's way to turn its IOMMU on is among them: a kernel without that IOMMU ignores it.
+    """
+    given = _record(data)
+    every = [argument for arguments in IOMMU_ON.values() for argument in arguments]
+    iommu = every + for_iommu(given["iommu"], None) if given.get("iommu") else []
+    return command_line.checked(_complete(given, iommu), [])[0]
+
+
 def for_pages(pages: dict[hugepages.Pool, int]) -> list[str]:
     """The arguments that reserve huge pages by node, the largest size first and as default.
 
@@ -50,18 +61,25 @@ def for_pages(pages: dict[hugepages.Pool, int]) -> list[str]:
 
 def wanted(system: System, data: Any) -> tuple[list[str], list[str]]:
     """The arguments and the names to be without, of ``ensure``'s data. Raises HostError."""
-    given = wishes.record(
-        data, "kernel_arguments", {}, {"arguments": list, "remove": list, "iommu": str, "pages": list}
-    )
-    arguments = for_iommu(given.get("iommu"), _vendor(system))
+    given = _record(data)
+    arguments = _complete(given, for_iommu(given.get("iommu"), _vendor(system)))
+    return command_line.checked(arguments, wishes.strings(given.get("remove", []), "kernel_arguments.remove"))
+
+
+def _record(data: Any) -> dict[str, Any]:
+    return wishes.record(data, "kernel_arguments", {}, {"arguments": list, "remove": list, "iommu": str, "pages": list})
+
+
+def _complete(given: dict[str, Any], arguments: list[str]) -> list[str]:
+    """All arguments of ``given``, those for the IOMMU first. Raises HostError."""
     if given.get("pages"):
-        arguments += for_pages(hugepages.wanted({"pages": given["pages"]}))
-    arguments += wishes.strings(given.get("arguments", []), "kernel_arguments.arguments")
+        arguments = arguments + for_pages(hugepages.wanted({"pages": given["pages"]}))
+    arguments = arguments + wishes.strings(given.get("arguments", []), "kernel_arguments.arguments")
     for name in ("intel_iommu", "iommu"):
         values = [argument for argument in arguments if command_line.key(argument) == name]
         if len(values) > 1:
             raise HostError(f"kernel_arguments: {' and '.join(values)} contradict each other: leave one out")
-    return command_line.checked(arguments, wishes.strings(given.get("remove", []), "kernel_arguments.remove"))
+    return arguments
 
 
 def ensure(system: System, data: Any, check: bool = False) -> Outcome:

@@ -58,7 +58,7 @@ class Change:
         return capabilities.size_bytes((value & capabilities.r.PCI_EXP_DEVCTL_READRQ) >> 12)
 
 
-def wanted(data: Any, host: Host) -> dict[str, dict[str, Setting]]:
+def wanted(data: Any, host: Host | None) -> dict[str, dict[str, Setting]]:
     """``{"settings": [{"devices": [...], "max_read_request_bytes": 4096, ...}]}`` by address and setting.
 
     A later entry wins over an earlier one. Raises HostError.

@@ -24,6 +24,8 @@ ORDER = f"""# Written by sailloft.fleet.gpu_host_boot; changes here are lost.
 [Unit]
 Before={UNIT}
 """
+# Where systemd itself lies, with and without a merged /usr.
+MANAGERS = ("/usr/lib/systemd/systemd", "/lib/systemd/systemd")
 WANTS = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
 # Both ways in which libvirt comes: one daemon, or one a driver. A guest that starts earlier would find no VFs,
 # no huge pages and ACS off.
@@ -56,11 +58,19 @@ def files(settings: dict[str, Any], python: str) -> dict[str, bytes]:
     }
 
 
-def ensure(system: System, settings: dict[str, Any], check: bool = False, python: str = sys.executable) -> Outcome:
-    """Have ``settings`` brought about at every boot. Raises HostError."""
+def ensure(
+    system: System,
+    settings: dict[str, Any],
+    check: bool = False,
+    python: str = sys.executable,
+    running: bool = True,
+) -> Outcome:
+    """Have ``settings`` brought about at every boot. Raises HostError.
+
+    ``running`` is whether ``system`` is up; an image is not, and there is no systemd in it to speak to.
+    """
     outcome = Outcome(facts={"unit": UNIT, "settings_file": SETTINGS})
-    if not system.exists("/run/systemd/system"):
-        raise HostError("gpu_host_boot: this host is not run by systemd, whose unit brings the settings back at boot")
+    _check_systemd(system, running)
     wanted = files(settings, python)
     for path, content in wanted.items():
         there = system.read_bytes(path)
@@ -74,9 +84,24 @@ def ensure(system: System, settings: dict[str, Any], check: bool = False, python
     for path, content in wanted.items():
         if path in outcome.after:
             system.replace(path, content)
+    if not running:
+        if not enabled:
+            # With a root named, it only makes the link, whatever runs around it.
+            system.run(["systemctl", "--root=/", "enable", UNIT])
+        return outcome
     # "enable" reads all units again too.
     system.run(["systemctl", "enable", UNIT] if not enabled else ["systemctl", "daemon-reload"])
     return outcome
+
+
+def _check_systemd(system: System, running: bool) -> None:
+    if running and not system.exists("/run/systemd/system"):
+        raise HostError("gpu_host_boot: this host is not run by systemd, whose unit brings the settings back at boot")
+    if not running and not any(system.exists(path) for path in MANAGERS):
+        raise HostError(
+            "gpu_host_boot: there is no systemd in this image, whose unit brings the settings about at boot: "
+            "add its package (systemd-sysv on Debian, systemd on RHEL)"
+        )
 
 
 def _shown(path: str, content: bytes | None) -> str | None:

@@ -20,22 +20,26 @@ def full_address(text: str) -> str:
     return text if text.count(":") == 2 else "0000:" + text
 
 
-def select(host: Host, selectors: list[str], where: str) -> list[Function]:
+def select(host: Host | None, selectors: list[str], where: str) -> list[Function]:
     """The functions that any of ``selectors`` names, in the order of the host, each once.
 
+    Without a host (an image is for hosts that nobody has read yet) only the form is checked, and none is chosen.
     A kind or a whole vendor may match nothing: servers of a fleet differ. An address or a vendor:device that
     matches nothing is a mistake. Raises HostError, beginning with ``where``.
     """
     chosen: set[str] = set()
     for selector in selectors:
         text = selector.strip().lower()
-        matched = {function.address for function in host.functions if _matches(function, text, where)}
+        _check_form(text, where)
+        if host is None:
+            continue
+        matched = {function.address for function in host.functions if _matches(function, text)}
         if not matched and text not in KINDS and not text.endswith(":*"):
             raise HostError(
                 f"{where}: no device {selector} on this host; see the functions that host_topology_info returns"
             )
         chosen |= matched
-    return [function for function in host.functions if function.address in chosen]
+    return [function for function in host.functions if function.address in chosen] if host else []
 
 
 def is_address(selector: str) -> bool:
@@ -43,17 +47,22 @@ def is_address(selector: str) -> bool:
     return bool(ADDRESS.match(selector.strip().lower()))
 
 
-def _matches(function: Function, text: str, where: str) -> bool:
+def _check_form(text: str, where: str) -> None:
+    if text not in KINDS and not ADDRESS.match(text) and not VENDOR.match(text):
+        raise HostError(
+            f"{where}: {text!r} is no kind ({', '.join(KINDS)}), no vendor:device (15b3:101d, 15b3:*) "
+            "and no PCI address (0000:3b:00.0)"
+        )
+
+
+def _matches(function: Function, text: str) -> bool:
     if text in KINDS:
         return function.kind == text
     if ADDRESS.match(text):
         return function.address == full_address(text)
     vendor = VENDOR.match(text)
-    if vendor:
-        return function.vendor_id == int(vendor[1], 16) and (
-            vendor[2] == "*" or function.device_id == int(vendor[2], 16)
-        )
-    raise HostError(
-        f"{where}: {text!r} is no kind ({', '.join(KINDS)}), no vendor:device (15b3:101d, 15b3:*) "
-        "and no PCI address (0000:3b:00.0)"
+    return bool(
+        vendor
+        and function.vendor_id == int(vendor[1], 16)
+        and (vendor[2] == "*" or function.device_id == int(vendor[2], 16))
     )

@@ -37,7 +37,7 @@ class Wish:
     settings: dict[int, dict[str, Any]] = field(default_factory=dict)
 
 
-def wanted(data: Any, host: Host) -> dict[str, Wish]:
+def wanted(data: Any, host: Host | None) -> dict[str, Wish]:
     """``{"functions": [{"devices": [...], "count": 4, "trust": true, "vfs": [{"index": 0, "mac": ...}]}]}``.
 
     By address of the physical function; a later entry wins. Raises HostError.

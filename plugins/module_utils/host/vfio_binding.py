@@ -23,7 +23,7 @@ NO_IOMMU = (
 )
 
 
-def wanted(data: Any, host: Host) -> tuple[list[Function], list[Function]]:
+def wanted(data: Any, host: Host | None) -> tuple[list[Function], list[Function]]:
     """``{"devices": ["gpu"], "release": []}`` as functions to bind and to give back. Raises HostError."""
     given = wishes.record(data, "vfio_binding", {"devices": list}, {"release": list})
     bind = selectors.select(host, wishes.strings(given["devices"], "vfio_binding.devices"), "vfio_binding.devices")

@@ -1,0 +1,96 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The kernel arguments of the role gpu_host as data, for an image, which has no boot loader to write them to."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: gpu_host_kernel_arguments
+short_description: The kernel arguments that the variables of gpu_host come to
+version_added: 0.2.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Gives the kernel arguments that the role P(sailloft.fleet.gpu_host#role) sets on a host with these variables,
+    for an image, whose arguments are given by whoever boots it.
+  - Which CPU a host has is not known beforehand, so that the IOMMU of every vendor is turned on. A kernel ignores
+    the arguments for an IOMMU that it does not have.
+options:
+  _input:
+    description:
+      - The role's variables. C(gpu_host_iommu), C(gpu_host_hugepages), C(gpu_host_hugepages_at_boot) and
+        C(gpu_host_kernel_arguments) count, with the role's defaults; others have nothing to do with it.
+      - C(gpu_host_kernel_arguments_removed) is refused, since an image has no arguments but those that are given.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+# gpu_image: {gpu_host_hugepages: [{node: 0, size_mib: 1024, count: 200}], gpu_host_packages_install: false}
+node_image_layers:
+  gpu:
+    parent: base
+    roles:
+      - name: sailloft.fleet.gpu_host
+        vars: "{{ gpu_image }}"
+    # intel_iommu=on iommu=pt default_hugepagesz=1G hugepagesz=1G hugepages=0:200
+    kernel_arguments: "{{ gpu_image | sailloft.fleet.gpu_host_kernel_arguments }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The arguments, in the order in which the kernel has to have them.
+  type: list
+  elements: str
+"""
+
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible.module_utils.parsing.convert_bool import boolean
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import kernel_arguments
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+
+# Those of the role's defaults that count here; a test holds them against roles/gpu_host/defaults/main.yml.
+DEFAULTS: dict[str, Any] = {
+    "gpu_host_iommu": "passthrough",
+    "gpu_host_hugepages": [],
+    "gpu_host_hugepages_at_boot": True,
+    "gpu_host_kernel_arguments": [],
+    "gpu_host_kernel_arguments_removed": [],
+}
+
+
+def gpu_host_kernel_arguments(variables: Any) -> list[str]:
+    """The arguments that ``variables`` (a dict of the role's) come to. Raises AnsibleFilterError."""
+    if not isinstance(variables, dict):
+        raise AnsibleFilterError(
+            f"gpu_host_kernel_arguments: got {type(variables).__name__}, wanted a dict of gpu_host's variables"
+        )
+    given = {**DEFAULTS, **variables}
+    if given["gpu_host_kernel_arguments_removed"]:
+        raise AnsibleFilterError(
+            "gpu_host_kernel_arguments: gpu_host_kernel_arguments_removed says what to be without, and an image has no "
+            "arguments but those that it is given: leave it out"
+        )
+    try:
+        # "boolean", because what comes from the command line (-e) is text.
+        at_boot = boolean(given["gpu_host_hugepages_at_boot"])
+        return kernel_arguments.for_any_host(
+            {
+                "iommu": given["gpu_host_iommu"] or None,
+                "pages": given["gpu_host_hugepages"] if at_boot else [],
+                "arguments": given["gpu_host_kernel_arguments"],
+            }
+        )
+    except (HostError, TypeError) as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Any]:
+        """By name."""
+        return {"gpu_host_kernel_arguments": gpu_host_kernel_arguments}

@@ -1,0 +1,97 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Commands that work on an image's root, kept away from the host that builds it.
+
+They run in namespaces of their own (util-linux' ``unshare``): what is mounted goes with the last of them, however they
+end, and a daemon that a package starts ends with them. The root gets
+
+- ``/proc`` with only these processes, whose settings of the kernel (``/proc/sys``, ``sysrq-trigger``) are read-only,
+- ``/dev`` with null, zero, full, random, urandom and tty, and no disk or GPU of the build host,
+- no ``/sys``: there is nothing of the build host's hardware to read or to write,
+- ``/run`` and ``/tmp`` in memory: what is left there is in no image,
+- the build host's ``/etc/resolv.conf``, and for Debian a ``policy-rc.d`` that starts no service, both for the time
+  that it takes,
+- "localhost" for a host name, since packages write it into files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_SCRIPT = r"""
+root=$1
+shift
+hostname localhost
+for one in proc dev run tmp; do
+    # A root without packages has none yet.
+    [ -d "$root/$one" ] || mkdir -m 0755 "$root/$one"
+done
+mount -t proc -o nosuid,nodev,noexec proc "$root/proc"
+for one in sys sysrq-trigger irq bus fs; do
+    if [ -e "$root/proc/$one" ]; then
+        mount --bind "$root/proc/$one" "$root/proc/$one"
+        mount -o remount,bind,ro "$root/proc/$one"
+    fi
+done
+mount -t tmpfs -o mode=0755,nosuid,noexec tmpfs "$root/dev"
+for one in null zero full random urandom tty; do
+    touch "$root/dev/$one"
+    mount --bind "/dev/$one" "$root/dev/$one"
+done
+ln -s /proc/self/fd "$root/dev/fd"
+ln -s /proc/self/fd/0 "$root/dev/stdin"
+ln -s /proc/self/fd/1 "$root/dev/stdout"
+ln -s /proc/self/fd/2 "$root/dev/stderr"
+mkdir -m 1777 "$root/dev/shm"
+mount -t tmpfs -o mode=0755,nosuid,nodev tmpfs "$root/run"
+mkdir -m 1777 "$root/run/lock"
+mount -t tmpfs -o mode=1777,nosuid,nodev tmpfs "$root/tmp"
+
+policy=
+if [ -e "$root/usr/sbin/invoke-rc.d" ] && [ ! -e "$root/usr/sbin/policy-rc.d" ]; then
+    policy=$root/usr/sbin/policy-rc.d
+    printf '#!/bin/sh\nexit 101\n' > "$policy"
+    chmod 0755 "$policy"
+fi
+
+names=$root/etc/resolv.conf
+made=
+if [ -L "$names" ]; then
+    target=$(readlink "$names")
+    case "$target" in
+        /run/* | ../run/*)
+            target=$root/run/${target#*run/}
+            mkdir -p "${target%/*}"
+            cat /etc/resolv.conf > "$target"
+            ;;
+    esac
+elif [ -d "$root/etc" ] && [ -e /etc/resolv.conf ]; then
+    if [ ! -e "$names" ]; then
+        : > "$names"
+        made=$names
+    fi
+    mount --bind /etc/resolv.conf "$names"
+    mount -o remount,bind,ro "$names"
+fi
+
+status=0
+"$@" || status=$?
+
+[ -z "$policy" ] || rm -f "$policy"
+if [ -n "$made" ]; then
+    umount "$names"
+    rm -f "$names"
+fi
+exit "$status"
+"""
+
+
+def confined(root: Path, argv: list[str]) -> list[str]:
+    """``argv`` as a command that runs it, outside of ``root`` but with ``root`` made ready; needs root's rights.
+
+    The exit status is that of ``argv``.
+    """
+    return [
+        *("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"),
+        *("--uts", "--ipc", "sh", "-eu", "-c", _SCRIPT, "sh", str(root), *argv),
+    ]

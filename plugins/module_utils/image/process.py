@@ -1,0 +1,46 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Commands of the builder, whose output is seen as it comes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import Callable
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+
+# What installs and applies takes one of these: argv and the whole environment (None: this process's) in,
+# the exit status and the output, errors in it, out.
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def run(
+    argv: list[str],
+    env: dict[str, str] | None = None,
+    show: Callable[[str], object] = lambda line: None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, give each line that it prints to ``show``, and return its status and output.
+
+    A status other than 0 is for the caller to judge. Raises ImageError where the program is not there.
+    """
+    try:
+        process = subprocess.Popen(
+            argv,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+    except FileNotFoundError as error:
+        program = os.path.basename(argv[0])
+        raise ImageError(program, "it is not installed on the build host", "install its package") from error
+    lines = []
+    with process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line)
+            show(line.rstrip("\n"))
+    return subprocess.CompletedProcess(argv, process.returncode, "".join(lines))
