@@ -1,0 +1,399 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Images from wishes: which layers are there, building those that are not, publishing what is new."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import (
+    boot_script,
+    changes,
+    debian,
+    dnf,
+    first_stage,
+    layers,
+    manifest,
+    role_digest,
+    sbom,
+    sign,
+    tools,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import canonical_json, sha256_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.keys import BUILD_FORMAT, layer_key
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.layers import Built, Wish, builder_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.manifest import FirstStage, Manifest, Package
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.namespace import isolated
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import Image, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.squashfs import mount_overlay
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import BLOBS, SIGNATURE, Store
+
+FIRST_STAGE_PACKAGES = ("busybox-static", "minisign", "dmsetup")
+TOOLS = ("mount", "umount", "unshare", "mksquashfs", "veritysetup", "systemctl", "chroot", "minisign", "zstd")
+TOOLS_OF = {debian: debian.TOOLS, dnf: ("dnf", "rpm", "busybox", "dmsetup")}
+FETCH_TIMEOUT_S = 60
+UNUSED_S = 30 * 86400  # what no build has wanted for so long leaves the cache
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where an image is built and goes. ``init`` is the text of the first stage's script."""
+
+    store: Path
+    cache: Path
+    secret_key: Path
+    public_key: Path
+    password: str | None
+    init: str
+    check: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one image: ``built`` names the layers that were not in the cache."""
+
+    name: str
+    digest: str
+    changed: bool
+    built: tuple[str, ...]
+    diff: tuple[str, ...]
+    size_bytes: int
+
+
+def build(images: Mapping[str, Image], setting: Setting, progress: Callable[[str], object]) -> list[Outcome]:
+    """Bring the store to the wished images. Raises ImageError; the store then has the images that were whole before.
+
+    With ``setting.check``, new layers are built into the cache, and the store stays as it is.
+    """
+    if os.geteuid() != 0:
+        raise ImageError(
+            "the build",
+            "needs root, for files' owners and overlay mounts",
+            "run it with become: true on the build host",
+        )
+    tools.require(*TOOLS)
+    for image in images.values():
+        tools.require(*TOOLS_OF[builder_of(image.layers[0])])
+    # ansible-playbook, for roles, lies beside the Python that runs this.
+    os.environ["PATH"] = f"{os.path.dirname(sys.executable)}:{tools.search_path()}"
+    public_key = sign.read_public_key(setting.public_key)
+    with _locked(setting.cache, ", ".join(images)):
+        work = setting.cache / "work"
+        _remove(work)
+        work.mkdir()
+        try:
+            return _build_all(images, setting, public_key, work, progress)
+        finally:
+            _remove(work)
+            _sweep(setting.cache)
+
+
+def _build_all(
+    images: Mapping[str, Image], setting: Setting, public_key: str, work: Path, progress: Callable[[str], object]
+) -> list[Outcome]:
+    fetch = _Fetcher()
+    wishes = _wishes(images, fetch)
+    chains = {name: [wishes[layer.name] for layer in image.layers] for name, image in images.items()}
+    missing = [wish for wish in wishes.values() if not layers.find(setting.cache, wish.key)]
+    stages = {name: _stage_place(setting, public_key, chain) for name, chain in chains.items()}
+
+    def work_apart() -> None:
+        for number, wish in enumerate(missing):
+            chain = next(chain for chain in chains.values() if wish in chain)
+            below = [layers.find(setting.cache, other.key) for other in chain[: chain.index(wish)]]
+            place = work / f"layer-{number}"
+            place.mkdir()
+            layers.build(setting.cache, place, wish, below, progress)
+        for name, chain in chains.items():
+            place = work / f"first-stage-{name}"
+            place.mkdir()
+            _make_stage(name, setting, chain, public_key, place, progress)
+
+    if missing or any(place is None or not place.exists() for place in stages.values()):
+        isolated(work_apart)
+    outcomes = []
+    for name, image in images.items():
+        built = tuple(wish.layer.name for wish in chains[name] if wish in missing)
+        outcomes.append(_publish(image, chains[name], built, setting, public_key, work, progress))
+    return outcomes
+
+
+def _wishes(images: Mapping[str, Image], fetch: _Fetcher) -> dict[str, Wish]:
+    """Layer name -> what is wanted; a layer after those below it."""
+    found: dict[str, Wish] = {}
+    for image in images.values():
+        parent = None
+        for layer in image.layers:
+            if layer.name not in found:
+                digests = builder_of(layer).release_digests(layer, fetch)
+                content = _content_digests(layer)
+                key = layer_key(layer, parent.key if parent else None, digests, content)
+                found[layer.name] = Wish(layer, key, digests, layer.inputs(content), _epoch(layer, fetch))
+            parent = found[layer.name]
+    return found
+
+
+def _content_digests(layer: Layer) -> dict[str, str]:
+    digests = {}
+    for path, source in layer.sources().items():
+        try:
+            digests[path] = sha256_of(source)
+        except OSError as error:
+            raise ImageError(
+                f"layer {layer.name}: file {path}",
+                f"cannot read {source}: {error.strerror}",
+                "give a file of the build host",
+            ) from error
+    for role in layer.roles:
+        digests[role.name] = role_digest.content_digest(role.name)
+    return digests
+
+
+def _epoch(layer: Layer, fetch: _Fetcher) -> int:
+    """No file of the layer is younger than its archives are, s since 1970."""
+    if builder_of(layer) is debian:
+        return debian.source_date_epoch(layer, fetch)
+    # createrepo_c writes when each list of the repository was made.
+    texts = [fetch(f"{archive.url}/repodata/repomd.xml") for archive in layer.archives]
+    return max((int(found) for text in texts for found in re.findall(rb"<timestamp>(\d+)", text)), default=1)
+
+
+def _stage_place(setting: Setting, public_key: str, chain: list[Wish]) -> Path | None:
+    """Where the cache has the first stage; None while it is unknown which layer brings the kernel."""
+    wish = _kernel_wish(setting.cache, chain)
+    if wish is None:
+        return None
+    tree = ""
+    if builder_of(wish.layer) is not debian:
+        paths = [shutil.which(name, path=tools.search_path()) for name in ("busybox", "minisign", "dmsetup")]
+        tree = " ".join(sha256_of(path) for path in paths if path)
+    text = canonical_json([BUILD_FORMAT, wish.key, chain[0].key, public_key, setting.init, tree])
+    return setting.cache / "first-stages" / hashlib.sha256(text).hexdigest()
+
+
+def _kernel_wish(cache: Path, chain: list[Wish]) -> Wish | None:
+    """The highest layer that brings a kernel, of those that are built."""
+    found = None
+    for wish in chain:
+        built = layers.find(cache, wish.key)
+        if built is None:
+            return None
+        found = wish if built.kernel else found
+    return found
+
+
+def _kernel_of(name: str, cache: Path, chain: list[Wish]) -> tuple[Wish, Built]:
+    wish = _kernel_wish(cache, chain)
+    if wish is None:
+        raise ImageError(
+            f"image {name}",
+            f"no layer of it ({', '.join(wish.layer.name for wish in chain)}) has a kernel",
+            "add a kernel to the packages of one, such as linux-image-amd64 or kernel",
+        )
+    return wish, layers.find(cache, wish.key)
+
+
+def _make_stage(
+    name: str, setting: Setting, chain: list[Wish], public_key: str, work: Path, progress: Callable[[str], object]
+) -> None:
+    wish, built = _kernel_of(name, setting.cache, chain)
+    place = _stage_place(setting, public_key, chain)
+    if place.exists():
+        return
+    subject = f"image {name}"
+    progress(f"{subject}: first stage for kernel {built.kernel.version}")
+    run = tools.Run(subject, progress, {"SOURCE_DATE_EPOCH": str(wish.epoch)})
+    below = [layers.find(setting.cache, other.key) for other in chain[: chain.index(wish) + 1]]
+    root = work / "root"
+    mount_overlay(layers.mount_chain(work, below, run), None, root, work, run)
+    tree = Path("/")
+    if builder_of(wish.layer) is debian:
+        # Of the lowest layer's archives: one tree for all images on it.
+        lowest = chain[0]
+        tree = work / "userland"
+        tree.mkdir()
+        with layers.mounted_caches(setting.cache, tree, debian.caches(lowest.layer, lowest.digests), run):
+            debian.unpack(tree, FIRST_STAGE_PACKAGES, lowest.layer, lowest.digests, run)
+    out = work / "first-stage"
+    first_stage.build(root, built.kernel.version, tree, public_key, setting.init, wish.epoch, out)
+    place.parent.mkdir(exist_ok=True)
+    os.replace(out, place)
+
+
+def _publish(
+    image: Image,
+    chain: list[Wish],
+    built_now: tuple[str, ...],
+    setting: Setting,
+    public_key: str,
+    work: Path,
+    progress: Callable[[str], object],
+) -> Outcome:
+    parts = [layers.find(setting.cache, wish.key) for wish in chain]
+    _wish, with_kernel = _kernel_of(image.name, setting.cache, chain)
+    stage = _stage_place(setting, public_key, chain)
+    packages = _packages(parts)
+    lowest = image.layers[0]
+    bill = work / f"sbom-{image.name}"
+    bill.write_bytes(
+        sbom.sbom(
+            image.name,
+            lowest.distribution,
+            lowest.suite,
+            {wish.layer.name: wish.key for wish in chain},
+            packages,
+            max(wish.epoch for wish in chain),
+        )
+    )
+    new = Manifest(
+        name=image.name,
+        distribution=lowest.distribution,
+        suite=lowest.suite,
+        architecture=lowest.architecture,
+        kernel=with_kernel.kernel,
+        first_stage=FirstStage(sha256_of(stage), stage.stat().st_size),
+        kernel_arguments=image.kernel_arguments,
+        writable_mib=image.writable_mib,
+        layers=tuple(part.entry for part in parts),
+        packages=packages,
+        sbom_sha256=sha256_of(bill),
+    )
+    data = manifest.dump(new)
+    digest = manifest.digest(data)
+    store = Store(os.fspath(setting.store))
+    size_bytes = sum(new.boot_blobs().values())
+    current = store.current(image.name)
+    if current == digest and _whole(store, digest, new, data, public_key):
+        progress(f"image {image.name}: unchanged, {digest[:12]}")
+        return Outcome(image.name, digest, False, built_now, (), size_bytes)
+    old, old_listings = _current(store, current)
+    lines = changes.text(changes.changes(old, new, old_listings, {part.entry.name: _listing(part) for part in parts}))
+    if not setting.check:
+        blobs = {
+            new.kernel.sha256: with_kernel.folder / layers.VMLINUZ,
+            new.first_stage.sha256: stage,
+            new.sbom_sha256: bill,
+        }
+        for part in parts:
+            blobs[part.entry.sha256] = part.folder / layers.SQUASHFS
+            blobs[part.entry.listing_sha256] = part.folder / layers.LISTING
+        signature = sign.sign(data, setting.secret_key, public_key, setting.password)
+        script = boot_script.image_script(new, digest)
+        store.publish(data, signature, script.encode() if isinstance(script, str) else script, blobs)
+        progress(f"image {image.name}: published, {digest[:12]}, {size_bytes / 1e6:.1f} MB")
+    return Outcome(image.name, digest, True, built_now, tuple(lines), size_bytes)
+
+
+def _packages(parts: list[Built]) -> tuple[Package, ...]:
+    """Of the highest layer's list, each by the layer that brought it in this version."""
+    brought: dict[tuple[str, str, str], str] = {}
+    for part in parts:
+        there = {(item["name"], item["version"], item["architecture"]) for item in part.packages}
+        brought = {item: layer for item, layer in brought.items() if item in there}
+        for item in there:
+            brought.setdefault(item, part.entry.name)
+    return tuple(Package(*item, brought[item]) for item in sorted(brought))
+
+
+def _whole(store: Store, digest: str, new: Manifest, data: bytes, public_key: str) -> bool:
+    """Whether the store has all of the image, signed by the key that is wished now."""
+    try:
+        return not store.missing_blobs(new) and sign.verifies(data, store.read(digest, SIGNATURE), public_key)
+    except ImageError:
+        return False
+
+
+def _current(store: Store, digest: str | None) -> tuple[Manifest | None, dict[str, Any]]:
+    """The image that the store has, with its listings; none where it cannot be read any more."""
+    if digest is None:
+        return None, {}
+    try:
+        old = store.manifest(digest)
+    except ImageError:
+        return None, {}
+    listings = {layer.name: store.contents(BLOBS, layer.listing_sha256) for layer in old.layers}
+    if any(data is None for data in listings.values()):
+        return None, {}
+    return old, {name: json.loads(data) for name, data in listings.items()}
+
+
+def _listing(part: Built) -> Any:
+    return json.loads((part.folder / layers.LISTING).read_bytes())
+
+
+class _Fetcher:
+    """Bytes at a URL, each fetched once. Raises ImageError, FileNotFoundError for what the server has not."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, bytes] = {}
+
+    def __call__(self, url: str) -> bytes:
+        if url not in self._found:
+            self._found[url] = self._fetch(url)
+        return self._found[url]
+
+    def _fetch(self, url: str) -> bytes:
+        try:
+            with urllib.request.urlopen(url, timeout=FETCH_TIMEOUT_S) as answer:
+                return answer.read()
+        except urllib.error.HTTPError as error:
+            if error.code == 404:
+                raise FileNotFoundError(url) from error
+            why = f"the server answers {error.code} {error.reason}"
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            if isinstance(reason, FileNotFoundError) or "No such file" in str(reason):
+                raise FileNotFoundError(url) from error
+            why = f"cannot be reached: {reason}"
+        raise ImageError(
+            f"archive {url}", why, "correct its url, or look at the network and the proxy of the build host"
+        )
+
+
+@contextlib.contextmanager
+def _locked(cache: Path, names: str):
+    """Be the only build in this cache; another one is told who builds."""
+    cache.mkdir(parents=True, exist_ok=True)
+    handle = os.open(cache / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            who = os.read(handle, 1000).decode(errors="replace").strip() or "another process"
+            raise ImageError(f"cache {cache}", f"{who} builds in it", "wait until it has finished, or end it") from None
+        os.ftruncate(handle, 0)
+        started = time.strftime("%Y-%m-%d %H:%M:%S")
+        os.write(handle, f"process {os.getpid()} on {platform.node()} ({names}, since {started})\n".encode())
+        yield
+    finally:
+        os.close(handle)
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+def _sweep(cache: Path) -> None:
+    """Remove from the cache what no build has wanted for UNUSED_S seconds."""
+    oldest = time.time() - UNUSED_S
+    for pattern in ("layers/*", "apt/lists-*", "first-stages/*"):
+        for path in cache.glob(pattern):
+            if path.stat().st_mtime < oldest:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()

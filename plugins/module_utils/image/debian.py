@@ -1,0 +1,268 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Debian and Ubuntu: mmdebstrap for a layer without parent, apt and dpkg from outside for one on top of another."""
+
+from __future__ import annotations
+
+import email.utils
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.confine import confined
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import sha256_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import Archive, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.tools import Run, ToolError
+
+TOOLS = ("mmdebstrap", "apt-get", "dpkg-query")
+# The environment of packages' scripts. INITRD=No: initramfs-tools' and dracut's hooks make no initrd, since the node
+# boots by our first stage. PYTHONHASHSEED: byte-compiled sets come in one order.
+ENVIRONMENT = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "DEBCONF_NONINTERACTIVE_SEEN": "true",
+    "INITRD": "No",
+    "PYTHONHASHSEED": "0",
+}
+ARCHIVES, LISTS = "var/cache/apt/archives", "var/lib/apt/lists"
+# mmdebstrap puts these two of the build host there.
+OF_THE_BUILD_HOST = ("etc/hostname", "etc/resolv.conf")
+LEFTOVERS = (
+    *("var/lib/dpkg/available", "var/lib/dpkg/available-old", "var/lib/dpkg/status-old"),
+    *("var/lib/dpkg/diversions-old", "var/lib/dpkg/statoverride-old"),
+    *("var/cache/debconf/config.dat-old", "var/cache/debconf/templates.dat-old", "var/cache/debconf/passwords.dat-old"),
+    *("etc/apt/apt.conf.d/99mmdebstrap", "var/lib/ucf/hashfile.0", "var/lib/ucf/registry.0"),
+)
+
+
+def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, str]:
+    """ "URL SUITE" -> the sha256 of its InRelease. Raises ImageError for an archive out of reach, or not as pinned.
+
+    ``fetch`` returns the bytes at a URL; raises ImageError.
+    """
+    found = {}
+    for archive in layer.archives:
+        for suite in archive.suites:
+            digest = hashlib.sha256(_release(archive, suite, fetch)).hexdigest()
+            pin = archive.release_sha256.get(suite, digest)
+            if pin != digest:
+                raise ImageError(
+                    f"archive {archive.url} {suite}",
+                    f"its InRelease has sha256 {digest}, and {pin} is pinned",
+                    "take a mirror or snapshot that has the pinned one, or pin the new one",
+                )
+            found[f"{archive.url} {suite}"] = digest
+    return found
+
+
+def source_date_epoch(layer: Layer, fetch: Callable[[str], bytes]) -> int:
+    """When the newest of the layer's archives was released, s since 1970: no file of the image is younger."""
+    dates = []
+    for archive in layer.archives:
+        for suite in archive.suites:
+            found = re.search(rb"^Date: (.+)$", _release(archive, suite, fetch), re.MULTILINE)
+            if not found:
+                raise ImageError(
+                    f"archive {archive.url} {suite}",
+                    "its InRelease has no date",
+                    "make the archive with apt-ftparchive",
+                )
+            dates.append(int(email.utils.parsedate_to_datetime(found.group(1).decode()).timestamp()))
+    return max(dates)
+
+
+def caches(layer: Layer, digests: Mapping[str, str]) -> dict[str, str]:
+    """Folder of the image -> folder of the builder's cache that is mounted there while packages are installed.
+
+    The lists of one state of the archives are kept by that state, so a layer on top needs no update of them.
+    """
+    text = "\n".join([*_sources(layer.archives, digests), *(f"{name} {digests[name]}" for name in sorted(digests))])
+    return {
+        ARCHIVES: f"apt/archives-{layer.distribution}",
+        LISTS: f"apt/lists-{hashlib.sha256(text.encode()).hexdigest()}",
+    }
+
+
+def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> None:
+    """Install the layer's packages, and what they depend on, into ``root``: empty, or with the parent's in it.
+
+    Raises ImageError.
+    """
+    recommends = "false"
+    try:
+        if layer.parent is None:
+            run(
+                [
+                    *("mmdebstrap", "--mode=root", "--variant=essential", "--format=directory"),
+                    f"--architectures={layer.architecture}",
+                    f'--aptopt=APT::Install-Recommends "{recommends}"',
+                    f"--include={','.join(layer.packages)}",
+                    # The folders of downloads are mounted from the cache and stay.
+                    "--skip=check/empty,download/empty,essential/unlink,cleanup/apt",
+                    layer.suite,
+                    root,
+                    *_sources(layer.archives, digests),
+                ],
+                env=ENVIRONMENT,
+                show=r"I: ((?:running apt-get update|downloading|extracting|installing).*?)\.*$",
+            )
+            _verify(root, layer, digests)
+            for name in OF_THE_BUILD_HOST:
+                if not (root / name).is_symlink():
+                    (root / name).unlink(missing_ok=True)
+            return
+        lines = _sources(layer.archives, digests)
+        written = "".join(path.read_text() for path in _source_files(root)).splitlines()
+        new = [line for line in lines if line not in written]
+        if new:
+            (root / "etc/apt/sources.list.d" / f"{layer.name}.list").write_text("\n".join(new) + "\n")
+        if not layer.packages:
+            return
+        config = root.parent / "apt.conf"
+        config.write_text(_configuration(root, layer.architecture, recommends))
+        environment = {**ENVIRONMENT, "APT_CONFIG": os.fspath(config)}
+        if not _releases(root):
+            run.progress(f"{run.subject}: running apt-get update")
+            run(["apt-get", "-q", "update"], env=environment)
+        _verify(root, layer, digests)
+        run(
+            confined(root, ["apt-get", "-q", "-y", "--allow-change-held-packages", "install", "--", *layer.packages]),
+            env=environment,
+            show=r"(\d+ upgraded, \d+ newly installed.*)",
+        )
+    except ToolError as error:
+        # Half-fetched lists would look whole to the next build.
+        for path in (root / LISTS).glob("*"):
+            if path.is_file():
+                path.unlink()
+        raise _explained(layer, error) from error
+
+
+def packages(root: Path, run: Run) -> list[dict[str, str]]:
+    """What is installed in ``root``, by name and architecture: name, version, architecture."""
+    said = run(
+        [
+            "dpkg-query",
+            f"--admindir={root}/var/lib/dpkg",
+            "--show",
+            "--showformat=${db:Status-Status} ${Package} ${Version} ${Architecture}\n",
+        ]
+    )
+    rows = (line.split() for line in said.splitlines())
+    found = [dict(zip(("name", "version", "architecture"), row[1:])) for row in rows if row[0] == "installed"]
+    return sorted(found, key=lambda package: (package["name"], package["architecture"]))
+
+
+def clean(root: Path) -> None:
+    """Remove what apt, dpkg and mmdebstrap left that is of no use in an image or differs from build to build."""
+    for name in LEFTOVERS:
+        (root / name).unlink(missing_ok=True)
+
+
+def unpack(into: Path, names: tuple[str, ...], layer: Layer, digests: Mapping[str, str], run: Run) -> None:
+    """Unpack packages of the layer's archives, with what they need, into ``into``; none is installed."""
+    try:
+        run(
+            [
+                *("mmdebstrap", "--mode=root", "--variant=extract", "--format=directory"),
+                f"--architectures={layer.architecture}",
+                '--aptopt=APT::Install-Recommends "false"',
+                f"--include={','.join(names)}",
+                "--skip=check/empty,download/empty,cleanup/apt",
+                layer.suite,
+                into,
+                *_sources(layer.archives, digests),
+            ],
+            env=ENVIRONMENT,
+        )
+    except ToolError as error:
+        raise _explained(layer, error) from error
+
+
+def _release(archive: Archive, suite: str, fetch: Callable[[str], bytes]) -> bytes:
+    folder = f"{archive.url}/{suite.strip('/.')}".rstrip("/") if suite.endswith("/") else f"{archive.url}/dists/{suite}"
+    try:
+        return fetch(f"{folder}/InRelease")
+    except FileNotFoundError:
+        # An archive that is signed apart, or pinned and not signed at all.
+        try:
+            return fetch(f"{folder}/Release")
+        except FileNotFoundError:
+            raise ImageError(
+                f"archive {archive.url} {suite}",
+                f"has no release: {folder}/InRelease is not there",
+                "correct the url or the suite",
+            ) from None
+
+
+def _sources(archives: tuple[Archive, ...], digests: Mapping[str, str]) -> list[str]:
+    lines = []
+    for archive in archives:
+        for suite in archive.suites:
+            option = ""
+            if archive.keyring:
+                option = f"[signed-by={archive.keyring}] "
+            elif suite in archive.release_sha256:
+                # The digest that the user pinned proves more than a signature, and _verify holds apt to it.
+                option = "[trusted=yes] "
+            lines.append(" ".join([f"deb {option}{archive.url}", suite, *archive.components]))
+    return lines
+
+
+def _source_files(root: Path) -> Iterator[Path]:
+    yield from (path for path in [root / "etc/apt/sources.list"] if path.is_file())
+    yield from sorted((root / "etc/apt/sources.list.d").glob("*.list"))
+
+
+def _configuration(root: Path, architecture: str, recommends: str) -> str:
+    """apt's settings for working on ``root`` from outside; dpkg itself runs inside, by chroot."""
+    return "".join(
+        f"{line};\n"
+        for line in (
+            f'Dir "{root}/"',
+            'Dir::Etc::TrustedParts "/etc/apt/trusted.gpg.d/"',
+            f'APT::Architecture "{architecture}"',
+            f'APT::Architectures {{ "{architecture}"; }}',
+            f'APT::Install-Recommends "{recommends}"',
+            'APT::Sandbox::User "root"',
+            'Acquire::Languages "none"',
+            f'DPkg::Chroot-Directory "{root}"',
+            'Dpkg::Use-Pty "false"',
+            'DPkg::Options:: "--force-confdef"',
+            'DPkg::Options:: "--force-confold"',
+        )
+    )
+
+
+def _releases(root: Path) -> dict[str, str]:
+    """Digest -> name of the release files that apt has fetched."""
+    names = [path for path in (root / LISTS).glob("*Release") if path.is_file()]
+    return {sha256_of(path): path.name for path in names}
+
+
+def _verify(root: Path, layer: Layer, digests: Mapping[str, str]) -> None:
+    """The archives that apt used are those that the layer's key names: a mirror may change in between."""
+    there = _releases(root)
+    for name, digest in digests.items():
+        if digest not in there:
+            raise ImageError(
+                f"archive {name}",
+                f"was changed while layer {layer.name} was built: apt did not get the InRelease {digest}",
+                "run again; pin a snapshot where the archive changes often",
+            )
+
+
+def _explained(layer: Layer, error: ToolError) -> ImageError:
+    """What apt says in its own words, without mmdebstrap's own lines around it."""
+    said = [line[3:] for line in error.output.splitlines() if line.startswith("E: ")]
+    own = ("mmdebstrap", "apt-get ", "run_", "received eof", "setup failed", "env ")
+    said = [line for line in said if not line.startswith(own)]
+    subject = f"layer {layer.name}"
+    for line in said:
+        if "Unable to locate package" in line or "has no installation candidate" in line or "was not found" in line:
+            return ImageError(subject, line, "correct the name, or add the archive that has it to archives")
+    if said and "No space left" not in error.output:
+        return ImageError(subject, " / ".join(said), "mend what apt names, and run again")
+    return error

@@ -1,0 +1,205 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""One layer, made from its parents and its wishes, and the cache that keeps it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import (
+    contents,
+    debian,
+    dnf,
+    normal,
+    roles_in,
+    squashfs,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import canonical_json, sha256_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.listing import listing
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.manifest import Kernel, ManifestLayer, Verity
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import DEBIAN, DISTRIBUTIONS, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.tools import Run
+
+SQUASHFS, LISTING, RECORD, VMLINUZ = "layer.squashfs", "listing.json", "layer.json", "vmlinuz"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A layer that is wanted, with all that its bytes depend on. ``epoch``: s since 1970."""
+
+    layer: Layer
+    key: str
+    digests: Mapping[str, str]
+    inputs: Mapping[str, Any]
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Built:
+    """A layer that is there: its files lie in ``folder``. ``kernel`` is None where it brings none."""
+
+    folder: Path
+    entry: ManifestLayer
+    packages: tuple[dict[str, str], ...]  # of this layer and those below
+    kernel: Kernel | None
+
+
+def builder_of(layer: Layer) -> Any:
+    """The module that installs this layer's packages."""
+    return debian if DISTRIBUTIONS[layer.distribution] is DEBIAN else dnf
+
+
+def find(cache: Path, key: str) -> Built | None:
+    """The layer with this key, if it was built before."""
+    folder = cache / "layers" / key
+    try:
+        record = json.loads((folder / RECORD).read_text())
+    except FileNotFoundError:
+        return None
+    os.utime(folder)  # so that it is seen when it was last used
+    entry = record["entry"]
+    kernel = record["kernel"]
+    return Built(
+        folder,
+        ManifestLayer(**{**entry, "verity": Verity(**entry["verity"])}),
+        tuple(record["packages"]),
+        Kernel(**kernel) if kernel else None,
+    )
+
+
+def build(cache: Path, work: Path, wish: Wish, below: list[Built], progress: Callable[[str], object]) -> Built:
+    """Build the layer on top of ``below`` (lowest first) and put it into the cache, whole or not at all.
+
+    ``work`` is an empty folder; it is to be thrown away by the caller. Raises ImageError.
+    """
+    layer = wish.layer
+    subject = f"layer {layer.name}"
+    run = Run(subject, progress, {"SOURCE_DATE_EPOCH": str(wish.epoch)})
+    os.environ["SOURCE_DATE_EPOCH"] = str(wish.epoch)
+    builder = builder_of(layer)
+    root, parent = work / "root", work / "parent"
+    if below:
+        lower = mount_chain(work, below, run)
+        squashfs.mount_overlay(lower, None, parent, work, run)
+        squashfs.mount_overlay(lower, work / "upper", root, work / "overlay", run)
+        tree = work / "upper"
+    else:
+        root.mkdir(mode=0o755)
+        tree = root
+    if layer.packages:
+        progress(f"{subject}: installing {_count(len(layer.packages), 'package')} and what they need")
+    if builder is debian:
+        with mounted_caches(cache, root, debian.caches(layer, wish.digests), run):
+            debian.install(root, layer, run, wish.digests)
+    else:
+        dnf.install(root, layer, run.process)
+    if layer.users or layer.files or any(asdict(layer.services).values()):
+        progress(f"{subject}: users, files, services")
+    contents.apply(root, layer, run)
+    for role in layer.roles:
+        progress(f"{subject}: role {role.name}")
+        roles_in.apply(root, [role], run.process, layer.name)
+    packages = debian.packages(root, run) if builder is debian else dnf.packages(root, run.process)
+    out = work / "out"
+    out.mkdir()
+    kernel = _take_kernel(root, out, subject)
+    builder.clean(root)
+    normal.normalise(root, wish.epoch)
+    if below:
+        run(["umount", root])
+        normal.prune(tree, parent, wish.epoch)
+        run(["umount", parent])
+    else:
+        os.utime(tree, (wish.epoch, wish.epoch))
+    progress(f"{subject}: writing the squashfs")
+    file = out / SQUASHFS
+    squashfs.pack(tree, file, wish.epoch, run)
+    # Of the key, so that an attacker cannot prepare blocks for many layers at once, and two builds have the same.
+    verity = squashfs.append_verity(file, hashlib.sha256(f"sailloft-verity {wish.key}".encode()).hexdigest(), run)
+    data = canonical_json(listing(tree))
+    (out / LISTING).write_bytes(data)
+    entry = ManifestLayer(
+        name=layer.name,
+        key=wish.key,
+        sha256=sha256_of(file),
+        size_bytes=file.stat().st_size,
+        listing_sha256=hashlib.sha256(data).hexdigest(),
+        verity=verity,
+        inputs={**wish.inputs, "release_digests": dict(wish.digests), "source_date_epoch": wish.epoch},
+    )
+    record = {"entry": asdict(entry), "packages": packages, "kernel": asdict(kernel) if kernel else None}
+    (out / RECORD).write_bytes(canonical_json(record))
+    place = cache / "layers" / wish.key
+    place.parent.mkdir(parents=True, exist_ok=True)
+    _synced(out)
+    os.rename(out, place)
+    progress(f"{subject}: {entry.size_bytes / 1e6:.1f} MB, {entry.sha256[:12]}")
+    return find(cache, wish.key)
+
+
+def mount_chain(work: Path, chain: list[Built], run: Run) -> list[Path]:
+    """Mount the squashfs of each layer (lowest first) under ``work``; returns where, highest first."""
+    places = []
+    for at, built in enumerate(chain):
+        place = work / f"lower-{at}"
+        squashfs.mount_read_only(built.folder / SQUASHFS, place, run)
+        places.insert(0, place)
+    return places
+
+
+@contextlib.contextmanager
+def mounted_caches(cache: Path, root: Path, folders: Mapping[str, str], run: Run):
+    """The builder's own folders in place of the image's, for downloads; in the image they are empty."""
+    done = []
+    try:
+        for name, own in sorted(folders.items()):
+            (cache / own).mkdir(parents=True, exist_ok=True)
+            (root / name).mkdir(parents=True, exist_ok=True)
+            run(["mount", "--bind", cache / own, root / name])
+            done.append(root / name)
+        yield
+    finally:
+        for place in reversed(done):
+            run(["umount", place])
+
+
+def _take_kernel(root: Path, out: Path, subject: str) -> Kernel | None:
+    """Copy the tree's kernel to ``out``. Layers below have none in their trees any more."""
+    found: dict[str, Path] = {}
+    for path in [*root.glob("boot/vmlinuz-*"), *root.glob("lib/modules/*/vmlinuz")]:
+        version = path.name[len("vmlinuz-") :] if path.name != "vmlinuz" else path.parent.name
+        if (root / "lib/modules" / version).is_dir() and path.is_file():
+            found[version] = path
+    if len(found) > 1:
+        raise ImageError(
+            subject,
+            f"has {len(found)} kernels: {', '.join(sorted(found))}",
+            "an image boots one; name one kernel package in packages",
+        )
+    for version, path in found.items():
+        shutil.copyfile(path, out / VMLINUZ)
+        return Kernel(version, sha256_of(out / VMLINUZ), path.stat().st_size)
+    return None
+
+
+def _synced(folder: Path) -> None:
+    """Wait until all files are on the disk: after a power loss the cache has whole layers only."""
+    for path in [*folder.iterdir(), folder]:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

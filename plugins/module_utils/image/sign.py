@@ -1,0 +1,86 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Signatures by minisign: a small verifier for the first stage, a key of one line, no key ring."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.tools import require, search_path
+
+# Signed with the rest; minisign's own default has the time and would make other bytes each time.
+TRUSTED_COMMENT = "sailloft image manifest"
+UNTRUSTED_COMMENT = "signature of a sailloft image manifest"
+
+
+def read_public_key(path: Path) -> str:
+    """The key itself: the second line of the file that ``minisign -G`` wrote. Raises ImageError."""
+    try:
+        lines = path.read_text().split("\n")
+    except OSError as error:
+        raise ImageError(
+            f"public key {path}", error.strerror or str(error), "make a pair with minisign -G, or correct the path"
+        ) from error
+    keys = [line.strip() for line in lines if line.strip() and not line.startswith("untrusted comment:")]
+    if len(keys) != 1 or not keys[0].startswith("RW"):
+        raise ImageError(
+            f"public key {path}", "is not a minisign public key", "give what minisign -G wrote to its -p file"
+        )
+    return keys[0]
+
+
+def sign(data: bytes, secret_key: Path, public_key: str, password: str | None) -> bytes:
+    """minisign's signature of ``data``, held against ``public_key``. The same data and key give the same bytes.
+
+    ``password`` is the secret key's, None for a key without. Raises ImageError.
+    """
+    require("minisign")
+    with tempfile.TemporaryDirectory() as folder:
+        message, signature = Path(folder, "manifest.json"), Path(folder, "manifest.json.minisig")
+        message.write_bytes(data)
+        _minisign(
+            ["-S", "-s", secret_key, "-m", message, "-x", signature, "-t", TRUSTED_COMMENT, "-c", UNTRUSTED_COMMENT],
+            f"signing key {secret_key}",
+            password,
+            "look at the file and at its password (node_image_signing_key, node_image_signing_password)",
+        )
+        _minisign(
+            ["-V", "-q", "-P", public_key, "-m", message, "-x", signature],
+            f"signing key {secret_key}",
+            None,
+            "is node_image_public_key of another pair? Nodes would refuse the image",
+        )
+        return signature.read_bytes()
+
+
+def verifies(data: bytes, signature: bytes, public_key: str) -> bool:
+    """Whether ``signature`` is of ``data`` by ``public_key``."""
+    require("minisign")
+    with tempfile.TemporaryDirectory() as folder:
+        message, place = Path(folder, "manifest.json"), Path(folder, "manifest.json.minisig")
+        message.write_bytes(data)
+        place.write_bytes(signature)
+        try:
+            _minisign(["-V", "-q", "-P", public_key, "-m", message, "-x", place], "signature", None, "")
+        except ImageError:
+            return False
+    return True
+
+
+def _minisign(arguments: list[str | os.PathLike[str]], subject: str, password: str | None, mend: str) -> None:
+    done = subprocess.run(
+        ["minisign", *arguments],
+        input="" if password is None else f"{password}\n",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={"PATH": search_path(), "LC_ALL": "C.UTF-8"},
+    )
+    if done.returncode:
+        said = " ".join(done.stdout.replace("Password:", "").split()) or "minisign gave no reason"
+        raise ImageError(subject, said, mend)

@@ -1,0 +1,129 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Running the tools that an image is built with: what each failure says, and which package brings a missing tool."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import process
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+
+# Which Debian package brings a tool that does not have the package's name.
+PACKAGES = {
+    "apt-get": "apt",
+    "chroot": "coreutils",
+    "dnf": "dnf",
+    "dpkg-query": "dpkg",
+    "mksquashfs": "squashfs-tools",
+    "mount": "mount",
+    "systemctl": "systemd",
+    "unsquashfs": "squashfs-tools",
+    "veritysetup": "cryptsetup-bin",
+}
+NO_SPACE = "No space left on device"
+TAIL_LINES = 6
+
+
+class ToolError(ImageError):
+    """A tool ended with an error; ``output`` is all that it wrote, standard error included."""
+
+    def __init__(self, subject: str, argv: Sequence[str], output: str) -> None:
+        """``subject`` names what was being built."""
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
+        if NO_SPACE in output:
+            why, mend = f"no space is left on the device ({argv[0]})", "make room where node_image_cache_dir is"
+        else:
+            why = f"{' '.join(argv[:4])} failed: {' / '.join(lines[-TAIL_LINES:]) or 'it said nothing'}"
+            mend = "mend what it names, and run again: the layers that are whole are kept"
+        super().__init__(subject, why, mend)
+        self.output = output
+
+
+def require(*tools: str) -> None:
+    """Raise ImageError for the first of ``tools`` that this machine does not have."""
+    for tool in tools:
+        if not shutil.which(tool, path=search_path()):
+            raise ImageError(
+                f"tool {tool}",
+                "not found on the machine that builds",
+                f"apt-get install {PACKAGES.get(tool, tool)} (node_image_packages_install does it)",
+            )
+
+
+def search_path() -> str:
+    """PATH with the folders of the administrator's tools, which Ansible's own PATH may not have."""
+    return f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
+
+
+@dataclass(frozen=True)
+class Run:
+    """Calling it runs a tool and returns what it wrote. Raises ToolError, about ``subject``.
+
+    ``environment`` is the whole of it, beside what every tool needs: what the builder's user has set must not get into
+    an image.
+    """
+
+    subject: str
+    progress: Callable[[str], object]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(
+        self, argv: Sequence[str | os.PathLike[str]], env: Mapping[str, str] | None = None, show: str | None = None
+    ) -> str:
+        """``env`` is added to the environment; of lines that match ``show`` the first group becomes progress."""
+        done = self.process([os.fspath(item) for item in argv], env, show)
+        if done.returncode:
+            raise ToolError(self.subject, done.args, done.stdout)
+        return done.stdout
+
+    def process(
+        self, argv: list[str], env: Mapping[str, str] | None = None, show: str | Callable[[str], object] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """As calling it, but the exit status is the caller's to judge, and ``show`` may be given each line."""
+        require(argv[0])
+
+        def line_seen(line: str) -> None:
+            found = re.match(show, line)
+            if found:
+                self.progress(f"{self.subject}: {found.group(1)}")
+
+        return process.run(
+            argv,
+            {"PATH": search_path(), "LC_ALL": "C.UTF-8", "HOME": "/root", **self.environment, **(env or {})},
+            line_seen if isinstance(show, str) else show or (lambda line: None),
+        )
+
+
+def inside(root: Path, path: str) -> Path:
+    """Where ``path`` of the image lies on this machine: its folder's symbolic links are followed within ``root``.
+
+    The last part is not followed, nor need it be there. An image's link to /run must not lead to this machine's.
+    Raises ImageError where links lead in a circle.
+    """
+    done: list[str] = []
+    ahead = [part for part in path.split("/") if part not in ("", ".")]
+    links = 0
+    while ahead:
+        part = ahead.pop(0)
+        if part == "..":
+            del done[-1:]
+            continue
+        here = root.joinpath(*done, part)
+        if ahead and here.is_symlink():
+            links += 1
+            if links > 40:
+                raise ImageError(path, "its folders' symbolic links lead in a circle", "mend the links in the image")
+            target = os.readlink(here)
+            if target.startswith("/"):
+                done = []
+            ahead = [item for item in target.split("/") if item not in ("", ".")] + ahead
+            continue
+        done.append(part)
+    return root.joinpath(*done)
