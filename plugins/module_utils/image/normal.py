@@ -72,6 +72,7 @@ def prune(upper: Path, parent: Path, epoch: int) -> None:
 
     What is left depends on content alone: not on which files a package manager wrote anew, nor on the kernel.
     """
+    _strip(upper)  # since Linux 6.6 with a UUID, a random one
     _prune(upper, parent)
     status = parent.stat()
     os.chown(upper, status.st_uid, status.st_gid)
