@@ -12,7 +12,7 @@ export PATH := $(CURDIR)/$(bin):$(PATH)
 # Ansible and Molecule show what they do as they do it.
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help lab lab-down packages images test test-all lint unit boot sanity molecule bench bench-plan clean
+.PHONY: help lab lab-down packages images test test-all lint unit boot image sanity molecule bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -47,7 +47,7 @@ lab-down: .venv/.runtime
 	ansible-playbook -i inventories/lab playbooks/lab_down.yml
 	rm -rf $(cache) .cache/facts proofs
 
-test: lint unit boot sanity molecule
+test: lint unit boot image sanity molecule
 
 test-all: test
 	molecule/run gpu_guest interrupted
@@ -65,6 +65,10 @@ unit: packages .venv/.tests
 # The plans of all recordings under QEMU, with both firmwares.
 boot: packages .venv/.tests
 	pytest -v -n 2 tests/boot
+
+# Stateless images, built with the real tools; needs root.
+image: packages .venv/.tests
+	$(if $(filter 0,$(shell id -u)),,sudo env PATH="$$PATH" )pytest -v tests/image
 
 sanity: packages .venv/.tests
 	tests/sanity/run

@@ -1,0 +1,91 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The controller's part of node_image: it shows what the build host is doing while it does it."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+POLL_S = 3
+# The first looks are quick ones: a run that finds nothing to do is over in a second.
+FIRST_POLL_S = 0.5
+LIMIT_S = 6 * 3600
+FIRST_STAGE = Path(__file__).parents[2] / "roles" / "node_image" / "files" / "first-stage" / "init"
+JOB = "ansible.legacy.async_status"
+
+display = Display()
+
+
+class ActionModule(ActionBase):
+    """Starts the module in the background, prints the lines of its progress, and returns what it returned."""
+
+    _supports_check_mode = True
+    _supports_async = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """As every action plugin. With ``async`` on the task, or where the connection cannot, without progress."""
+        result = super().run(tmp, task_vars)
+        arguments = dict(self._task.args)
+        if not arguments.get("first_stage"):
+            arguments["first_stage"] = FIRST_STAGE.read_text(encoding="utf-8")
+        if self._task.async_val or self._connection.always_pipeline_modules or arguments.get("progress"):
+            result.update(
+                self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=bool(self._task.async_val))
+            )
+            return result
+        made = self._low_level_execute_command("mktemp /tmp/sailloft-progress.XXXXXX")
+        if made["rc"]:
+            result.update(self._execute_module(module_args=arguments, task_vars=task_vars))
+            return result
+        progress = made["stdout"].strip().splitlines()[-1]
+        try:
+            result.update(self._watched({**arguments, "progress": progress}, progress, task_vars))
+        finally:
+            self._low_level_execute_command(f"rm -f {shlex.quote(progress)}")
+        return result
+
+    def _watched(self, arguments: dict[str, Any], progress: str, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        # The task itself stays what it is: only this one call is one of the background.
+        self._task.async_val = LIMIT_S
+        try:
+            started = self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=True)
+        finally:
+            self._task.async_val = 0
+        job = started.get("ansible_job_id")
+        if not job:
+            return started
+        shown, pause = 0, FIRST_POLL_S
+        while True:
+            time.sleep(pause)
+            pause = min(2 * pause, POLL_S)
+            status = self._status(job, "status", task_vars)
+            shown = self._show(progress, shown)
+            if status.get("finished"):
+                break
+        self._status(job, "cleanup", task_vars)
+        for name in ("finished", "started", "ansible_job_id", "results_file", "erased"):
+            status.pop(name, None)
+        return status
+
+    def _status(self, job: str, mode: str, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        folder = self._remote_expand_user(self.get_shell_option("async_dir", default="~/.ansible_async"))
+        arguments = {"jid": job, "mode": mode, "_async_dir": folder}
+        return self._execute_module(module_name=JOB, module_args=arguments, task_vars=task_vars)
+
+    def _show(self, progress: str, shown: int) -> int:
+        """Print the lines after the first ``shown``; returns how many there are now."""
+        read = self._low_level_execute_command(f"tail -n +{shown + 1} {shlex.quote(progress)}")
+        lines = read["stdout"].splitlines() if read["rc"] == 0 else []
+        for line in lines:
+            display.display(f"{self._task_host()}: {line}")
+        return shown + len(lines)
+
+    def _task_host(self) -> str:
+        return str(self._play_context.remote_addr or "build host")

@@ -1,0 +1,189 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Stateless images, built and published."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_image
+short_description: Build stateless images and publish them in a store
+version_added: 0.2.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Builds images out of layers, each one squashfs with its dm-verity tree, and publishes them by digest. The same wishes
+    give the same bytes, on another machine and another day.
+  - A layer is built again only where it, a layer below it, or an archive of it changed. A run that finds nothing changed
+    takes seconds, and needs the network only for the archives' release files.
+  - Builds as root, on a host with overlayfs and mount namespaces. A build that fails or is killed leaves no mount, and
+    nothing in the store.
+  - Its action plugin shows what is being done while it is done.
+options:
+  layers:
+    description: The layers by name; see docs/node-image.md, and the role's argument specification for their settings.
+    type: dict
+    required: true
+  images:
+    description: The images by name, each with its topmost layer.
+    type: dict
+    required: true
+  store:
+    description: The folder of the store; made where it is missing.
+    type: path
+    default: /srv/sailloft
+  cache:
+    description: >-
+      The folder where built layers, downloaded packages and first stages are kept, and where is built. On a file system
+      that overlayfs can write to, such as ext4 or xfs.
+    type: path
+    default: /var/cache/sailloft/images
+  signing_key:
+    description: minisign's secret key that signs the manifests, a file of this host.
+    type: path
+    required: true
+  signing_password:
+    description: The secret key's password, where it has one.
+    type: str
+  public_key:
+    description: The pair's public key, a file of this host. It becomes a part of the first stage.
+    type: path
+    required: true
+  first_stage:
+    description: The text of the first stage's script; the action plugin takes the collection's own.
+    type: str
+  progress:
+    description: A file that what is being done is added to, a line each; the action plugin reads it.
+    type: path
+requirements:
+  - mmdebstrap, squashfs-tools, cryptsetup-bin, minisign, zstd
+  - dnf, rpm, busybox-static and dmsetup for RHEL and Rocky
+  - cyclonedx-python-lib (Python)
+attributes:
+  check_mode:
+    description: >-
+      Can run in check mode and return changed status prediction without modifying target. Layers that changed are built
+      into the cache, so that the difference is the one that the run then publishes; the store stays as it is.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: One image of two layers
+  sailloft.fleet.node_image:
+    signing_key: /etc/sailloft/image.key
+    public_key: /etc/sailloft/image.pub
+    layers:
+      base:
+        distribution: debian
+        suite: bookworm
+        architecture: amd64
+        archives:
+          - url: http://deb.debian.org/debian
+            suites: [bookworm]
+            components: [main]
+            keyring: /usr/share/keyrings/debian-archive-keyring.gpg
+        packages: [linux-image-amd64, systemd-sysv, udev, dbus, iproute2, openssh-server]
+      site:
+        parent: base
+        packages: [rdma-core]
+        files:
+          - {path: /etc/motd, content: "GPU node\n"}
+    images:
+      gpu-node: {layer: site}
+"""
+
+RETURN = r"""
+images:
+  description: What became of each image.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Its name.
+      type: str
+    digest:
+      description: Its digest; in check mode the one that it would have.
+      type: str
+    changed:
+      description: Whether the store's current image of this name was another.
+      type: bool
+    built:
+      description: The layers that were not in the cache.
+      type: list
+      elements: str
+    size_bytes:
+      description: Bytes that a node fetches to boot it.
+      type: int
+"""
+
+import os
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import build
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import read_images
+
+
+def main() -> None:
+    """The module."""
+    module = AnsibleModule(
+        argument_spec={
+            "layers": {"type": "dict", "required": True},
+            "images": {"type": "dict", "required": True},
+            "store": {"type": "path", "default": "/srv/sailloft"},
+            "cache": {"type": "path", "default": "/var/cache/sailloft/images"},
+            "signing_key": {"type": "path", "required": True},
+            "signing_password": {"type": "str", "no_log": True},
+            "public_key": {"type": "path", "required": True},
+            "first_stage": {"type": "str"},
+            "progress": {"type": "path"},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    if not params["first_stage"]:
+        module.fail_json(msg="first_stage: no script was given; use the module by its action plugin, or give its text")
+    os.umask(0o022)
+    started = time.monotonic()
+
+    def progress(text: str) -> None:
+        if params["progress"]:
+            with open(params["progress"], "a", encoding="utf-8") as stream:
+                stream.write(f"{time.monotonic() - started:5.0f} s  {text}\n")
+
+    try:
+        outcomes = build.build(
+            read_images(params["images"], params["layers"]),
+            build.Setting(
+                store=Path(params["store"]),
+                cache=Path(params["cache"]),
+                secret_key=Path(params["signing_key"]),
+                public_key=Path(params["public_key"]),
+                password=params["signing_password"],
+                init=params["first_stage"],
+                check=module.check_mode,
+            ),
+            progress,
+        )
+    except ImageError as error:
+        module.fail_json(msg=str(error))
+    except OSError as error:
+        module.fail_json(msg=f"{error.filename or params['cache']}: {error.strerror}; look at the disk, and run again")
+    module.exit_json(
+        changed=any(outcome.changed for outcome in outcomes),
+        images=[{name: value for name, value in asdict(outcome).items() if name != "diff"} for outcome in outcomes],
+        diff=[{"prepared": "\n".join(outcome.diff) + "\n"} for outcome in outcomes if outcome.diff],
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""The same bytes, only what changed, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import sign
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.manifest import digest
+
+HERE = Path(__file__).parent
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {
+        os.fspath(path.relative_to(folder)): path.read_bytes() if path.is_file() else b""
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def unpacked(layer: Path, into: Path, *names: str) -> Path:
+    subprocess.run(["unsquashfs", "-quiet", "-no-progress", "-d", into, layer / "layer.squashfs", *names], check=True)
+    return into
+
+
+def test_two_hosts_build_the_same_bytes(site, other, wished):
+    other.build(wished)
+    ours, theirs = (host.store.manifest(host.store.current("node")) for host in (site, other))
+    assert [layer.sha256 for layer in ours.layers] == [layer.sha256 for layer in theirs.layers]
+    assert snapshot(Path(site.store.path)) == snapshot(Path(other.store.path))
+
+
+def test_the_manifest_is_signed_and_the_blobs_are_what_it_says(site):
+    name = site.store.current("node")
+    data, signature = site.store.read(name, "manifest.json"), site.store.read(name, "manifest.json.minisig")
+    assert digest(data) == name
+    assert sign.verifies(data, signature, sign.read_public_key(site.keys / "image.pub"))
+    assert not sign.verifies(data.replace(b"debian", b"ubuntu", 1), signature, sign.read_public_key(site.keys / "image.pub"))
+    manifest = site.store.manifest(name)
+    assert not site.store.missing_blobs(manifest)
+    for layer in manifest.layers:
+        blob = Path(site.store.path, "blobs", layer.sha256)
+        data_bytes = layer.verity.data_bytes
+        checked = subprocess.run(
+            [
+                *("veritysetup", "verify", "--no-superblock", f"--hash-offset={data_bytes}", "--hash=sha256"),
+                *(f"--data-blocks={data_bytes // 4096}", "--data-block-size=4096", "--hash-block-size=4096"),
+                *(f"--salt={layer.verity.salt}", blob, blob, layer.verity.root_sha256),
+            ],
+            capture_output=True,
+            text=True,
+        )
+        assert checked.returncode == 0, checked.stderr
+
+
+def test_nothing_of_the_node_or_the_build_is_in_it(site, tmp_path):
+    trees = {name: unpacked(folder, tmp_path / name) for name, folder in site.tree("node").items()}
+    today = re.compile(time.strftime(r"%Y-%m-%d|%a %b %e|%d %b %Y").encode())
+    for name, tree in trees.items():
+        listing = json.loads((site.tree("node")[name] / "listing.json").read_text())
+        files = [path for path, entry in listing.items() if entry["type"] == "file"]
+        assert not [path for path in files if path.startswith(("/var/log/", "/var/lib/apt/lists/", "/tmp/", "/run/"))]
+        assert not [path for path in files if re.match(r"/etc/ssh/ssh_host|/boot/(vmlinuz|initrd)|/etc/(passwd|shadow)-$", path)]
+        assert not [path for path in files if path.startswith("/var/cache/") and "/debconf/" not in path]
+        for path in files:
+            assert not today.search((tree / path[1:]).read_bytes()), f"{path} of layer {name} has the day of the build"
+            assert os.stat(tree / path[1:]).st_mtime <= json.loads((site.tree("node")[name] / "layer.json").read_text())[
+                "entry"
+            ]["inputs"]["source_date_epoch"]
+    assert (trees["base"] / "etc/machine-id").read_text() == "uninitialized\n"
+    assert not (trees["base"] / "etc/hostname").exists()
+
+
+def test_the_wishes_are_in_it(site, tmp_path):
+    tree = unpacked(site.tree("node")["gpu"], tmp_path / "gpu")
+    assert (tree / "etc/motd").read_text() == "GPU node\n"
+    assert (tree / "home/ops/.ssh/authorized_keys").stat().st_mode & 0o777 == 0o600
+    assert (tree / "home/ops/.ssh/authorized_keys").stat().st_uid == (tree / "home/ops").stat().st_uid != 0
+    assert re.search(r"^adm:.*\bops\b", (tree / "etc/group").read_text(), re.MULTILINE)
+    assert os.readlink(tree / "etc/systemd/system/apt-daily.timer") == "/dev/null"
+    assert (tree / "etc/systemd/system/multi-user.target.wants/ssh.service").is_symlink()
+    # Only its own part.
+    assert not (tree / "usr/bin/bash").exists()
+    assert not (tree / "etc/fstab").exists()
+
+
+def test_packages_are_told_by_the_layer_that_brought_them(site):
+    manifest = site.store.manifest(site.store.current("node"))
+    brought = {package.name: package.layer for package in manifest.packages}
+    assert (brought["bash"], brought["openssh-server"], brought["less"]) == ("base", "gpu", "site")
+    bill = json.loads(Path(site.store.path, "blobs", manifest.sbom_sha256).read_text())
+    assert bill["bomFormat"] == "CycloneDX"
+    assert {item["name"] for item in bill["components"]} == set(brought)
+
+
+def test_an_unchanged_image_is_not_built(site, wished):
+    before = snapshot(Path(site.store.path))
+    (outcome,), _lines, seconds = site.build(wished)
+    assert (outcome.changed, outcome.built) == (False, ())
+    assert seconds < 5
+    assert snapshot(Path(site.store.path)) == before
+
+
+def test_check_says_what_the_run_then_publishes(site, wished):
+    before = snapshot(Path(site.store.path))
+    wished["site"]["packages"].append("jq")
+    (foreseen,), _lines, seconds = site.checking().build(wished)
+    assert snapshot(Path(site.store.path)) == before
+    assert foreseen.changed
+    assert foreseen.built == ("site",)
+    assert any(re.match(r"  \+ jq ", line) for line in foreseen.diff)
+    assert seconds < site.seconds / 4
+    (done,), _lines, _seconds = site.build(wished)
+    assert (done.digest, done.built, done.diff) == (foreseen.digest, (), foreseen.diff)
+    site.build({**wished, "site": {"parent": "gpu", "packages": ["less"]}})
+    assert site.store.current("node") == site.outcomes[0].digest
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda wished: wished["site"]["packages"].append("nonesuch"), "layer site: Unable to locate package nonesuch"),
+        (
+            lambda wished: wished["base"]["archives"][0].update(url="http://127.0.0.1:9/debian"),
+            "archive http://127.0.0.1:9/debian/dists/bookworm/InRelease: cannot be reached",
+        ),
+        (
+            lambda wished: wished["base"]["archives"][0].update(release_sha256={"bookworm": "0" * 64}),
+            "and " + "0" * 64 + " is pinned",
+        ),
+        (lambda wished: wished["site"].update(services={"enabled": ["nonesuch"]}), "layer site: systemctl enable nonesuch"),
+        (lambda wished: wished["site"].update(users=[{"name": "x", "groups": ["nonesuch"]}]), "layer site: user x: "),
+        (
+            lambda wished: wished["site"].update(files=[{"path": "/etc/x", "content": "", "owner": "nonesuch"}]),
+            "there is no user nonesuch in the image",
+        ),
+    ],
+)
+def test_what_cannot_be_built_is_one_clear_error(site, wished, change, said):
+    before = snapshot(Path(site.store.path))
+    change(wished)
+    with pytest.raises(ImageError) as caught:
+        site.build(wished)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert snapshot(Path(site.store.path)) == before
+    assert not (site.cache / "work").exists()
+
+
+def test_a_killed_build_leaves_nothing_and_the_next_one_finishes(site, wished):
+    wished["site"]["packages"] += ["perl", "gdb"]
+    before = snapshot(Path(site.store.path))
+    script = (
+        "import sys, json; sys.path[:0] = json.loads(sys.argv[1])\n"
+        "from pathlib import Path; from conftest import Site\n"
+        "site = Site(Path(sys.argv[2]), Path(sys.argv[3]))\n"
+        "import ansible_collections.sailloft.fleet.plugins.module_utils.image.build as build\n"
+        "site.build(json.loads(sys.argv[4]))\n"
+    )
+    arguments = [json.dumps([os.fspath(HERE), *sys.path]), site.folder, site.keys, json.dumps(wished)]
+    process = subprocess.Popen([sys.executable, "-c", script, *map(os.fspath, arguments)])
+    until = time.monotonic() + 120
+    while not any((site.cache / "work").glob("layer-0/upper/usr/share/doc/gdb*")):
+        assert process.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    with pytest.raises(ImageError, match=f"process {process.pid} on .* builds in it"):
+        site.build(wished)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    until = time.monotonic() + 10
+    # The kernel takes the mounts down, and with them the loop devices, a moment after the last process.
+    while our_processes(site.cache) or os.fspath(site.cache) in loop_devices():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert os.fspath(site.cache) not in Path("/proc/self/mounts").read_text()
+    assert snapshot(Path(site.store.path)) == before
+    (outcome,), _lines, _seconds = site.checking().build(wished)
+    assert outcome.built == ("site",)
+    assert not (site.cache / "work").exists()
+
+
+def loop_devices() -> str:
+    return subprocess.run(["losetup", "-a"], check=True, capture_output=True, text=True).stdout
+
+
+def our_processes(folder: Path) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes()
+        except OSError:
+            continue
+        if os.fsencode(folder / "work") in line:
+            found.append(os.fsdecode(line))
+    return found
