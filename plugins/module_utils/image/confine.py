@@ -24,7 +24,10 @@ shift
 hostname localhost
 for one in proc dev run tmp; do
     # A root without packages has none yet.
-    [ -d "$root/$one" ] || mkdir -m 0755 "$root/$one"
+    if [ ! -d "$root/$one" ]; then
+        mkdir -m 0755 "$root/$one"
+        [ "$one" != tmp ] || chmod 1777 "$root/$one"
+    fi
 done
 mount -t proc -o nosuid,nodev,noexec proc "$root/proc"
 for one in sys sysrq-trigger irq bus fs; do

@@ -3,8 +3,8 @@
 """RHEL and its relatives: packages put into a root by ``dnf --installroot`` of the build host.
 
 Nothing of the build host's own configuration of dnf and rpm is used. An archive is proven by its packages' signatures
-(``keyring``), by the digest of its ``repodata/repomd.xml`` (``release_sha256: {repomd: ...}``), which holds the digests of
-its lists and these the digests of its packages, or by both.
+(``keyring``), by the digest of its ``repodata/repomd.xml`` (``release_sha256: {repomd: ...}``), which holds the digests
+of its lists and these the digests of its packages, or by both.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ import re
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import sha256_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.process import Run
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.process import run as run_command
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.process import Runner
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import RPM_RELEASE, Archive, Layer
 
 # Where rpm keeps its database, by the release of RHEL: rpm's macro %_dbpath there. From RHEL 10 on (as Fedora 36 has
@@ -32,9 +31,10 @@ OLD_DATABASE = "/var/lib/rpm"
 NEW_DATABASE = "/usr/lib/sysimage/rpm"
 FIRST_NEW_RELEASE = 10
 DATABASE_FILE = "rpmdb.sqlite"
+CACHE = "var/cache/dnf"
 # What dnf and rpm leave behind that is of one installation, and no part of what was installed.
 LEFTOVERS = (
-    *("var/cache/dnf", "var/cache/yum", "var/cache/libdnf5", "var/lib/dnf"),
+    *(CACHE, "var/cache/yum", "var/cache/libdnf5", "var/lib/dnf"),
     *("var/log/dnf.log", "var/log/dnf.librepo.log", "var/log/dnf.rpm.log", "var/log/dnf5.log", "var/log/hawkey.log"),
 )
 OF_THE_DATABASE = (f"{DATABASE_FILE}-shm", f"{DATABASE_FILE}-wal", ".rpm.lock")
@@ -44,15 +44,15 @@ KEY = "gpg-pubkey"
 CONFIGURATION = """[main]
 assumeyes = 1
 best = 1
-cachedir = {folder}/cache
+cachedir = /var/cache/dnf
 gpgcheck = 1
 install_weak_deps = 0
-keepcache = 0
-logdir = {folder}/log
-# The pin is of the metadata that was fetched first; they must not change before the packages are.
+keepcache = 1
+logdir = /var/log
+# The digests are of the metadata that was fetched first; they must not change before the packages are.
 metadata_expire = never
 module_platform_id = platform:el{major}
-persistdir = {folder}/persist
+persistdir = /var/lib/dnf
 plugins = 0
 pluginconfpath = {folder}/none
 reposdir = {folder}/none
@@ -69,10 +69,11 @@ gpgcheck = {check}
 {keys}"""
 
 
-def install(root: Path, layer: Layer, run: Run = run_command) -> None:
+def install(root: Path, layer: Layer, run: Runner, digests: Mapping[str, str]) -> None:
     """Put ``layer``'s packages into ``root``: empty for a layer without parent, else the merged root of those below.
 
-    ``SOURCE_DATE_EPOCH`` of this process is rpm's time of installation, so that the database is the same each time.
+    ``digests`` are ``release_digests``: what dnf reads must be what they are of. ``SOURCE_DATE_EPOCH`` of this process
+    is rpm's time of installation, so that the database is the same each time.
     Raises ImageError; what is in ``root`` then is not to be used.
     """
     if not layer.packages:
@@ -89,19 +90,18 @@ def install(root: Path, layer: Layer, run: Run = run_command) -> None:
         environment = _environment(folder)
         command = [
             *("dnf", "--config", f"{folder}/dnf.conf", "--installroot", str(root)),
-            *("--releasever", layer.suite, "--forcearch", layer.architecture, "--setopt=reposdir=/nonexistent"),
+            *("--releasever", layer.suite, "--forcearch", layer.architecture),
         ]
-        # Relative to the installroot dnf would look for the configuration's folders, if they were there.
-        done = run([*command, "makecache"], env=environment)
+        done = run.process([*command, "makecache"], env=environment)
         if done.returncode != 0:
             raise ImageError(f"layer {layer.name}", *_unreachable(done.stdout, layer))
-        _check_fetched(Path(folder, "cache"), root, layer)
-        done = run(confined(root, [*command, "install", *layer.packages]), env=environment)
+        _check_fetched(root, layer, digests)
+        done = run.process(confined(root, [*command, "install", *layer.packages]), env=environment)
     if done.returncode != 0:
         raise ImageError(f"layer {layer.name}", *_failure(done.stdout))
 
 
-def packages(root: Path, run: Run = run_command) -> list[dict[str, str]]:
+def packages(root: Path, run: Runner) -> list[dict[str, str]]:
     """What is installed in ``root`` as ``{"name", "version", "architecture"}``, sorted. ``root`` is only read.
 
     ``version`` is ``EPOCH:VERSION-RELEASE``, without an epoch that is not set. Raises ImageError.
@@ -114,7 +114,9 @@ def packages(root: Path, run: Run = run_command) -> list[dict[str, str]]:
         for path in database.iterdir():
             if path.is_file() and path.name != ".rpm.lock":
                 shutil.copy(path, folder)
-        done = run(["rpm", "--dbpath", folder, "--query", "--all", "--queryformat", QUERY], env=_environment(folder))
+        done = run.process(
+            ["rpm", "--dbpath", folder, "--query", "--all", "--queryformat", QUERY], env=_environment(folder)
+        )
     if done.returncode != 0:
         raise ImageError(str(database), f"rpm cannot read it: {_last(done.stdout)}", "build the layer again")
     rows = [line.split("\t") for line in done.stdout.splitlines() if line.count("\t") == 2]
@@ -140,28 +142,55 @@ def clean(root: Path) -> None:
         path = root / name
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
-            if name == "var/lib/dnf":
-                continue
         elif path.exists():
             path.unlink()
+    # dnf makes them for modules, of which there may be none.
+    for name in ("etc/dnf/modules.d", "etc/dnf"):
+        with contextlib.suppress(OSError):
+            (root / name).rmdir()
 
 
 def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, str]:
     """The sha256 of each archive's ``repomd.xml``, by its URL; ``fetch`` gets the bytes at a URL.
 
-    Raises ImageError where an archive has another than it is pinned to, and what ``fetch`` raises.
+    Raises ImageError where an archive has none, or another than it is pinned to, and what ``fetch`` raises.
     """
     digests = {}
     for archive in layer.archives:
-        url = _repomd(archive)
-        digests[url] = hashlib.sha256(fetch(url)).hexdigest()
-        _check_pin(archive, digests[url], layer)
+        digest = hashlib.sha256(_fetched(archive, layer, fetch)).hexdigest()
+        pin = archive.release_sha256.get(RPM_RELEASE, digest)
+        if pin != digest:
+            raise ImageError(
+                f"layer {layer.name}",
+                f"{_repomd(archive)} has sha256 {digest}, and {pin} is pinned",
+                "take a mirror or snapshot that has the pinned one, or pin the new one",
+            )
+        digests[_repomd(archive)] = digest
     return digests
 
 
+def source_date_epoch(layer: Layer, fetch: Callable[[str], bytes]) -> int:
+    """When the newest list of the layer's archives was made, s since 1970. Raises as ``release_digests`` does."""
+    times = []
+    for archive in layer.archives:
+        # createrepo_c(8): each list's own time; a fraction where the tool is an old one.
+        found = re.findall(rb"<timestamp>\s*(\d+)(?:\.\d+)?\s*</timestamp>", _fetched(archive, layer, fetch))
+        if not found:
+            raise ImageError(
+                f"layer {layer.name}", f"{_repomd(archive)} has no timestamp", "make the archive with createrepo_c"
+            )
+        times += [int(one) for one in found]
+    return max(times)
+
+
+def caches(layer: Layer, digests: Mapping[str, str]) -> dict[str, str]:
+    """Folder of the image -> folder of the builder's cache to mount there meanwhile, one a state of the archives."""
+    state = "\n".join(f"{name} {digests[name]}" for name in sorted(digests))
+    return {CACHE: f"dnf/{layer.distribution}-{hashlib.sha256(state.encode()).hexdigest()}"}
+
+
 def _configure(folder: Path, layer: Layer) -> None:
-    for name in ("none", "cache", "log", "persist"):
-        (folder / name).mkdir()
+    (folder / "none").mkdir()
     # The only way to tell librpm inside of dnf; HOME is set to this folder.
     (folder / ".rpmmacros").write_text(f"%_dbpath {_database_path(layer)}\n", encoding="utf-8")
     text = CONFIGURATION.format(folder=folder, major=layer.suite.partition(".")[0])
@@ -204,28 +233,28 @@ def _repomd(archive: Archive) -> str:
     return f"{archive.url}/repodata/repomd.xml"
 
 
-def _check_fetched(cache: Path, root: Path, layer: Layer) -> None:
-    """Hold the metadata that dnf now has, and will use, against the pins."""
-    for number, archive in enumerate(layer.archives):
-        if RPM_RELEASE not in archive.release_sha256:
-            continue
-        pattern = f"{_name(number)}-*/repodata/repomd.xml"
-        found = [*cache.glob(pattern), *(root / str(cache).lstrip("/")).glob(pattern)]
-        if len(found) != 1:
-            raise ImageError(
-                f"layer {layer.name}", f"dnf kept no repomd.xml of {archive.url}", "look at the version of dnf"
-            )
-        _check_pin(archive, sha256_of(found[0]), layer)
-
-
-def _check_pin(archive: Archive, digest: str, layer: Layer) -> None:
-    pin = archive.release_sha256.get(RPM_RELEASE)
-    if pin is not None and pin != digest:
+def _fetched(archive: Archive, layer: Layer, fetch: Callable[[str], bytes]) -> bytes:
+    try:
+        return fetch(_repomd(archive))
+    except FileNotFoundError:
         raise ImageError(
             f"layer {layer.name}",
-            f"{_repomd(archive)} has sha256 {digest}, and is pinned to {pin}",
-            "give the new digest if the archive was changed on purpose, or the url of a snapshot of it",
-        )
+            f"there is no RPM repository at {archive.url}: it has no repodata/repomd.xml",
+            "give the url of the folder over repodata",
+        ) from None
+
+
+def _check_fetched(root: Path, layer: Layer, digests: Mapping[str, str]) -> None:
+    """Hold the metadata that dnf now has, and will use, against what the layer's key was made of."""
+    for number, archive in enumerate(layer.archives):
+        found = {sha256_of(path) for path in (root / CACHE).glob(f"{_name(number)}-*/repodata/repomd.xml")}
+        if digests[_repomd(archive)] not in found:
+            raise ImageError(
+                f"layer {layer.name}",
+                f"{_repomd(archive)} was changed meanwhile: dnf did not get the one with sha256 "
+                f"{digests[_repomd(archive)]}",
+                "run again; take a snapshot where the archive changes often",
+            )
 
 
 def _unreachable(output: str, layer: Layer) -> tuple[str, str]:
@@ -243,16 +272,14 @@ def _failure(output: str) -> tuple[str, str]:
     if missing:
         return f"no archive has a package {', '.join(missing)}", "correct the name, or add the archive that has it"
     signature = re.search(
-        r"^(Package \S+ is not signed|Public key for \S+ is not installed.*|The GPG keys listed .*)",
-        output,
-        re.MULTILINE,
+        r"^(Package \S+ is not signed|Public key for \S+ is not installed|The GPG keys listed)", output, re.MULTILINE
     )
     if signature or "GPG check FAILED" in output:
         package = re.search(r"^(?:Package|Public key for) (\S+) is not", output, re.MULTILINE)
         return (
             f"the signature of {package[1] if package else 'a package'} is not by a key of the archive's keyring",
-            "give the keyring that belongs to the archive; a package without signature is taken only without a keyring, "
-            "by release_sha256",
+            "give the keyring that belongs to the archive; packages without signatures are taken only by "
+            "release_sha256, without a keyring",
         )
     return f"dnf failed: {_last(output)}", "correct the packages or the archives"
 

@@ -1,0 +1,380 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Layers of RPM packages, by real rpmbuild, createrepo_c and dnf, from a repository that is made here."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import subprocess
+import urllib.request
+from types import SimpleNamespace
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import dnf, process
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import read_images
+
+RUN = SimpleNamespace(process=lambda argv, env=None, show=None: process.run(argv, env))
+TIME = 1_700_000_000
+KERNEL = "5.14.0-503.el9.x86_64"
+SPECS = {
+    "filesystem": """
+Name: filesystem
+Version: 3.16
+Release: 2.el9
+Summary: Folders
+License: Public Domain
+BuildArch: noarch
+%description
+Folders.
+%install
+cd %{buildroot}
+mkdir -p boot dev etc home proc root run sys tmp usr/bin usr/lib/modules usr/sbin var/lib var/log
+ln -s usr/lib lib
+ln -s usr/bin bin
+%files
+%attr(0555, root, root) /boot
+/dev
+/etc
+/home
+%attr(0555, root, root) /proc
+%attr(0550, root, root) /root
+/run
+%attr(0555, root, root) /sys
+%attr(1777, root, root) /tmp
+/usr
+/lib
+/bin
+/var
+""",
+    "hello": """
+Name: hello
+Version: 2.10
+Release: {release}.el9
+Epoch: 1
+Summary: A program without a shell
+License: Public Domain
+BuildArch: noarch
+Requires: filesystem
+%description
+Hello.
+%install
+mkdir -p %{{buildroot}}/usr/bin %{{buildroot}}/etc
+echo 'hello {release}' > %{{buildroot}}/usr/bin/hello
+echo 'greeting = hello' > %{{buildroot}}/etc/hello.conf
+%post -p <lua>
+local file = io.open("/etc/hello.installed", "w")
+local null = io.open("/dev/null", "w")
+null:write("as scriptlets do")
+null:close()
+file:write("by a scriptlet\\n")
+file:close()
+%files
+%attr(0755, root, root) /usr/bin/hello
+%config(noreplace) /etc/hello.conf
+%ghost /etc/hello.installed
+""",
+    "kernel-core": f"""
+Name: kernel-core
+Version: 5.14.0
+Release: 503.el9
+Summary: A kernel as EL lays it out
+License: Public Domain
+Requires: filesystem
+%description
+A kernel.
+%install
+mkdir -p %{{buildroot}}/usr/lib/modules/{KERNEL}
+echo 'a kernel' > %{{buildroot}}/usr/lib/modules/{KERNEL}/vmlinuz
+%files
+/usr/lib/modules/{KERNEL}
+""",
+}
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="images are built by root"),
+    pytest.mark.skipif(
+        not all(shutil.which(tool) for tool in ("dnf", "rpmbuild", "createrepo_c", "unshare")),
+        reason="needs dnf, rpm and createrepo-c (bindep.txt)",
+    ),
+]
+
+
+def package(folder, name, text, key=None):
+    """Build an RPM into ``folder``; every name of the package's own has its own build folder."""
+    home = folder / ".build"
+    home.mkdir(parents=True, exist_ok=True)
+    spec = home / f"{name}.spec"
+    spec.write_text(text)
+    defined = {
+        "_topdir": f"{home}/top",
+        "_rpmdir": str(folder),
+        "_dbpath": f"{home}/db",
+        "_buildhost": "builder",
+        "use_source_date_epoch_as_buildtime": "1",
+        "clamp_mtime_to_source_date_epoch": "1",
+    }
+    options = [word for macro, value in defined.items() for word in ("--define", f"{macro} {value}")]
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(TIME)}
+    target = [] if "noarch" in text else ["--target", "x86_64"]
+    command(["rpmbuild", "-bb", *target, *options, str(spec)], env=environment)
+    if key:
+        for path in folder.glob(f"*/{name}-*.rpm"):
+            command(
+                [
+                    "rpmsign",
+                    "--define",
+                    "__gpg /usr/bin/gpg",
+                    "--define",
+                    f"_gpg_name {key.name}",
+                    "--addsign",
+                    str(path),
+                ],
+                env={**os.environ, "GNUPGHOME": str(key.home)},
+            )
+
+
+def command(argv, env=None):
+    done = subprocess.run(argv, capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def index(folder):
+    command(
+        [
+            "createrepo_c",
+            "--quiet",
+            "--revision",
+            str(TIME),
+            "--set-timestamp-to-revision",
+            "--excludes",
+            ".build/*",
+            str(folder),
+        ]
+    )
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    """A repository with all packages, and hello in its first release."""
+    folder = tmp_path_factory.mktemp("repository")
+    for name, text in SPECS.items():
+        package(folder, name, text.format(release=1) if name == "hello" else text)
+    index(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def update(tmp_path_factory):
+    """A repository with hello's second release only."""
+    folder = tmp_path_factory.mktemp("update")
+    package(folder, "hello", SPECS["hello"].format(release=2))
+    index(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory):
+    """A GnuPG key that signs packages."""
+    home = tmp_path_factory.mktemp("gnupg")
+    home.chmod(0o700)
+    environment = {**os.environ, "GNUPGHOME": str(home)}
+    command(
+        ["gpg", "--batch", "--passphrase", "", "--quick-gen-key", "Packages <p@example.org>", "rsa2048"], environment
+    )
+    public = home / "public.asc"
+    command(["gpg", "--batch", "--armor", "--output", str(public), "--export", "Packages"], environment)
+    yield SimpleNamespace(name="Packages", home=home, public=str(public))
+    command(["gpgconf", "--kill", "gpg-agent"], environment)
+
+
+def archive(folder, keyring=None):
+    digest = hashlib.sha256((folder / "repodata/repomd.xml").read_bytes()).hexdigest()
+    return (
+        {"url": f"file://{folder}", "keyring": keyring}
+        if keyring
+        else {"url": f"file://{folder}", "release_sha256": {"repomd": digest}}
+    )
+
+
+def layers(packages, archives, above=None, suite="9"):
+    """The layer ``base``, and with ``above`` the layer ``top`` on it."""
+    base = {
+        "distribution": "rocky",
+        "suite": suite,
+        "architecture": "x86_64",
+        "archives": archives,
+        "packages": packages,
+    }
+    given = {"base": base, **({"top": {"parent": "base", **above}} if above else {})}
+    return read_images({"node": {"layer": "top" if above else "base"}}, given)["node"].layers
+
+
+def fetch(url):
+    with urllib.request.urlopen(url) as answer:
+        return answer.read()
+
+
+def built(root, layer):
+    """``layer`` in ``root``, as the builder does it; returns the packages."""
+    root.mkdir(exist_ok=True)
+    digests = dnf.release_digests(layer, fetch)
+    dnf.install(root, layer, RUN, digests)
+    packages = dnf.packages(root, RUN)
+    dnf.clean(root)
+    return packages
+
+
+def tree(root):
+    """Everything below ``root`` but times: path -> what it is."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        facts = path.lstat()
+        content = (
+            os.readlink(path)
+            if path.is_symlink()
+            else hashlib.sha256(path.read_bytes()).hexdigest()
+            if path.is_file()
+            else ""
+        )
+        found[str(path.relative_to(root))] = (stat.filemode(facts.st_mode), facts.st_uid, facts.st_gid, content)
+    return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def epoch():
+    """Of one build, as the builder sets it."""
+    os.environ["SOURCE_DATE_EPOCH"] = str(TIME)
+    yield
+    del os.environ["SOURCE_DATE_EPOCH"]
+
+
+def test_a_layer_without_parent(tmp_path, repository):
+    (layer,) = layers(["hello", "kernel-core"], [archive(repository)])
+    packages = built(tmp_path / "root", layer)
+    assert packages == [
+        {"name": "filesystem", "version": "3.16-2.el9", "architecture": "noarch"},
+        {"name": "hello", "version": "1:2.10-1.el9", "architecture": "noarch"},
+        {"name": "kernel-core", "version": "5.14.0-503.el9", "architecture": "x86_64"},
+    ]
+    found = tree(tmp_path / "root")
+    assert (tmp_path / "root/usr/bin/hello").read_text() == "hello 1\n"
+    assert (tmp_path / "root/etc/hello.installed").read_text() == "by a scriptlet\n"
+    assert (tmp_path / f"root/lib/modules/{KERNEL}/vmlinuz").is_file()
+    assert "var/lib/rpm/rpmdb.sqlite" in found
+    assert found["tmp"][0] == "drwxrwxrwt"
+    # Nothing of the one installation, and nothing of the build host.
+    left = [path for path in found if "dnf" in path or path.startswith(("root/", "dev/", "run/", "tmp/", "var/log/"))]
+    assert left == []
+    assert [path for path in found if path.endswith(("-shm", "-wal", ".lock"))] == []
+
+
+def test_the_same_bytes_twice(tmp_path, repository):
+    (layer,) = layers(["hello", "kernel-core"], [archive(repository)])
+    for name in ("one", "another"):
+        built(tmp_path / name, layer)
+    assert tree(tmp_path / "one") == tree(tmp_path / "another")
+
+
+def test_the_database_of_release_10(tmp_path, repository):
+    (layer,) = layers(["hello"], [archive(repository)], suite="10.1")
+    assert built(tmp_path / "root", layer)[1]["name"] == "hello"
+    assert (tmp_path / "root/usr/lib/sysimage/rpm/rpmdb.sqlite").is_file()
+    assert not (tmp_path / "root/var/lib/rpm").exists()
+
+
+def test_a_layer_above_holds_only_what_it_changed(tmp_path, repository, update):
+    base, top = layers(["hello"], [archive(repository)], {"archives": [archive(update)], "packages": ["hello"]})
+    built(tmp_path / "base", base)
+    before = tree(tmp_path / "base")
+    uppers = []
+    for name in ("one", "another"):
+        place, upper, work = tmp_path / name, tmp_path / f"{name}.upper", tmp_path / f"{name}.work"
+        for folder in (place, upper, work):
+            folder.mkdir()
+        # An overlay cannot lie on another, which /tmp may be.
+        options = f"lowerdir={tmp_path / 'base'},upperdir={upper},workdir={work}"
+        command(["mount", "-t", "overlay", "overlay", "-o", options, str(place)])
+        try:
+            packages = built(place, top)
+        finally:
+            command(["umount", str(place)])
+        assert {"name": "hello", "version": "1:2.10-2.el9", "architecture": "noarch"} in packages
+        assert len(packages) == 2
+        uppers.append(tree(upper))
+    assert uppers[0] == uppers[1]
+    files = [path for path, facts in uppers[0].items() if not facts[0].startswith("d")]
+    # Which of the files that are the same rpm writes again is its own affair.
+    assert set(files) - {"etc/hello.conf", "etc/hello.installed"} == {"usr/bin/hello", "var/lib/rpm/rpmdb.sqlite"}
+    assert tree(tmp_path / "base") == before
+
+
+def test_a_package_that_is_nowhere(tmp_path, repository):
+    (layer,) = layers(["hello", "helo"], [archive(repository)])
+    with pytest.raises(ImageError, match=r"^layer base: no archive has a package helo; correct the name"):
+        built(tmp_path / "root", layer)
+
+
+def test_an_archive_out_of_reach(tmp_path, repository):
+    given = {**archive(repository), "url": "http://127.0.0.1:9/el9"}
+    (layer,) = layers(["hello"], [archive(repository), given])
+    (tmp_path / "root").mkdir()
+    with pytest.raises(ImageError, match=r"^layer base: the archive http://127.0.0.1:9/el9 cannot be read: .*onnect"):
+        dnf.install(tmp_path / "root", layer, RUN, {})
+
+
+def test_an_archive_that_is_none(tmp_path):
+    (layer,) = layers(["hello"], [{"url": f"file://{tmp_path}", "release_sha256": {"repomd": "0" * 64}}])
+
+    def missing(url):
+        raise FileNotFoundError(url)
+
+    with pytest.raises(ImageError, match=r"it has no repodata/repomd.xml; give the url of the folder over repodata"):
+        dnf.release_digests(layer, missing)
+
+
+def test_a_pin_of_another_state(repository):
+    (layer,) = layers(["hello"], [{**archive(repository), "release_sha256": {"repomd": "0" * 64}}])
+    with pytest.raises(ImageError, match=rf"repomd.xml has sha256 [0-9a-f]+, and {'0' * 64} is pinned"):
+        dnf.release_digests(layer, fetch)
+
+
+def test_an_archive_that_changes_meanwhile(tmp_path, repository):
+    (layer,) = layers(["hello"], [archive(repository)])
+    (tmp_path / "root").mkdir()
+    digests = dict.fromkeys(dnf.release_digests(layer, fetch), "0" * 64)
+    with pytest.raises(ImageError, match=r"repomd.xml was changed meanwhile"):
+        dnf.install(tmp_path / "root", layer, RUN, digests)
+    assert not (tmp_path / "root/usr").exists()
+
+
+def test_the_time_is_that_of_the_newest_list(repository):
+    (layer,) = layers(["hello"], [archive(repository)])
+    assert dnf.source_date_epoch(layer, fetch) == TIME
+
+
+def test_signed_packages_twice(tmp_path, key):
+    folder = tmp_path / "signed"
+    for name in ("filesystem", "hello"):
+        package(folder, name, SPECS[name].format(release=1) if name == "hello" else SPECS[name], key)
+    index(folder)
+    (layer,) = layers(["hello"], [archive(folder, key.public)])
+    for name in ("one", "another"):
+        assert [one["name"] for one in built(tmp_path / name, layer)] == ["filesystem", "hello"]
+    assert tree(tmp_path / "one") == tree(tmp_path / "another")
+
+
+def test_a_package_that_is_not_signed(tmp_path, repository, key):
+    (layer,) = layers(["hello"], [archive(repository, key.public)])
+    with pytest.raises(ImageError, match=r"^layer base: the signature of \S+ is not by a key of the archive's keyring"):
+        built(tmp_path / "root", layer)
+
+
+def test_a_keyring_that_is_not_there(tmp_path, repository):
+    (layer,) = layers(["hello"], [archive(repository, "/nowhere/key.asc")])
+    with pytest.raises(ImageError, match=r"there is no keyring /nowhere/key.asc for file://"):
+        built(tmp_path / "root", layer)
