@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image import dnf, p
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import read_images
 
-RUN = SimpleNamespace(process=lambda argv, env=None, show=None: process.run(argv, env))
+RUN = process.run
 TIME = 1_700_000_000
 KERNEL = "5.14.0-503.el9.x86_64"
 SPECS = {

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import platform
-import re
 import shutil
 import sys
 import time
@@ -167,11 +166,7 @@ def _content_digests(layer: Layer) -> dict[str, str]:
 
 def _epoch(layer: Layer, fetch: _Fetcher) -> int:
     """No file of the layer is younger than its archives are, s since 1970."""
-    if builder_of(layer) is debian:
-        return debian.source_date_epoch(layer, fetch)
-    # createrepo_c writes when each list of the repository was made.
-    texts = [fetch(f"{archive.url}/repodata/repomd.xml") for archive in layer.archives]
-    return max((int(found) for text in texts for found in re.findall(rb"<timestamp>(\d+)", text)), default=1)
+    return builder_of(layer).source_date_epoch(layer, fetch)
 
 
 def _stage_place(setting: Setting, public_key: str, chain: list[Wish]) -> Path | None:

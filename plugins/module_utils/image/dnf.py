@@ -22,7 +22,7 @@ from pathlib import Path
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import sha256_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.process import Runner
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.process import Run
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import RPM_RELEASE, Archive, Layer
 
 # Where rpm keeps its database, by the release of RHEL: rpm's macro %_dbpath there. From RHEL 10 on (as Fedora 36 has
@@ -69,7 +69,7 @@ gpgcheck = {check}
 {keys}"""
 
 
-def install(root: Path, layer: Layer, run: Runner, digests: Mapping[str, str]) -> None:
+def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> None:
     """Put ``layer``'s packages into ``root``: empty for a layer without parent, else the merged root of those below.
 
     ``digests`` are ``release_digests``: what dnf reads must be what they are of. ``SOURCE_DATE_EPOCH`` of this process
@@ -92,16 +92,16 @@ def install(root: Path, layer: Layer, run: Runner, digests: Mapping[str, str]) -
             *("dnf", "--config", f"{folder}/dnf.conf", "--installroot", str(root)),
             *("--releasever", layer.suite, "--forcearch", layer.architecture),
         ]
-        done = run.process([*command, "makecache"], env=environment)
+        done = run([*command, "makecache"], env=environment)
         if done.returncode != 0:
             raise ImageError(f"layer {layer.name}", *_unreachable(done.stdout, layer))
         _check_fetched(root, layer, digests)
-        done = run.process(confined(root, [*command, "install", *layer.packages]), env=environment)
+        done = run(confined(root, [*command, "install", *layer.packages]), env=environment)
     if done.returncode != 0:
         raise ImageError(f"layer {layer.name}", *_failure(done.stdout))
 
 
-def packages(root: Path, run: Runner) -> list[dict[str, str]]:
+def packages(root: Path, run: Run) -> list[dict[str, str]]:
     """What is installed in ``root`` as ``{"name", "version", "architecture"}``, sorted. ``root`` is only read.
 
     ``version`` is ``EPOCH:VERSION-RELEASE``, without an epoch that is not set. Raises ImageError.
@@ -114,9 +114,7 @@ def packages(root: Path, run: Runner) -> list[dict[str, str]]:
         for path in database.iterdir():
             if path.is_file() and path.name != ".rpm.lock":
                 shutil.copy(path, folder)
-        done = run.process(
-            ["rpm", "--dbpath", folder, "--query", "--all", "--queryformat", QUERY], env=_environment(folder)
-        )
+        done = run(["rpm", "--dbpath", folder, "--query", "--all", "--queryformat", QUERY], env=_environment(folder))
     if done.returncode != 0:
         raise ImageError(str(database), f"rpm cannot read it: {_last(done.stdout)}", "build the layer again")
     rows = [line.split("\t") for line in done.stdout.splitlines() if line.count("\t") == 2]

@@ -97,11 +97,11 @@ def build(cache: Path, work: Path, wish: Wish, below: list[Built], progress: Cal
         tree = root
     if layer.packages:
         progress(f"{subject}: installing {_count(len(layer.packages), 'package')} and what they need")
-    if builder is debian:
-        with mounted_caches(cache, root, debian.caches(layer, wish.digests), run):
+    with mounted_caches(cache, root, builder.caches(layer, wish.digests), run):
+        if builder is debian:
             debian.install(root, layer, run, wish.digests)
-    else:
-        dnf.install(root, layer, run.process)
+        else:
+            dnf.install(root, layer, run.process, wish.digests)
     if layer.users or layer.files or any(asdict(layer.services).values()):
         progress(f"{subject}: users, files, services")
     contents.apply(root, layer, run)

@@ -6,21 +6,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import Any, Callable, Protocol
+from typing import Callable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 
 # argv and the environment in, the exit status and the output, errors in it, out.
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-class Runner(Protocol):
-    """What runs a build's commands, with the build's progress and environment."""
-
-    def process(
-        self, argv: list[str], env: dict[str, str] | None = None, show: Any = None
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a command, whose exit status is the caller's to judge."""
 
 
 def run(

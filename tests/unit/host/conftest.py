@@ -298,8 +298,8 @@ class Server(System):
         return ""
 
     def _systemctl(self, argv: list[str], _stdin: str | None) -> str:
-        if argv[1] == "enable":
-            self.link(f"/etc/systemd/system/multi-user.target.wants/{argv[2]}", f"/etc/systemd/system/{argv[2]}")
+        if "enable" in argv:
+            self.link(f"/etc/systemd/system/multi-user.target.wants/{argv[-1]}", f"/etc/systemd/system/{argv[-1]}")
         return ""
 
     def _mstconfig_query(self, address: str) -> str:

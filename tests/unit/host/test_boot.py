@@ -174,3 +174,57 @@ def test_it_holds_no_ansible():
     for name in archive.closure(boot.__name__):
         assert "import ansible" not in archive.source(name).replace("import ansible_collections", "")
         assert "from ansible." not in archive.source(name)
+
+
+# In an image, which is not running.
+
+
+def prepared(server, settings=None, check=False):
+    """As the module does it with now: false."""
+    settings = SETTINGS if settings is None else settings
+    concerns.check_form(settings)
+    return persistence.ensure(server, concerns.checked(settings), check, "/usr/bin/python3", running=False)
+
+
+def image(server):
+    """The server's files as an image's: no systemd runs, one is installed."""
+    __import__("shutil").rmtree(server.path("/run/systemd"))
+    server.put("/usr/lib/systemd/systemd", "")
+
+
+def test_an_image_gets_what_every_boot_does_and_nothing_live(server):
+    image(server)
+    assert prepared(server, check=True).changed
+    assert server.effects == []
+    outcome = prepared(server)
+    assert sorted(outcome.after) == sorted([*persistence.files({}, ""), f"{persistence.UNIT} enabled"])
+    assert server.commands == [f"systemctl --root=/ enable {persistence.UNIT}"]
+    assert not [effect for effect in server.effects if effect.startswith("poke")]
+    assert not prepared(server).changed
+    assert json.loads(server.read(persistence.SETTINGS) or "") == SETTINGS
+
+
+def test_an_image_without_systemd(server):
+    __import__("shutil").rmtree(server.path("/run/systemd"))
+    with pytest.raises(HostError, match=r"there is no systemd in this image.*: add its package"):
+        prepared(server)
+    assert server.effects == []
+
+
+def test_an_image_may_name_devices_that_nobody_has_seen_yet():
+    concerns.check_form({"vfio_binding": {"devices": ["0000:77:00.0", "10de:2330"]}})
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"vfio_binding": {"devices": ["gpus"]}}, r"'gpus' is no kind"),
+        ({"hugepages": {"pages": [{"node": 0}]}}, r"size_mib is missing"),
+        ({"sriov": {"functions": [{"devices": ["nic"], "count": "four"}]}}, r"count is 'four'"),
+        ({"pci_tuning": {"settings": [{"devices": ["gpu"]}]}}, r"nothing is set"),
+        ({"huge_pages": {}}, r"unknown settings huge_pages"),
+    ],
+)
+def test_a_mistake_in_an_image_is_refused_by_its_form(settings, said):
+    with pytest.raises(HostError, match=said):
+        concerns.check_form(settings)

@@ -1,0 +1,266 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Roles in a real root, which mmdebstrap makes from the archive that this machine uses."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import persistence
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import ansible_paths, process, role_digest, roles_in
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import Role
+
+SECRET = "a {{ secret }} with 'quotes' and \U0001f512"
+GPU_HOST = Role(
+    "sailloft.fleet.gpu_host",
+    {
+        "gpu_host_packages_install": False,
+        "gpu_host_hugepages": [{"node": 0, "size_mib": 2, "count": 8}],
+        "gpu_host_sriov": [{"devices": ["0000:3b:00.0"], "count": 2}],
+        "gpu_host_vfio": ["gpu"],
+    },
+)
+# What a tuning run would touch on the machine that it runs on.
+OF_THE_BUILD_HOST = (
+    *("/etc/sailloft", "/usr/lib/sailloft", persistence.UNIT_FILE, persistence.WANTS, persistence.ORDER_FILE),
+    *("/etc/default/grub.d", "/etc/driverctl.d", "/proc/sys/kernel/hostname", "/proc/sys/vm/nr_hugepages"),
+    *("/proc/mounts", "/sys/devices/system/node", "/sys/kernel/mm/hugepages"),
+)
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="images are built by root"),
+    pytest.mark.skipif(not shutil.which("mmdebstrap"), reason="needs mmdebstrap (bindep.txt)"),
+]
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory):
+    """A Debian with systemd and Python."""
+    root = tmp_path_factory.mktemp("image") / "root"
+    packages = "systemd-sysv,python3,python3-apt"
+    command = ["mmdebstrap", "--variant=minbase", f"--include={packages}", "bookworm", str(root)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no archive to make a root from: {done.stderr[-300:]}")
+    return root
+
+
+@pytest.fixture
+def root(pristine, tmp_path):
+    """A root of its own on top of it, as a layer is; what it changed is in ``upper`` beside it."""
+    for name in ("root", "upper", "work"):
+        (tmp_path / name).mkdir()
+    options = f"lowerdir={pristine},upperdir={tmp_path / 'upper'},workdir={tmp_path / 'work'}"
+    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, str(tmp_path / "root")], check=True)
+    yield tmp_path / "root"
+    subprocess.run(["umount", str(tmp_path / "root")], check=True)
+
+
+@pytest.fixture
+def make_role(tmp_path, monkeypatch):
+    """Makes a role in a roles path of its own, of one task file."""
+    monkeypatch.setenv("ANSIBLE_ROLES_PATH", str(tmp_path / "roles"))
+    ansible_paths._settings.cache_clear()
+
+    def make(name, tasks):
+        place = tmp_path / "roles" / name / "tasks"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "main.yml").write_text(tasks)
+        return tmp_path / "roles" / name
+
+    yield make
+    ansible_paths._settings.cache_clear()
+
+
+def tree(root):
+    """Everything below ``root`` but times."""
+    found = {}
+    for path in sorted(Path(root).rglob("*")):
+        facts = path.lstat()
+        content = os.readlink(path) if path.is_symlink() else ""
+        if path.is_file() and not path.is_symlink():
+            content = hashlib.sha256(path.read_bytes()).hexdigest()
+        found[str(path.relative_to(root))] = (stat.filemode(facts.st_mode), facts.st_uid, facts.st_gid, content)
+    return found
+
+
+def build_host():
+    """The state of the machine that these tests run on, of what must not change."""
+    state = {}
+    for place in OF_THE_BUILD_HOST:
+        paths = [Path(place), *(sorted(Path(place).rglob("nr_hugepages")) if place.startswith("/sys") else [])]
+        for path in paths:
+            state[str(path)] = (
+                path.read_text() if path.is_file() else sorted(os.listdir(path)) if path.is_dir() else None
+            )
+    return state
+
+
+def test_gpu_host_is_set_up_for_every_boot_and_the_build_host_is_not_touched(root):
+    before = build_host()
+    lines = []
+    roles_in.apply(root, [GPU_HOST], functools.partial(process.run, show=lines.append), "gpu")
+    assert build_host() == before
+    upper = root.parent / "upper"
+    files = {path for path, facts in tree(upper).items() if not facts[0].startswith("d")}
+    # Nothing else: no ~/.ansible, no module, no log, no compiled Python.
+    assert files == {
+        path.lstrip("/")
+        for path in (
+            *(persistence.SETTINGS, persistence.CODE, persistence.ORDER_FILE),
+            *(persistence.UNIT_FILE, persistence.WANTS),
+        )
+    }
+    assert os.readlink(upper / persistence.WANTS.lstrip("/")) == persistence.UNIT_FILE
+    saved = json.loads((root / persistence.SETTINGS.lstrip("/")).read_text())
+    assert saved["hugepages"] == {"pages": GPU_HOST.vars["gpu_host_hugepages"]}
+    assert saved["sriov"] == {"functions": GPU_HOST.vars["gpu_host_sriov"]}
+    # By the Python of the image, whichever the build host has.
+    assert "ExecStart=/usr/bin/python3" in (root / persistence.UNIT_FILE.lstrip("/")).read_text()
+    enabled = ["systemctl", f"--root={root}", "is-enabled", persistence.UNIT]
+    assert subprocess.run(enabled, capture_output=True, text=True, check=False).stdout == "enabled\n"
+
+    first = tree(upper)
+    lines.clear()
+    roles_in.apply(root, [GPU_HOST], functools.partial(process.run, show=lines.append), "gpu")
+    assert tree(upper) == first
+    assert any("changed=0" in line for line in lines)
+
+
+def test_a_mistake_is_refused_by_its_form(root):
+    role = Role(GPU_HOST.name, {**GPU_HOST.vars, "gpu_host_vfio": ["gpus"]})
+    with pytest.raises(ImageError, match=r"What a reboot loses.*\" failed: vfio_binding.devices: 'gpus' is no kind"):
+        roles_in.apply(root, [role], layer="gpu")
+    assert not (root / persistence.SETTINGS.lstrip("/")).exists()
+
+
+def test_what_works_on_the_running_kernel_is_refused(root, make_role):
+    make_role("live", "- name: Live\n  sailloft.fleet.hugepages: {pages: []}\n")
+    with pytest.raises(ImageError, match=r"this is an image's root, and the kernel that runs is that of the host"):
+        roles_in.apply(root, [Role("live")])
+
+
+def test_the_build_host_is_out_of_reach(root, make_role):
+    make_role(
+        "nosy",
+        """
+- name: It tries
+  ansible.builtin.shell: |
+    hostname
+    echo 1 > /proc/sys/vm/nr_hugepages; echo written $?
+    ls /sys | wc -l
+    ls /dev
+    env
+    echo {{ ansible_facts.keys() | sort | join(' ') }}
+    echo {{ ansible_connection }} {{ ansible_facts.is_chroot }} {{ inventory_hostname }}
+  register: seen
+- name: It tells
+  ansible.builtin.copy: {content: "{{ seen.stdout }}", dest: /etc/seen, mode: "0644"}
+""",
+    )
+    os.environ["SITE_TOKEN"] = "of the build host"
+    try:
+        roles_in.apply(root, [Role("nosy")], layer="site")
+    finally:
+        del os.environ["SITE_TOKEN"]
+    seen = (root / "etc/seen").read_text()
+    assert seen.startswith("localhost\n")
+    assert "written 0" not in seen
+    assert "\n0\n" in seen  # /sys
+    assert "SITE_TOKEN" not in seen
+    assert not {"kvm", "vda", "sda", "mem"} & set(seen.split())
+    assert "distribution" in seen.split()
+    assert not {"processor", "memtotal_mb", "mounts", "devices", "all_ipv4_addresses"} & set(seen.split())
+    assert "community.general.chroot True site" in seen
+    assert not (root / "usr/sbin/policy-rc.d").exists()
+
+
+def test_variables_arrive_as_they_are_and_stay_nowhere(root, make_role):
+    make_role(
+        "secret",
+        """
+- name: It uses it
+  ansible.builtin.copy: {content: "{{ token | hash('sha256') }}", dest: /etc/token.sha256, mode: "0600"}
+  no_log: true
+- name: It fails with it
+  ansible.builtin.command: /bin/sh -c 'exit 3' {{ token | quote }}
+  no_log: true
+""",
+    )
+    lines = []
+    with pytest.raises(ImageError) as failed:
+        roles_in.apply(root, [Role("secret", {"token": SECRET})], functools.partial(process.run, show=lines.append))
+    assert '"secret : It fails with it" failed' in str(failed.value)
+    assert (root / "etc/token.sha256").read_text() == hashlib.sha256(SECRET.encode()).hexdigest()
+    assert SECRET not in str(failed.value) + "".join(lines)
+    everything = [path.read_bytes() for path in (root.parent / "upper").rglob("*") if path.is_file()]
+    assert not any(SECRET.encode() in content for content in everything)
+    assert not list(Path("/dev/shm").glob("sailloft-*"))
+
+
+def test_an_image_without_python(tmp_path):
+    with pytest.raises(ImageError, match=r"^layer gpu: there is no /usr/bin/python3 in the image.*add python3"):
+        roles_in.apply(tmp_path, [GPU_HOST], layer="gpu")
+
+
+def test_a_role_that_is_nowhere(root):
+    with pytest.raises(ImageError, match=r"one of no_such_role is nowhere where Ansible looks for roles"):
+        roles_in.apply(root, [Role("no_such_role")])
+    with pytest.raises(ImageError, match=r"^role no_such_role: it is nowhere"):
+        role_digest.content_digest("no_such_role")
+    with pytest.raises(ImageError, match=r"^role sailloft.fleet.nothing: .*fleet/roles"):
+        role_digest.content_digest("sailloft.fleet.nothing")
+
+
+def test_the_digest_is_of_all_that_a_role_is_made_of(make_role):
+    outer = make_role("outer", "- ansible.builtin.include_role: {name: inner}\n")
+    inner = make_role("inner", "- ansible.builtin.debug:\n")
+    make_role("stranger", "- ansible.builtin.debug:\n")
+    seen = [role_digest.content_digest("outer")]
+    assert role_digest.content_digest("outer") == seen[0]
+    make_role("stranger", "- ansible.builtin.meta: noop\n")
+    (outer / "tasks/__pycache__").mkdir()
+    (outer / "tasks/__pycache__/x.pyc").write_text("x")
+    assert role_digest.content_digest("outer") == seen[0]
+    for change in (
+        lambda: (inner / "tasks/main.yml").write_text("- ansible.builtin.meta: noop\n"),
+        lambda: (outer / "script").write_text("#!/bin/sh\n"),
+        lambda: (outer / "script").chmod(0o755),
+        lambda: (outer / "script").rename(outer / "program"),
+    ):
+        change()
+        seen.append(role_digest.content_digest("outer"))
+    assert len(set(seen)) == len(seen)
+
+
+def test_the_digest_covers_the_modules_of_the_roles_collection(tmp_path, monkeypatch):
+    place = tmp_path / "ansible_collections/site/things"
+    for path, text in {
+        "roles/one/tasks/main.yml": "- site.things.tune:\n",
+        "plugins/modules/tune.py": "from ansible_collections.site.things.plugins.module_utils import deep\n",
+        "plugins/module_utils/deep.py": "A = 1\n",
+        "plugins/module_utils/other.py": "A = 1\n",
+    }.items():
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).write_text(text)
+    (place / "galaxy.yml").write_text("namespace: site\nname: things\nversion: 1.0.0\n")
+    monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", str(tmp_path))
+    ansible_paths.collections.cache_clear()
+    try:
+        first = role_digest.content_digest("site.things.one")
+        (place / "plugins/module_utils/other.py").write_text("A = 2\n")
+        assert role_digest.content_digest("site.things.one") == first
+        (place / "plugins/module_utils/deep.py").write_text("A = 2\n")
+        assert role_digest.content_digest("site.things.one") != first
+    finally:
+        ansible_paths.collections.cache_clear()

@@ -1,0 +1,55 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The kernel arguments of gpu_host for an image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.sailloft.fleet.plugins.filter.gpu_host_kernel_arguments import (
+    DEFAULTS,
+    gpu_host_kernel_arguments,
+)
+
+PAGES = [{"node": 0, "size_mib": 1024, "count": 2}, {"node": 0, "size_mib": 2, "count": 128}]
+OF_PAGES = "default_hugepagesz=1G hugepagesz=1G hugepages=0:2 hugepagesz=2M hugepages=0:128"
+
+
+def test_the_defaults_are_the_roles():
+    role = yaml.safe_load((Path(__file__).parents[3] / "roles/gpu_host/defaults/main.yml").read_text())
+    assert {name: role[name] for name in DEFAULTS} == DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("variables", "arguments"),
+    [
+        ({}, "intel_iommu=on iommu=pt"),
+        ({"gpu_host_iommu": "translated"}, "intel_iommu=on iommu=nopt"),
+        ({"gpu_host_iommu": "", "gpu_host_vfio": ["gpu"]}, ""),
+        ({"gpu_host_hugepages": PAGES}, f"intel_iommu=on iommu=pt {OF_PAGES}"),
+        ({"gpu_host_hugepages": PAGES, "gpu_host_hugepages_at_boot": "no"}, "intel_iommu=on iommu=pt"),
+        ({"gpu_host_kernel_arguments": ["pci=realloc"]}, "intel_iommu=on iommu=pt pci=realloc"),
+    ],
+)
+def test_the_arguments(variables, arguments):
+    assert gpu_host_kernel_arguments(variables) == arguments.split()
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ([], r"got list, wanted a dict of gpu_host's variables"),
+        ({"gpu_host_iommu": "on"}, r"iommu is 'on', wanted one of passthrough, translated"),
+        ({"gpu_host_kernel_arguments": ["a b"]}, r"'a b' is not one kernel argument"),
+        ({"gpu_host_kernel_arguments": ["iommu=off"]}, r"iommu=pt and iommu=off contradict each other"),
+        ({"gpu_host_hugepages": [{"node": 0}]}, r"size_mib is missing"),
+        ({"gpu_host_kernel_arguments_removed": ["quiet"]}, r"an image has no arguments but those that it is given"),
+    ],
+)
+def test_bad_input(variables, said):
+    with pytest.raises(AnsibleFilterError, match=said):
+        gpu_host_kernel_arguments(variables)
