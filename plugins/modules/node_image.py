@@ -13,10 +13,10 @@ version_added: 0.2.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Builds images out of layers, each one squashfs with its dm-verity tree, and publishes them by digest. The same wishes
-    give the same bytes, on another machine and another day.
-  - A layer is built again only where it, a layer below it, or an archive of it changed. A run that finds nothing changed
-    takes seconds, and needs the network only for the archives' release files.
+  - Builds images out of layers, each one squashfs with its dm-verity tree, and publishes them by digest. The same
+    wishes give the same bytes, on another machine and another day.
+  - A layer is built again only where it, a layer below it, or an archive of it changed. A run that finds nothing
+    changed takes seconds, and needs the network only for the archives' release files.
   - Builds as root, on a host with overlayfs and mount namespaces. A build that fails or is killed leaves no mount, and
     nothing in the store.
   - Its action plugin shows what is being done while it is done.

@@ -1,4 +1,6 @@
-"""Images built with the real tools from Debian's archive: as root, with mount namespaces, loop devices and overlayfs."""
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Images built with the real tools from Debian's archive: as root, with namespaces, loop devices and overlayfs."""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import build, layers
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import build
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import read_images
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import Store
 
@@ -99,7 +102,9 @@ def keys(tmp_path_factory) -> Path:
     """A pair without password."""
     folder = tmp_path_factory.mktemp("keys")
     subprocess.run(
-        ["minisign", "-G", "-W", "-p", folder / "image.pub", "-s", folder / "image.key"], check=True, capture_output=True
+        ["minisign", "-G", "-W", "-p", folder / "image.pub", "-s", folder / "image.key"],
+        check=True,
+        capture_output=True,
     )
     return folder
 
@@ -124,6 +129,3 @@ def pytest_configure() -> None:
     """These tests do not pass for want of root: they are not to be run without."""
     if os.geteuid() != 0:
         sys.exit("tests/image: run as root (make image)")
-
-
-__all__ = ["BASE", "IMAGES", "LAYERS", "Site", "layers"]

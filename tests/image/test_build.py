@@ -1,3 +1,5 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The same bytes, only what changed, and nothing left behind."""
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import sign
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.manifest import digest
@@ -43,7 +46,9 @@ def test_the_manifest_is_signed_and_the_blobs_are_what_it_says(site):
     data, signature = site.store.read(name, "manifest.json"), site.store.read(name, "manifest.json.minisig")
     assert digest(data) == name
     assert sign.verifies(data, signature, sign.read_public_key(site.keys / "image.pub"))
-    assert not sign.verifies(data.replace(b"debian", b"ubuntu", 1), signature, sign.read_public_key(site.keys / "image.pub"))
+    assert not sign.verifies(
+        data.replace(b"debian", b"ubuntu", 1), signature, sign.read_public_key(site.keys / "image.pub")
+    )
     manifest = site.store.manifest(name)
     assert not site.store.missing_blobs(manifest)
     for layer in manifest.layers:
@@ -68,13 +73,18 @@ def test_nothing_of_the_node_or_the_build_is_in_it(site, tmp_path):
         listing = json.loads((site.tree("node")[name] / "listing.json").read_text())
         files = [path for path, entry in listing.items() if entry["type"] == "file"]
         assert not [path for path in files if path.startswith(("/var/log/", "/var/lib/apt/lists/", "/tmp/", "/run/"))]
-        assert not [path for path in files if re.match(r"/etc/ssh/ssh_host|/boot/(vmlinuz|initrd)|/etc/(passwd|shadow)-$", path)]
+        assert not [
+            path for path in files if re.match(r"/etc/ssh/ssh_host|/boot/(vmlinuz|initrd)|/etc/(passwd|shadow)-$", path)
+        ]
         assert not [path for path in files if path.startswith("/var/cache/") and "/debconf/" not in path]
         for path in files:
             assert not today.search((tree / path[1:]).read_bytes()), f"{path} of layer {name} has the day of the build"
-            assert os.stat(tree / path[1:]).st_mtime <= json.loads((site.tree("node")[name] / "layer.json").read_text())[
-                "entry"
-            ]["inputs"]["source_date_epoch"]
+            assert (
+                os.stat(tree / path[1:]).st_mtime
+                <= json.loads((site.tree("node")[name] / "layer.json").read_text())["entry"]["inputs"][
+                    "source_date_epoch"
+                ]
+            )
     assert (trees["base"] / "etc/machine-id").read_text() == "uninitialized\n"
     assert not (trees["base"] / "etc/hostname").exists()
 
@@ -136,7 +146,10 @@ def test_check_says_what_the_run_then_publishes(site, wished):
             lambda wished: wished["base"]["archives"][0].update(release_sha256={"bookworm": "0" * 64}),
             "and " + "0" * 64 + " is pinned",
         ),
-        (lambda wished: wished["site"].update(services={"enabled": ["nonesuch"]}), "layer site: systemctl enable nonesuch"),
+        (
+            lambda wished: wished["site"].update(services={"enabled": ["nonesuch"]}),
+            "layer site: systemctl enable nonesuch",
+        ),
         (lambda wished: wished["site"].update(users=[{"name": "x", "groups": ["nonesuch"]}]), "layer site: user x: "),
         (
             lambda wished: wished["site"].update(files=[{"path": "/etc/x", "content": "", "owner": "nonesuch"}]),

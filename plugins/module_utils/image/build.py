@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import fcntl
 import hashlib
@@ -113,6 +114,15 @@ def _build_all(
     stages = {name: _stage_place(setting, public_key, chain) for name, chain in chains.items()}
 
     def work_apart() -> None:
+        # What the first stages are made of is fetched while the first layer is installed, which leaves cores idle.
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            userlands = _Userlands(setting.cache, work, pool)
+            for name, chain in chains.items():
+                if stages[name] is None or not stages[name].exists():
+                    userlands.start(chain[0], tools.Run(f"image {name}", progress))
+            build_missing(userlands)
+
+    def build_missing(userlands: _Userlands) -> None:
         for number, wish in enumerate(missing):
             chain = next(chain for chain in chains.values() if wish in chain)
             below = [layers.find(setting.cache, other.key) for other in chain[: chain.index(wish)]]
@@ -122,7 +132,7 @@ def _build_all(
         for name, chain in chains.items():
             place = work / f"first-stage-{name}"
             place.mkdir()
-            _make_stage(name, setting, chain, public_key, place, progress)
+            _make_stage(name, setting, chain, public_key, place, userlands, progress)
 
     if missing or any(place is None or not place.exists() for place in stages.values()):
         isolated(work_apart)
@@ -204,8 +214,44 @@ def _kernel_of(name: str, cache: Path, chain: list[Wish]) -> tuple[Wish, Built]:
     return wish, layers.find(cache, wish.key)
 
 
+class _Userlands:
+    """The trees of the first stages' programs, one for each lowest layer, unpacked in the background."""
+
+    def __init__(self, cache: Path, work: Path, pool: concurrent.futures.Executor) -> None:
+        self._cache, self._work, self._pool = cache, work, pool
+        self._found: dict[str, concurrent.futures.Future[Path]] = {}
+
+    def start(self, lowest: Wish, run: tools.Run) -> None:
+        """Begin with the tree that goes with this layer."""
+        if lowest.key not in self._found:
+            self._found[lowest.key] = self._pool.submit(self._unpack, lowest, run)
+
+    def tree(self, lowest: Wish) -> Path:
+        """Where it is; waits. Raises ImageError."""
+        return self._found[lowest.key].result()
+
+    def _unpack(self, lowest: Wish, run: tools.Run) -> Path:
+        if builder_of(lowest.layer) is not debian:
+            # RPM archives have none of these: the build host's own.
+            return Path("/")
+        tree = self._work / f"userland-{lowest.key}"
+        tree.mkdir()
+        # apt locks its folders: others than the layers'.
+        folders = debian.caches(lowest.layer, lowest.digests)
+        folders = {name: f"{folder}-first-stage" for name, folder in folders.items()}
+        with layers.mounted_caches(self._cache, tree, folders, run):
+            debian.unpack(tree, FIRST_STAGE_PACKAGES, lowest.layer, lowest.digests, run)
+        return tree
+
+
 def _make_stage(
-    name: str, setting: Setting, chain: list[Wish], public_key: str, work: Path, progress: Callable[[str], object]
+    name: str,
+    setting: Setting,
+    chain: list[Wish],
+    public_key: str,
+    work: Path,
+    userlands: _Userlands,
+    progress: Callable[[str], object],
 ) -> None:
     wish, built = _kernel_of(name, setting.cache, chain)
     place = _stage_place(setting, public_key, chain)
@@ -217,14 +263,7 @@ def _make_stage(
     below = [layers.find(setting.cache, other.key) for other in chain[: chain.index(wish) + 1]]
     root = work / "root"
     mount_overlay(layers.mount_chain(work, below, run), None, root, work, run)
-    tree = Path("/")
-    if builder_of(wish.layer) is debian:
-        # Of the lowest layer's archives: one tree for all images on it.
-        lowest = chain[0]
-        tree = work / "userland"
-        tree.mkdir()
-        with layers.mounted_caches(setting.cache, tree, debian.caches(lowest.layer, lowest.digests), run):
-            debian.unpack(tree, FIRST_STAGE_PACKAGES, lowest.layer, lowest.digests, run)
+    tree = userlands.tree(chain[0])
     out = work / "first-stage"
     first_stage.build(root, built.kernel.version, tree, public_key, setting.init, wish.epoch, out)
     place.parent.mkdir(exist_ok=True)

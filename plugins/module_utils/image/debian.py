@@ -78,7 +78,7 @@ def caches(layer: Layer, digests: Mapping[str, str]) -> dict[str, str]:
 
     The lists of one state of the archives are kept by that state, so a layer on top needs no update of them.
     """
-    text = "\n".join([*_sources(layer.archives, digests), *(f"{name} {digests[name]}" for name in sorted(digests))])
+    text = "\n".join([*_sources(layer.archives), *(f"{name} {digests[name]}" for name in sorted(digests))])
     return {
         ARCHIVES: f"apt/archives-{layer.distribution}",
         LISTS: f"apt/lists-{hashlib.sha256(text.encode()).hexdigest()}",
@@ -103,7 +103,7 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> N
                     "--skip=check/empty,download/empty,essential/unlink,cleanup/apt",
                     layer.suite,
                     root,
-                    *_sources(layer.archives, digests),
+                    *_sources(layer.archives),
                 ],
                 env=ENVIRONMENT,
                 show=r"I: ((?:running apt-get update|downloading|extracting|installing).*?)\.*$",
@@ -113,7 +113,7 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> N
                 if not (root / name).is_symlink():
                     (root / name).unlink(missing_ok=True)
             return
-        lines = _sources(layer.archives, digests)
+        lines = _sources(layer.archives)
         written = "".join(path.read_text() for path in _source_files(root)).splitlines()
         new = [line for line in lines if line not in written]
         if new:
@@ -173,7 +173,7 @@ def unpack(into: Path, names: tuple[str, ...], layer: Layer, digests: Mapping[st
                 "--skip=check/empty,download/empty,cleanup/apt",
                 layer.suite,
                 into,
-                *_sources(layer.archives, digests),
+                *_sources(layer.archives),
             ],
             env=ENVIRONMENT,
         )
@@ -197,7 +197,7 @@ def _release(archive: Archive, suite: str, fetch: Callable[[str], bytes]) -> byt
             ) from None
 
 
-def _sources(archives: tuple[Archive, ...], digests: Mapping[str, str]) -> list[str]:
+def _sources(archives: tuple[Archive, ...]) -> list[str]:
     lines = []
     for archive in archives:
         for suite in archive.suites:

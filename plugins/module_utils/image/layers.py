@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import hashlib
 import json
@@ -122,10 +123,12 @@ def build(cache: Path, work: Path, wish: Wish, below: list[Built], progress: Cal
         os.utime(tree, (wish.epoch, wish.epoch))
     progress(f"{subject}: writing the squashfs")
     file = out / SQUASHFS
-    squashfs.pack(tree, file, wish.epoch, run)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        listed = pool.submit(listing, tree)
+        squashfs.pack(tree, file, wish.epoch, run)
     # Of the key, so that an attacker cannot prepare blocks for many layers at once, and two builds have the same.
     verity = squashfs.append_verity(file, hashlib.sha256(f"sailloft-verity {wish.key}".encode()).hexdigest(), run)
-    data = canonical_json(listing(tree))
+    data = canonical_json(listed.result())
     (out / LISTING).write_bytes(data)
     entry = ManifestLayer(
         name=layer.name,
