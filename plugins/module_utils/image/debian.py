@@ -27,6 +27,8 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
 }
 ARCHIVES, LISTS = "var/cache/apt/archives", "var/lib/apt/lists"
+# A file that says that all lists of the folder are there: a build may have been killed while they were fetched.
+WHOLE = "whole"
 # mmdebstrap puts these two of the build host there.
 OF_THE_BUILD_HOST = ("etc/hostname", "etc/resolv.conf")
 LEFTOVERS = (
@@ -109,6 +111,7 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> N
                 show=r"I: ((?:running apt-get update|downloading|extracting|installing).*?)\.*$",
             )
             _verify(root, layer, digests)
+            (root / LISTS / WHOLE).touch()
             for name in OF_THE_BUILD_HOST:
                 if not (root / name).is_symlink():
                     (root / name).unlink(missing_ok=True)
@@ -123,20 +126,17 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> N
         config = root.parent / "apt.conf"
         config.write_text(_configuration(root, layer.architecture, recommends))
         environment = {**ENVIRONMENT, "APT_CONFIG": os.fspath(config)}
-        if not _releases(root):
+        if not (root / LISTS / WHOLE).exists():
             run.progress(f"{run.subject}: running apt-get update")
             run(["apt-get", "-q", "update"], env=environment)
-        _verify(root, layer, digests)
+            _verify(root, layer, digests)
+            (root / LISTS / WHOLE).touch()
         run(
             confined(root, ["apt-get", "-q", "-y", "--allow-change-held-packages", "install", "--", *layer.packages]),
             env=environment,
             show=r"(\d+ upgraded, \d+ newly installed.*)",
         )
     except ToolError as error:
-        # Half-fetched lists would look whole to the next build.
-        for path in (root / LISTS).glob("*"):
-            if path.is_file():
-                path.unlink()
         raise _explained(layer, error) from error
 
 
@@ -201,12 +201,14 @@ def _sources(archives: tuple[Archive, ...]) -> list[str]:
     lines = []
     for archive in archives:
         for suite in archive.suites:
-            option = ""
-            if archive.keyring:
-                option = f"[signed-by={archive.keyring}] "
-            elif suite in archive.release_sha256:
-                # The digest that the user pinned proves more than a signature, and _verify holds apt to it.
-                option = "[trusted=yes] "
+            options = [f"signed-by={archive.keyring}"] if archive.keyring else []
+            if suite in archive.release_sha256:
+                # A pinned state may be older than the archive itself means it to be used.
+                options.append("check-valid-until=no")
+                if not archive.keyring:
+                    # The digest that the user pinned proves more than a signature, and _verify holds apt to it.
+                    options.append("trusted=yes")
+            option = f"[{' '.join(options)}] " if options else ""
             lines.append(" ".join([f"deb {option}{archive.url}", suite, *archive.components]))
     return lines
 
@@ -227,6 +229,7 @@ def _configuration(root: Path, architecture: str, recommends: str) -> str:
             f'APT::Architectures {{ "{architecture}"; }}',
             f'APT::Install-Recommends "{recommends}"',
             'APT::Sandbox::User "root"',
+            'APT::Update::Error-Mode "any"',
             'Acquire::Languages "none"',
             f'DPkg::Chroot-Directory "{root}"',
             'Dpkg::Use-Pty "false"',

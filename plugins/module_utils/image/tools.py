@@ -27,6 +27,8 @@ PACKAGES = {
     "unsquashfs": "squashfs-tools",
     "veritysetup": "cryptsetup-bin",
 }
+# Of the environment of who builds: how the archives are reached.
+PROXIES = tuple(name for word in ("http_proxy", "https_proxy", "no_proxy") for name in (word, word.upper()))
 NO_SPACE = "No space left on device"
 TAIL_LINES = 6
 
@@ -96,7 +98,14 @@ class Run:
 
         return process.run(
             argv,
-            {"PATH": search_path(), "LC_ALL": "C.UTF-8", "HOME": "/root", **self.environment, **(env or {})},
+            {
+                **{name: os.environ[name] for name in PROXIES if name in os.environ},
+                "PATH": search_path(),
+                "LC_ALL": "C.UTF-8",
+                "HOME": "/root",
+                **self.environment,
+                **(env or {}),
+            },
             line_seen if isinstance(show, str) else show or (lambda line: None),
         )
 

@@ -69,7 +69,7 @@ def test_sources_trust_a_keyring_or_a_pin_and_nothing_else():
     lines = debian._sources((MAIN, FLAT, unproven))
     assert lines == [
         "deb [signed-by=/keys.gpg] http://a/debian bookworm main",
-        "deb [trusted=yes] http://b/flat ./",
+        "deb [check-valid-until=no trusted=yes] http://b/flat ./",
         "deb http://c/debian sid main contrib",
     ]
 
