@@ -56,6 +56,7 @@ def bare(folder: Path, archives: Path, initrd: bool) -> float:
         ["mksquashfs", root, folder / "root.squashfs", "-quiet", "-no-progress", *OPTIONS],
         check=True,
         stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     seconds = time.monotonic() - started
     shutil.rmtree(root)

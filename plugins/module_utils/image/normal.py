@@ -41,6 +41,8 @@ REMOVED = (
 MACHINE_ID = "uninitialized\n"  # machine-id(5): the first boot makes one
 DAY_S = 86400
 OVERLAY = "trusted.overlay."
+# squashfs cannot hold ACLs (system.posix_acl_*): systemd-tmpfiles sets the journal's again at boot.
+NOT_KEPT = (OVERLAY, "system.")
 OPAQUE = "trusted.overlay.opaque"
 
 
@@ -154,7 +156,7 @@ def _xattrs(path: Path) -> dict[str, bytes]:
     return {
         name: os.getxattr(path, name, follow_symlinks=False)
         for name in _xattr_names(path)
-        if not name.startswith(OVERLAY)
+        if not name.startswith(NOT_KEPT)
     }
 
 
