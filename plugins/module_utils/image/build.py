@@ -135,6 +135,9 @@ def _build_all(
             _make_stage(name, setting, chain, public_key, place, userlands, progress)
 
     if missing or any(place is None or not place.exists() for place in stages.values()):
+        if not setting.check:
+            # A key that cannot sign is better known before a long build than after.
+            sign.sign(b"", setting.secret_key, public_key, setting.password)
         isolated(work_apart)
     outcomes = []
     for name, image in images.items():

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -12,6 +13,8 @@ from pathlib import Path
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.tools import require, search_path
 
+# 42 bytes: algorithm, key number, Ed25519 key; a secret key is longer, and would get into every image.
+PUBLIC_KEY = re.compile(r"RW[A-Za-z0-9+/]{54}")
 # Signed with the rest; minisign's own default has the time and would make other bytes each time.
 TRUSTED_COMMENT = "sailloft image manifest"
 UNTRUSTED_COMMENT = "signature of a sailloft image manifest"
@@ -26,7 +29,7 @@ def read_public_key(path: Path) -> str:
             f"public key {path}", error.strerror or str(error), "make a pair with minisign -G, or correct the path"
         ) from error
     keys = [line.strip() for line in lines if line.strip() and not line.startswith("untrusted comment:")]
-    if len(keys) != 1 or not keys[0].startswith("RW"):
+    if len(keys) != 1 or not PUBLIC_KEY.fullmatch(keys[0]):
         raise ImageError(
             f"public key {path}", "is not a minisign public key", "give what minisign -G wrote to its -p file"
         )
@@ -82,5 +85,10 @@ def _minisign(arguments: list[str | os.PathLike[str]], subject: str, password: s
         env={"PATH": search_path(), "LC_ALL": "C.UTF-8"},
     )
     if done.returncode:
-        said = " ".join(done.stdout.replace("Password:", "").split()) or "minisign gave no reason"
+        said = re.sub(
+            r"Password:|Deriving a key from the password and decrypting the secret key\.\.\.|\bdone\b", "", done.stdout
+        )
+        said = " ".join(said.split()) or "minisign gave no reason"
+        if "get_password" in said:
+            said = "it has a password, and none was given"
         raise ImageError(subject, said, mend)

@@ -1,0 +1,50 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Keys that sign, and keys that cannot."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import sign
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    """A pair whose password is "word"."""
+    folder = tmp_path_factory.mktemp("guarded")
+    command = ["minisign", "-G", "-p", folder / "image.pub", "-s", folder / "image.key"]
+    subprocess.run(command, input="word\nword\n", text=True, check=True, capture_output=True)
+    return folder
+
+
+def test_the_same_key_and_data_give_the_same_signature(keys, guarded):
+    for folder, password in ((keys, None), (guarded, "word")):
+        public = sign.read_public_key(folder / "image.pub")
+        one, another = (sign.sign(b"data", folder / "image.key", public, password) for _ in range(2))
+        assert one == another
+        assert sign.verifies(b"data", one, public)
+        assert not sign.verifies(b"date", one, public)
+
+
+@pytest.mark.parametrize(
+    ("password", "said"), [(None, "it has a password, and none was given"), ("other", "Wrong password for that key")]
+)
+def test_a_password_that_is_missing_or_wrong_is_told(guarded, password, said):
+    with pytest.raises(ImageError, match=said):
+        sign.sign(b"data", guarded / "image.key", sign.read_public_key(guarded / "image.pub"), password)
+
+
+def test_two_halves_of_different_pairs_are_refused(keys, guarded):
+    with pytest.raises(ImageError, match="of another pair"):
+        sign.sign(b"data", keys / "image.key", sign.read_public_key(guarded / "image.pub"), None)
+
+
+def test_what_is_no_public_key_is_refused(keys, tmp_path):
+    with pytest.raises(ImageError, match="is not a minisign public key"):
+        sign.read_public_key(keys / "image.key")
+    with pytest.raises(ImageError, match="No such file"):
+        sign.read_public_key(tmp_path / "none.pub")
