@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: gpu_host_kernel_arguments
 short_description: The kernel arguments that the variables of gpu_host come to
-version_added: 0.2.0
+version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:

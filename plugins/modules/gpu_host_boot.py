@@ -43,7 +43,7 @@ options:
         of the running kernel is read or touched. Which devices there are is found out by each host that boots it.
     type: bool
     default: true
-    version_added: 0.2.0
+    version_added: 0.1.0
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
