@@ -1,0 +1,145 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""iPXE's scripts: how an image is booted, and how a node comes to its image.
+
+A node's script knows servers, the image's script knows none: it asks for what lies beside it on the server that it
+came from. Whatever fails comes back to the node's script, which asks the next server, and pauses longer and longer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.manifest import Manifest
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.names import checked_digest, checked_name
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import ARGUMENT
+
+# An address, not a name: the first stage has no resolver. http alone: what comes is proven by digest and signature.
+ADDRESS = r"(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)"
+SERVER = re.compile(rf"http://{ADDRESS}(:\d{{1,5}})?(/[A-Za-z0-9._~-]+)*")
+MAC = re.compile(r"(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}")
+NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
+# The first stage's own, which the scripts set; only this one is a node's to set.
+OWN_ARGUMENT = "sailloft."
+OWN_ARGUMENTS_ALLOWED = ("sailloft.reboot_after_s=",)
+# x86 kernels cut the command line at COMMAND_LINE_SIZE, 2048 bytes with the zero at its end (Linux
+# arch/x86/include/asm/setup.h), without a word; the image's own part is not known here and gets half.
+NODE_ARGUMENTS_BYTES = 1024
+COMMAND_LINE_BYTES = 2047
+# Pauses between two rounds over all servers begin between 1 and 8 s, by the node, and double up to LONGEST_PAUSE_S.
+FIRST_PAUSES_S = 8
+DOUBLED = 4
+
+
+def image_script(manifest: Manifest, digest: str) -> str:
+    """boot.ipxe of an image. Raises ImageError where its kernel arguments leave no room for those of a node."""
+    checked_digest(digest, f"image {manifest.name}")
+    arguments = " ".join(manifest.kernel_arguments)
+    # BOOTIF, the settings of the first stage with three servers, and the node's own.
+    if len(arguments) > COMMAND_LINE_BYTES - NODE_ARGUMENTS_BYTES:
+        raise ImageError(
+            f"image {manifest.name}",
+            f"its kernel arguments are {len(arguments)} bytes, {COMMAND_LINE_BYTES - NODE_ARGUMENTS_BYTES} is the most",
+            "move some to the files of a layer (modprobe.d, sysctl.d)",
+        )
+    settings = (
+        f"sailloft.image={digest} sailloft.servers=${{servers}} sailloft.node=${{node}} sailloft.report=${{report}} "
+        "BOOTIF=01-${mac:hexhyp}"
+    )
+    words = " ".join(part for part in ("initrd=first-stage", arguments, "${node_args}", settings) if part)
+    return f"""#!ipxe
+# image {manifest.name}, {manifest.distribution} {manifest.suite}, kernel {manifest.kernel.version}
+echo ${{node}}: image {manifest.name} {digest}
+kernel ../../blobs/{manifest.kernel.sha256} {words} || goto failed
+initrd --name first-stage ../../blobs/{manifest.first_stage.sha256} || goto failed
+boot || goto failed
+:failed
+imgfree
+exit 1
+"""
+
+
+def target_path(channel: str | None, digest: str | None, subject: str) -> str:
+    """Where in a store the script is that boots the channel, or the image. Raises ImageError unless it is just one."""
+    if (channel is None) == (digest is None):
+        raise ImageError(subject, "needs a channel or a digest, one of them", "say which image it boots")
+    if channel is not None:
+        return f"channels/{checked_name(channel, 'channel')}.ipxe"
+    return f"images/{checked_digest(digest, subject)}/boot.ipxe"
+
+
+def node_script(
+    node: str, mac: str, target: str, servers: Sequence[str], arguments: Sequence[str], report: str = ""
+) -> str:
+    """nodes/MAC.ipxe of a node; ``target`` is of ``target_path``, ``report`` the URL for reports or empty.
+
+    Every node begins with a server of its own and pauses for a time of its own. Raises ImageError.
+    """
+    subject = f"node {node}"
+    if not NODE.fullmatch(node):
+        raise ImageError(f"node {node!r}", "not a host's name", "use lower-case letters, digits, '.' and '-'")
+    checked_mac(mac, subject)
+    for url in (*servers, *([report] if report else [])):
+        checked_server(url, subject)
+    if not servers:
+        raise ImageError(subject, "no servers are given", "name at least one, http://ADDRESS")
+    for argument in arguments:
+        _check_argument(argument, subject)
+    text = " ".join(arguments)
+    fixed_bytes = len(f"sailloft.servers={','.join(servers)} sailloft.node={node} sailloft.report={report}") + 128
+    if len(text) + fixed_bytes > NODE_ARGUMENTS_BYTES:
+        raise ImageError(
+            subject,
+            f"its kernel arguments and servers are {len(text) + fixed_bytes} bytes, {NODE_ARGUMENTS_BYTES} is the most",
+            "give fewer",
+        )
+    number = int.from_bytes(hashlib.sha256(node.encode()).digest()[:4], "big")
+    first = number % len(servers)
+    pause_s = 1 + number // len(servers) % FIRST_PAUSES_S
+    tries = "".join(f"chain --autofree {url}/{target} ||\n" for url in (*servers[first:], *servers[:first]))
+    return f"""#!ipxe
+# node {node}
+set node {node}
+set servers {",".join(servers)}
+set report {report}
+set node_args {text}
+set pause:int32 {pause_s}
+:again
+{tries}echo {node}: no server boots it by {target}, trying again in ${{pause}} s
+sleep ${{pause}}
+iseq ${{pause}} {pause_s << DOUBLED} || inc pause ${{pause}}
+goto again
+"""
+
+
+def checked_server(url: str, subject: str) -> str:
+    """``url`` as it is. Raises ImageError where a first stage could not fetch from it."""
+    if not isinstance(url, str) or not SERVER.fullmatch(url):
+        raise ImageError(
+            subject,
+            f"{url!r} is not the URL of a server",
+            "give http://ADDRESS, with an IPv4 address and no '/' at the end",
+        )
+    return url
+
+
+def checked_mac(mac: str, subject: str) -> str:
+    """``mac`` as iPXE's hexhyp writes it. Raises ImageError for what is none, or is no one machine's."""
+    text = mac.lower() if isinstance(mac, str) else ""
+    if not MAC.fullmatch(text) or int(text[:2], 16) & 1 or not text.strip("0:-"):
+        raise ImageError(subject, f"{mac!r} is not the MAC address of a NIC", "give six pairs, as aa:bb:cc:dd:ee:ff")
+    return text.replace(":", "-")
+
+
+def _check_argument(argument: str, subject: str) -> None:
+    if not isinstance(argument, str) or not ARGUMENT.fullmatch(argument) or "${" in argument:
+        raise ImageError(
+            subject,
+            f"kernel argument {argument!r} cannot be passed on by iPXE",
+            "use printable ASCII, a letter, digit or '_' first, without spaces, quotes, backslashes and ${",
+        )
+    if argument.startswith((OWN_ARGUMENT, "BOOTIF=")) and not argument.startswith(OWN_ARGUMENTS_ALLOWED):
+        raise ImageError(subject, f"kernel argument {argument!r} is set by its script", "take it away")

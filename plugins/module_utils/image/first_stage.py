@@ -1,0 +1,63 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The first stage: the initramfs that fetches an image, proves it and mounts it.
+
+What it does is the init script, which the role ``node_image`` carries as a file: Ansible ships no data files with a
+module. Here it is put together.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import subprocess
+from pathlib import Path
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import cpio, kernel_modules, userland
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+
+# 42 bytes: algorithm, key number, Ed25519 key (minisign's manual, "Public key format").
+PUBLIC_KEY = re.compile(r"RW[A-Za-z0-9+/]{54}")
+# One file is all that these applets are; the shell needs no links but for what others start by path.
+LINKS = (("bin/sh", "busybox"), ("sbin/modprobe", "../bin/busybox"), ("sbin/dhcp-lease", "../init"))
+FOLDERS = ("dev", "proc", "run", "sys", "tmp")
+ZSTD = ("zstd", "-19", "--single-thread", "--no-progress", "-q", "-c")
+
+
+def build(
+    root: Path, kernel_version: str, userland_tree: Path, public_key: str, init: str, epoch: int, out: Path
+) -> None:
+    """Write the first stage to ``out``: the same inputs, by the same zstd or zlib, give the same bytes.
+
+    ``root`` is the image's whole tree, for the kernel's modules; ``userland_tree`` has busybox-static, minisign and
+    dmsetup unpacked, with their libraries; ``public_key`` is the text of minisign's file; ``init`` the script's text;
+    ``epoch`` the time of all files (s since 1970). Raises ImageError.
+    """
+    if not PUBLIC_KEY.fullmatch(public_key.strip().splitlines()[-1] if public_key.strip() else ""):
+        raise ImageError("public key", "not one of minisign's", "give the file that 'minisign -G' wrote as *.pub")
+    entries = [
+        *(cpio.folder(path) for path in FOLDERS),
+        *(cpio.link(path, target) for path, target in LINKS),
+        # Before init mounts anything, the kernel opens it to be init's standard input and output.
+        cpio.character_device("dev/console", 5, 1),
+        cpio.file("init", init.encode(), executable=True),
+        cpio.file("etc/sailloft/image.pub", public_key.strip().encode() + b"\n"),
+        *userland.entries(userland_tree),
+        *kernel_modules.entries(root, kernel_version),
+    ]
+    out.write_bytes(_compressed(cpio.archive(entries, epoch), root, kernel_version))
+
+
+def _compressed(data: bytes, root: Path, version: str) -> bytes:
+    """By zstd, which the kernel unpacks fastest, where it says that it can; else by gzip, which all can."""
+    places = [
+        root / "boot" / f"config-{version}",
+        *(root / top / "modules" / version / "config" for top in ("lib", "usr/lib")),
+    ]
+    config = next((path.read_text("utf-8", "replace") for path in places if path.is_file()), "")
+    if "CONFIG_RD_ZSTD=y" not in config.splitlines():
+        return gzip.compress(data, 9, mtime=0)
+    try:
+        return subprocess.run(ZSTD, input=data, stdout=subprocess.PIPE, check=True).stdout
+    except FileNotFoundError as error:
+        raise ImageError("tool zstd", "not found on the machine that builds", "apt-get install zstd") from error

@@ -1,0 +1,89 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The first stage's programs and the shared libraries that they need, out of a tree of unpacked packages."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from pathlib import Path
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import cpio, elf
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+
+# Program, where it goes, its Debian package.
+PROGRAMS = (
+    ("busybox", "bin/busybox", "busybox-static"),
+    ("minisign", "bin/minisign", "minisign"),
+    ("dmsetup", "sbin/dmsetup", "dmsetup"),
+)
+PROGRAM_FOLDERS = ("bin", "usr/bin", "sbin", "usr/sbin")
+# The loader's own default folders: Debian's with their architecture, and everybody's.
+LIBRARY_FOLDERS = tuple(
+    f"{top}{folder}"
+    for folder in ("lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "lib64", "lib")
+    for top in ("", "usr/")
+)
+MOST_LINKS = 40
+
+
+def entries(tree: Path) -> list[cpio.Entry]:
+    """PROGRAMS, their loader and libraries. Raises ImageError where the tree lacks one."""
+    found: dict[str, cpio.Entry] = {}
+    wanted: list[str] = []
+    for program, place, package in PROGRAMS:
+        path = _first(tree, PROGRAM_FOLDERS, program)
+        if path is None:
+            raise ImageError(f"first stage {tree}", f"has no {program}", f"unpack Debian's package {package} there")
+        wanted += _add(found, place, path)
+    while wanted:
+        need = wanted.pop()
+        place = need.lstrip("/")
+        path = _within(tree, place) if need.startswith("/") else None
+        if not need.startswith("/"):
+            folder = next((folder for folder in LIBRARY_FOLDERS if _within(tree, f"{folder}/{need}")), None)
+            if folder:
+                place = f"{folder}/{need}"
+                path = _within(tree, place)
+        if path is None:
+            raise ImageError(
+                f"first stage {tree}", f"has no {need}, which its programs need", "unpack the package that has it there"
+            )
+        if place not in found:
+            wanted += _add(found, place, path)
+    return list(found.values())
+
+
+def _add(found: dict[str, cpio.Entry], place: str, path: Path) -> list[str]:
+    """Take the file in; returns what it needs in its turn."""
+    data = path.read_bytes()
+    try:
+        needs = elf.needs(data)
+    except ValueError as error:
+        raise ImageError(f"first stage {path}", str(error), "unpack packages of the image's architecture") from error
+    found[place] = cpio.file(place, data, executable=True)
+    return [*([needs.loader] if needs.loader else []), *needs.libraries]
+
+
+def _first(tree: Path, folders: tuple[str, ...], name: str) -> Path | None:
+    found = (_within(tree, f"{folder}/{name}") for folder in folders)
+    return next((path for path in found if path), None)
+
+
+def _within(tree: Path, path: str) -> Path | None:
+    """The file that ``path`` of the tree leads to, its links followed within the tree; None where there is none."""
+    done = ""
+    ahead = path.split("/")
+    links = 0
+    while ahead:
+        here = posixpath.normpath(posixpath.join("/", done, ahead.pop(0))).lstrip("/")
+        if (tree / here).is_symlink():
+            links += 1
+            if links > MOST_LINKS:
+                return None
+            target = os.readlink(tree / here)
+            done = "" if target.startswith("/") else posixpath.dirname(here)
+            ahead = [*target.strip("/").split("/"), *ahead]
+        else:
+            done = here
+    return tree / done if (tree / done).is_file() else None

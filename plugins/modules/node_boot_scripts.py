@@ -1,0 +1,142 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The scripts by which nodes boot."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_boot_scripts
+short_description: The iPXE scripts by which nodes boot their images
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Writes the scripts of all nodes that a boot server boots, C(nodes/MAC.ipxe) in its store, and removes those of
+    nodes that are no longer named. One call does all nodes; each script is replaced at once.
+  - A script asks the servers in turn, beginning with another one for each node, and when none of them boots the node,
+    pauses and asks again, longer from round to round.
+  - Refused before anything is touched are two nodes with one MAC address or one name, a channel or an image that the
+    store does not have, and what iPXE or the first stage cannot understand.
+options:
+  store:
+    description: The boot server's store.
+    type: path
+    required: true
+  servers:
+    description:
+      - The boot servers that hold the same images and channels, each C(http://ADDRESS). An address and not a name,
+        because the first stage has no resolver.
+    type: list
+    elements: str
+    required: true
+  report:
+    description: Where nodes report refusals and boots to, C(http://ADDRESS/report); empty for nowhere.
+    type: str
+    default: ""
+  nodes:
+    description: All nodes that the server boots.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: The node's name.
+        type: str
+        required: true
+      mac:
+        description: The MAC address of the NIC that it boots from.
+        type: str
+        required: true
+      channel:
+        description: The channel that it follows.
+        type: str
+      digest:
+        description: The image that it is pinned to.
+        type: str
+      kernel_arguments:
+        description: Its own kernel arguments, after the image's.
+        type: list
+        elements: str
+        default: []
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: What each node boots
+  sailloft.fleet.node_boot_scripts:
+    store: /srv/sailloft
+    servers: [http://10.9.0.1, http://10.9.0.2]
+    report: http://10.9.0.1/report
+    nodes:
+      - {name: node01, mac: "52:54:00:aa:bb:01", channel: stable}
+      - {name: node02, mac: "52:54:00:aa:bb:02", channel: canary, kernel_arguments: [systemd.log_level=debug]}
+"""
+
+RETURN = r"""
+written:
+  description: The MAC addresses whose scripts are new or other than before, as in the files' names.
+  returned: success
+  type: list
+  elements: str
+removed:
+  description: The MAC addresses whose scripts were removed.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import node_scripts
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.channels import SUFFIX
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import NODES, Store
+
+
+def main() -> None:
+    """The module."""
+    node = {
+        "name": {"type": "str", "required": True},
+        "mac": {"type": "str", "required": True},
+        "channel": {"type": "str"},
+        "digest": {"type": "str"},
+        "kernel_arguments": {"type": "list", "elements": "str", "default": []},
+    }
+    module = AnsibleModule(
+        argument_spec={
+            "store": {"type": "path", "required": True},
+            "servers": {"type": "list", "elements": "str", "required": True},
+            "report": {"type": "str", "default": ""},
+            "nodes": {"type": "list", "elements": "dict", "required": True, "options": node},
+        },
+        supports_check_mode=True,
+    )
+    options = module.params
+    try:
+        change = node_scripts.ensure(
+            Store(options["store"]), options["nodes"], options["servers"], options["report"], module.check_mode
+        )
+    except ImageError as error:
+        module.fail_json(msg=str(error))
+    diff = [
+        {
+            "before_header": f"{NODES}/{mac}{SUFFIX}",
+            "after_header": f"{NODES}/{mac}{SUFFIX}",
+            "before": change.before.get(mac, ""),
+            "after": change.written.get(mac, ""),
+        }
+        for mac in (*change.written, *change.removed)
+    ]
+    module.exit_json(changed=bool(diff), written=list(change.written), removed=list(change.removed), diff=diff)
+
+
+if __name__ == "__main__":
+    main()
