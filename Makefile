@@ -12,7 +12,7 @@ export PATH := $(CURDIR)/$(bin):$(PATH)
 # Ansible and Molecule show what they do as they do it.
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help lab lab-down packages images test test-all lint unit boot image sanity molecule bench bench-plan clean
+.PHONY: help lab lab-down packages images test test-all lint unit boot image image-boot sanity molecule bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -49,7 +49,7 @@ lab-down: .venv/.runtime
 
 test: lint unit boot image sanity molecule
 
-test-all: test
+test-all: test image-boot
 	molecule/run gpu_guest interrupted
 	benchmarks/run
 
@@ -69,6 +69,10 @@ boot: packages .venv/.tests
 # Stateless images, built with the real tools; needs root.
 image: packages .venv/.tests
 	$(if $(filter 0,$(shell id -u)),,sudo env PATH="$$PATH" )pytest -v tests/image
+
+# A node that boots an image from its firmware on, and images that it must refuse.
+image-boot: packages .venv/.tests
+	pytest -v tests/image_boot
 
 sanity: packages .venv/.tests
 	tests/sanity/run

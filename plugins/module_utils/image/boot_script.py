@@ -32,6 +32,8 @@ COMMAND_LINE_BYTES = 2047
 # Pauses between two rounds over all servers begin between 1 and 8 s, by the node, and double up to LONGEST_PAUSE_S.
 FIRST_PAUSES_S = 8
 DOUBLED = 4
+# How long iPXE waits for a server from which nothing comes.
+TIMEOUT_MS = 20000
 
 
 def image_script(manifest: Manifest, digest: str) -> str:
@@ -53,8 +55,8 @@ def image_script(manifest: Manifest, digest: str) -> str:
     return f"""#!ipxe
 # image {manifest.name}, {manifest.distribution} {manifest.suite}, kernel {manifest.kernel.version}
 echo ${{node}}: image {manifest.name} {digest}
-kernel ../../blobs/{manifest.kernel.sha256} {words} || goto failed
-initrd --name first-stage ../../blobs/{manifest.first_stage.sha256} || goto failed
+kernel --timeout {TIMEOUT_MS} ../../blobs/{manifest.kernel.sha256} {words} || goto failed
+initrd --timeout {TIMEOUT_MS} --name first-stage ../../blobs/{manifest.first_stage.sha256} || goto failed
 boot || goto failed
 :failed
 imgfree
@@ -99,7 +101,9 @@ def node_script(
     number = int.from_bytes(hashlib.sha256(node.encode()).digest()[:4], "big")
     first = number % len(servers)
     pause_s = 1 + number // len(servers) % FIRST_PAUSES_S
-    tries = "".join(f"chain --autofree {url}/{target} ||\n" for url in (*servers[first:], *servers[:first]))
+    tries = "".join(
+        f"chain --autofree --timeout {TIMEOUT_MS} {url}/{target} ||\n" for url in (*servers[first:], *servers[:first])
+    )
     return f"""#!ipxe
 # node {node}
 set node {node}

@@ -66,7 +66,7 @@ def archive(entries: Iterable[Entry], epoch: int) -> bytes:
 def _record(entry: Entry, number: int, epoch: int) -> bytes:
     name = entry.path.encode() + b"\0"
     links = 2 if stat.S_ISDIR(entry.mode) else 1
-    # inode, mode, owner, group, links, time, bytes, device of the file (2), device it is (2), bytes of name, no checksum
+    # inode, mode, owner, group, links, time, bytes, the device it lies on and the device it is, bytes of name, no sum
     fields = (number, entry.mode, 0, 0, links, epoch, len(entry.data), 0, 0, *entry.device, len(name), 0)
     header = b"070701" + b"".join(b"%08X" % field for field in fields)
     return _padded(header + name, ALIGNMENT_BYTES) + _padded(entry.data, ALIGNMENT_BYTES)

@@ -36,7 +36,10 @@ class Change:
 
 
 def wanted(nodes: Sequence[Mapping[str, Any]], servers: Sequence[str], report: str) -> dict[str, str]:
-    """MAC as in the file's name -> script. A node has name, mac, channel or digest, kernel_arguments. Raises ImageError."""
+    """MAC as in the file's name -> script. A node has name, mac, channel or digest, kernel_arguments.
+
+    Raises ImageError.
+    """
     found: dict[str, str] = {}
     names: dict[str, str] = {}
     for node in nodes:

@@ -1,0 +1,180 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A network of its own, with boot servers on it as the role configures them, and a diskless node."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from boot_server_role import nginx_configuration, render
+
+SERVER = "10.9.0.1"
+NODE_ADDRESS = "10.9.0.11"
+NODE = "bm01"
+MAC = "52:54:00:aa:bb:01"
+MEMORY_MIB = 1536
+OVMF = Path("/usr/share/OVMF")
+
+
+class Network:
+    """A network namespace with one tap device, at which node and servers meet."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.started: list[subprocess.Popen] = []
+        self.holder = subprocess.Popen(
+            ["unshare", "--user", "--map-root-user", "--net", "sh", "-c", "echo ready; exec sleep infinity"],
+            stdout=subprocess.PIPE,
+        )
+        assert self.holder.stdout.readline() == b"ready\n", "no network namespace of our own"
+        for command in (
+            "ip link set lo up",
+            "ip tuntap add tap0 mode tap",
+            f"ip address add {SERVER}/24 dev tap0",
+            "ip link set tap0 up",
+        ):
+            subprocess.run(self.inside(command.split()), check=True)
+
+    def inside(self, command: list) -> list:
+        """The command, in the namespace."""
+        entered = ["nsenter", f"--target={self.holder.pid}", "--user", "--net", "--preserve-credentials"]
+        return [*entered, *map(str, command)]
+
+    def start(self, command: list, log: Path) -> subprocess.Popen:
+        """Start a command; it ends with the network."""
+        with log.open("ab") as stream:
+            process = subprocess.Popen(
+                self.inside(command), stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT
+            )
+        self.started.append(process)
+        return process
+
+    def close(self) -> None:
+        """End all that was started."""
+        for process in [*reversed(self.started), self.holder]:
+            stop(process)
+
+    def dnsmasq(self, servers: list[str]) -> None:
+        """DHCP and TFTP for the node."""
+        tftp = self.folder / "tftp"
+        tftp.mkdir()
+        for name in ("undionly.kpxe", "ipxe.efi"):
+            shutil.copy(Path("/usr/lib/ipxe") / name, tftp)
+        (tftp / "start.ipxe").write_text(render("start.ipxe.j2", boot_server_servers=servers))
+        text = render(
+            "dnsmasq.conf.j2",
+            boot_server_interface="tap0",
+            boot_server_tftp_dir=tftp,
+            boot_server_address=SERVER,
+            boot_server_netmask="255.255.255.0",
+            boot_server_nodes=[{"name": NODE, "mac": MAC, "address": NODE_ADDRESS}],
+            boot_server_dhcp="full",
+            boot_server_lease_seconds=3600,
+            boot_server_gateway="",
+            boot_server_name_servers=[],
+        )
+        file = self.folder / "dnsmasq.conf"
+        file.write_text(text.replace("/var/lib/misc", str(self.folder)))
+        # "--no-daemon" also stays the user that it is, there being no other here.
+        log = self.folder / "dnsmasq.log"
+        process = self.start(["dnsmasq", f"--conf-file={file}", "--no-daemon"], log)
+        while "started" not in log.read_text():
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.05)
+
+
+class HttpServer:
+    """nginx with the role's configuration, on a port of its own; ``url`` is what nodes are told."""
+
+    def __init__(self, network: Network, store: Path, port: int, slow_kib_s: int = 0) -> None:
+        self.network = network
+        self.url = f"http://{SERVER}:{port}"
+        self.folder = network.folder / f"nginx-{port}"
+        self.folder.mkdir()
+        text = nginx_configuration(self.folder, store, port)
+        if slow_kib_s:
+            text = text.replace("sendfile on;", f"sendfile on; limit_rate {slow_kib_s}k;")
+        self.configuration = self.folder / "nginx.conf"
+        self.configuration.write_text(text)
+        self.process: subprocess.Popen | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Serve."""
+        command = ["nginx", "-e", self.folder / "error.log", "-c", self.configuration, "-g", "daemon off;"]
+        self.process = self.network.start(command, self.folder / "out.log")
+
+    def stop(self) -> None:
+        """Be gone, in the middle of what is being sent."""
+        stop(self.process)
+
+    def reports(self) -> list[dict[str, str]]:
+        """What the node reported."""
+        file = self.folder / "sailloft-report.log"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def requests(self) -> str:
+        """The log of all requests."""
+        return (self.folder / "access.log").read_text()
+
+
+class Node:
+    """A machine without a disk. ``console`` is what it has written so far."""
+
+    def __init__(self, network: Network, boot: list, firmware: str = "bios") -> None:
+        self.log = network.folder / "console.log"
+        command = [
+            "nice",
+            "-n",
+            "19",
+            "qemu-system-x86_64",
+            "-accel",
+            "tcg",
+            "-m",
+            MEMORY_MIB,
+            "-nodefaults",
+            "-display",
+            "none",
+        ]
+        command += ["-machine", "q35", "-cpu", "max", "-serial", f"file:{self.log}", "-no-reboot"]
+        command += ["-netdev", "tap,id=net,ifname=tap0,script=no,downscript=no"]
+        # UEFI has a driver of its own; with QEMU's ROM, which is iPXE, it would not ask for ipxe.efi.
+        no_rom = ",romfile=" if firmware == "efi" else ""
+        # A kernel that is given has the boot index 0 itself.
+        command += ["-device", f"virtio-net-pci,netdev=net,mac={MAC}{'' if boot else ',bootindex=0'}{no_rom}"]
+        if firmware == "efi":
+            variables = network.folder / "variables.fd"
+            shutil.copy(OVMF / "OVMF_VARS_4M.fd", variables)
+            command += ["-drive", f"if=pflash,format=raw,readonly=on,file={OVMF / 'OVMF_CODE_4M.fd'}"]
+            command += ["-drive", f"if=pflash,format=raw,file={variables}"]
+        self.messages = network.folder / "qemu.log"
+        self.process = network.start([*command, *boot], self.messages)
+
+    @property
+    def console(self) -> str:
+        return self.log.read_text(errors="replace").replace("\r", "") if self.log.exists() else ""
+
+    def wait_for(self, text: str, seconds: float) -> str:
+        """The console, when ``text`` is on it."""
+        deadline = time.monotonic() + seconds
+        while text not in self.console:
+            assert self.process.poll() is None or text in self.console, (
+                f"the machine ended\n{self.console}{self.messages.read_text()}"
+            )
+            assert time.monotonic() < deadline, f"no {text!r} in {seconds} s\n{self.console[-6000:]}"
+            time.sleep(0.1)
+        return self.console
+
+
+def stop(process: subprocess.Popen) -> None:
+    """End a process that we started."""
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

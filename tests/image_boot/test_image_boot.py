@@ -1,0 +1,155 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The first stage in a real kernel, and the way there from the firmware; `make image-boot` runs them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from conftest import Image, follow, sign
+from network import MAC, NODE, HttpServer, Network, Node
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import boot_report
+
+pytestmark = pytest.mark.boot
+
+BOOT_S = 240
+STAGE_S = 90
+
+
+def reported(console: str, image: Image) -> boot_report.BootReport:
+    """The report of a node that has come up, held against the image."""
+    text = next(line for line in console.splitlines() if line.startswith("REPORT "))[len("REPORT ") :]
+    found = boot_report.load(text, NODE)
+    assert (found.node, found.image, found.name) == (NODE, image.digest, "test-node")
+    assert found.kernel == image.manifest.kernel.version
+    assert [(layer.name, layer.sha256) for layer in found.layers] == [
+        (layer.name, layer.sha256) for layer in image.manifest.layers
+    ]
+    assert found.writable_bytes == 64 << 20
+    return found
+
+
+def corrupt(path: Path) -> None:
+    """Change one byte of it."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    # nginx keeps a file open that it has served: a new one has another inode.
+    path.unlink()
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("firmware", ["bios", "efi"])
+def test_from_the_firmware_to_systemd(image: Image, network: Network, firmware: str):
+    good = HttpServer(network, Path(image.store.path), 8001)
+    # The first server is always asked first by iPXE, and is not there.
+    servers = ["http://10.9.0.1:8009", good.url]
+    follow(image, servers)
+    network.dnsmasq(servers)
+    node = Node(network, [], firmware)
+    console = node.wait_for("SYSTEMD IS UP", BOOT_S)
+    report = reported(console, image)
+    assert all(layer.verity for layer in report.layers)
+    assert report.server == good.url
+    assert not report.warnings
+    assert " from_the_node=1 " in report.arguments
+    assert [phase.name for phase in report.phases] == ["network", "manifest", "layers", "mount"]
+    for phase, following in zip(report.phases, report.phases[1:]):
+        assert phase.start_s <= phase.end_s == following.start_s
+    assert "LAYER top" in console
+    assert "\nwritten\n" in console
+    mounts = {line.split()[1]: line for line in console.splitlines() if len(line.split()) == 6}
+    assert "lowerdir=/run/sailloft/lower/top:/run/sailloft/lower/base" in mounts["/"]
+    assert "mpol=interleave" in mounts["/run/sailloft/layers"]
+    assert "mpol=interleave" in mounts["/run/sailloft/writable"]
+    assert [entry["event"] for entry in good.reports()] == ["booting"]
+
+
+def test_a_wrong_layer_is_refused_until_it_is_mended(image: Image, network: Network, tmp_path: Path):
+    base = image.manifest.layers[0]
+    blob = image.blob(base.sha256)
+    kept = shutil.copy(blob, tmp_path / "kept")
+    corrupt(blob)
+    server = HttpServer(network, Path(image.store.path), 8001)
+    network.dnsmasq([server.url])
+    node = Node(network, image.direct([server.url]))
+    console = node.wait_for("REFUSED", STAGE_S)
+    line = next(line for line in console.splitlines() if "REFUSED" in line)
+    assert f"node {NODE}: blobs/{base.sha256} from {server.url}: sha256 wanted {base.sha256}, seen " in line
+    deadline = time.monotonic() + 10
+    while not server.reports():
+        assert time.monotonic() < deadline, "no report came"
+        time.sleep(0.1)
+    report = server.reports()[0]
+    assert (report["event"], report["node"], report["wanted"]) == ("refused", NODE, base.sha256)
+    assert report["seen"] != base.sha256
+    assert len(report["seen"]) == 64
+    node.wait_for("trying again in", STAGE_S)
+    blob.unlink()
+    shutil.copy(kept, blob)
+    reported(node.wait_for("SYSTEMD IS UP", BOOT_S), image)
+
+
+def refused(network: Network, image: Image) -> tuple[str, dict[str, str]]:
+    """What a node says and reports that finds this store alone, and goes down in the end."""
+    server = HttpServer(network, Path(image.store.path), 8001)
+    network.dnsmasq([server.url])
+    node = Node(network, image.direct([server.url], "sailloft.reboot_after_s=20"))
+    # QEMU ends with the reboot.
+    node.process.wait(STAGE_S)
+    assert "starting test-node" not in node.console
+    assert server.reports()[-1]["event"] == "rebooting"
+    return node.console, server.reports()[0]
+
+
+def test_another_signer_is_refused_and_the_node_reboots(image: Image, network: Network):
+    sign(image, "other")
+    console, report = refused(network, image)
+    assert f"REFUSED: node {NODE}: images/{image.digest}/manifest.json.minisig from http://10.9.0.1:8001: " in console
+    assert "the signature does not hold" in console
+    assert (report["event"], report["file"]) == ("refused", f"images/{image.digest}/manifest.json.minisig")
+
+
+def test_another_manifest_is_refused_though_it_is_signed(image: Image, network: Network):
+    file = image.file("manifest.json")
+    data = json.loads(file.read_bytes())
+    file.write_text(json.dumps({**data, "writable_mib": 128}, sort_keys=True, indent=2) + "\n")
+    sign(image, "key")
+    console, report = refused(network, image)
+    assert (
+        f"images/{image.digest}/manifest.json from http://10.9.0.1:8001: sha256 wanted {image.digest}, seen " in console
+    )
+    assert report["wanted"] == image.digest
+
+
+def test_a_server_that_is_lost_in_mid_transfer_and_comes_back(image: Image, network: Network):
+    server = HttpServer(network, Path(image.store.path), 8001, slow_kib_s=12 << 10)
+    network.dnsmasq([server.url])
+    node = Node(network, image.direct([server.url]))
+    node.wait_for("layer base", STAGE_S)
+    time.sleep(4)
+    server.stop()
+    node.wait_for("bytes are here", STAGE_S)
+    node.wait_for("trying again in", STAGE_S)
+    server.start()
+    console = node.wait_for("SYSTEMD IS UP", BOOT_S)
+    reported(console, image)
+    base = image.manifest.layers[0]
+    sent = [line.split() for line in server.requests().splitlines() if base.sha256 in line]
+    # Gone on with, not begun anew: two answers, the second a part, and together one file.
+    assert [fields[8] for fields in sent] == ["200", "206"]
+    assert int(sent[1][9]) < base.size_bytes
+    assert "REFUSED" not in console
+
+
+def test_memory_that_does_not_hold_the_layers_is_said(image: Image, network: Network):
+    server = HttpServer(network, Path(image.store.path), 8001)
+    network.dnsmasq([server.url])
+    node = Node(network, image.direct([server.url], "mem=192M"))
+    console = node.wait_for("FAILED", STAGE_S)
+    assert f"FAILED: node {NODE}: the layers need " in console
+    assert MAC not in console.split("FAILED")[1]

@@ -1,0 +1,135 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the role boot_server configures, held against the servers themselves."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from boot_server_role import nginx_configuration, render
+
+NODES = [{"name": "bm01", "mac": "52:54:00:aa:bb:01", "address": "10.9.0.11"}]
+CONTENT = b"layer" * 1000
+NGINX, DNSMASQ = (shutil.which(name, path="/usr/sbin:/usr/bin:/sbin") for name in ("nginx", "dnsmasq"))
+
+
+def dnsmasq(mode: str, **changed: object) -> str:
+    values = {
+        "boot_server_interface": "lo",
+        "boot_server_tftp_dir": "/srv/tftp",
+        "boot_server_address": "10.9.0.1",
+        "boot_server_netmask": "255.255.255.0",
+        "boot_server_nodes": NODES,
+        "boot_server_dhcp": mode,
+        "boot_server_lease_seconds": 3600,
+        "boot_server_gateway": "",
+        "boot_server_name_servers": [],
+    }
+    return render("dnsmasq.conf.j2", **{**values, **changed})
+
+
+@pytest.mark.skipif(not DNSMASQ, reason="no dnsmasq on this machine (bindep.txt)")
+@pytest.mark.parametrize("mode", ["full", "proxy"])
+@pytest.mark.parametrize(
+    "changed", [{}, {"boot_server_gateway": "10.9.0.254", "boot_server_name_servers": ["10.9.0.2"]}]
+)
+def test_dnsmasq_takes_its_configuration(tmp_path, mode, changed):
+    file = tmp_path / "dnsmasq.conf"
+    file.write_text(dnsmasq(mode, **changed))
+    subprocess.run([DNSMASQ, "--test", f"--conf-file={file}"], check=True, capture_output=True)
+    file.write_text(file.read_text() + "no-such-option\n")
+    assert subprocess.run([DNSMASQ, "--test", f"--conf-file={file}"], capture_output=True).returncode
+
+
+def test_addresses_are_given_in_full_mode_only():
+    assert "dhcp-host=52:54:00:aa:bb:01,10.9.0.11,bm01\n" in dnsmasq("full")
+    assert "dhcp-host=52:54:00:aa:bb:01\n" in dnsmasq("proxy")
+    assert "static" not in dnsmasq("proxy")
+
+
+def test_ipxe_starts_with_every_server():
+    text = render("start.ipxe.j2", boot_server_servers=["http://10.9.0.1", "http://10.9.0.2"])
+    tries = [line for line in text.splitlines() if line.startswith("chain ")]
+    assert [line.split()[-2] for line in tries] == [
+        f"http://10.9.0.{number}/nodes/${{mac:hexhyp}}.ipxe" for number in (1, 2)
+    ]
+    assert all(line.endswith(" ||") for line in tries)
+    assert text.startswith("#!ipxe\n")
+    assert text.endswith("goto again\n")
+
+
+@pytest.fixture
+def server(tmp_path: Path):
+    """nginx with a store: asks it. Its folder is the test's."""
+    if not NGINX:
+        pytest.skip("no nginx on this machine (bindep.txt)")
+    for folder in ("blobs", "images/x", "channels", "nodes", "identity", "current"):
+        (tmp_path / "store" / folder).mkdir(parents=True)
+        (tmp_path / "store" / folder / "file").write_bytes(CONTENT)
+    (tmp_path / "store" / "blobs" / ".file.new").write_bytes(CONTENT)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    file = tmp_path / "nginx.conf"
+    file.write_text(nginx_configuration(tmp_path, tmp_path / "store", port))
+    command = [NGINX, "-e", tmp_path / "error.log", "-c", file]
+    subprocess.run([*command, "-t", "-q"], check=True)
+    process = subprocess.Popen([*command, "-g", "daemon off;"], stderr=subprocess.DEVNULL)
+
+    def ask(path: str, method: str = "GET", **headers: str) -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        answer.content = answer.read()
+        connection.close()
+        return answer
+
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            ask("/")
+            break
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    yield ask
+    process.terminate()
+    process.wait(10)
+
+
+def test_the_store_is_served_and_nothing_else(server):
+    for path in ("/blobs/file", "/images/x/file", "/channels/file", "/nodes/file", "/identity/file"):
+        answer = server(path)
+        assert (answer.status, answer.content) == (200, CONTENT), path
+        assert (answer.headers["Cache-Control"] == "no-store") == (
+            path.split("/")[1] in ("channels", "nodes", "identity")
+        )
+    for path in ("/", "/blobs/", "/blobs/absent", "/blobs/.file.new", "/current/file", "/nodes/../../nginx.conf"):
+        assert server(path).status in (400, 403, 404), path
+    for path in ("/blobs/file", "/nodes/file", "/report"):
+        for method in ("POST", "PUT", "DELETE"):
+            assert server(path, method).status in (403, 405), (path, method)
+
+
+def test_a_transfer_can_be_gone_on_with(server):
+    answer = server("/blobs/file", Range="bytes=4990-")
+    assert (answer.status, answer.content) == (206, CONTENT[4990:])
+
+
+def test_reports_are_logged_by_field(server, tmp_path):
+    answer = server(
+        '/report?event=refused&node=bm01&image=abc&file=blobs/x&wanted=1&seen=2&server=http://a&reason=a%20%22b"'
+    )
+    assert (answer.status, answer.content) == (204, b"")
+    entry = json.loads((tmp_path / "sailloft-report.log").read_text())
+    wanted = {"event": "refused", "node": "bm01", "image": "abc", "file": "blobs/x", "wanted": "1", "seen": "2"}
+    wanted |= {"server": "http://a", "reason": 'a%20%22b"'}
+    assert {name: entry[name] for name in wanted} == wanted
+    assert entry["address"] == "127.0.0.1"

@@ -1,0 +1,314 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The first stage's functions in BusyBox's own shell, on this machine, against servers that misbehave."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import http.server
+import json
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import boot_report
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import manifest as manifests
+
+INIT = Path(__file__).parents[3] / "roles" / "node_image" / "files" / "first-stage" / "init"
+CONTENT = bytes(range(256)) * 4096
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
+
+pytestmark = pytest.mark.skipif(not shutil.which("busybox"), reason="no busybox on this machine (bindep.txt)")
+
+
+class Behaviour:
+    """What a server does with each request in turn, the last for ever; and what it was asked."""
+
+    def __init__(self, *turns: str, ranges: bool = True) -> None:
+        self.turns = list(turns)
+        self.ranges = ranges
+        self.asked: list[tuple[str, int]] = []
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def __init__(self, behaviour: Behaviour, *rest) -> None:
+        self.behaviour = behaviour
+        super().__init__(*rest)
+
+    def do_GET(self) -> None:
+        behaviour = self.behaviour
+        offset = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
+        behaviour.asked.append((self.path, offset))
+        turn = behaviour.turns.pop(0) if len(behaviour.turns) > 1 else behaviour.turns[0]
+        if turn == "missing":
+            self.send_error(404)
+            return
+        content = CONTENT[:-1] + b"x" if turn == "wrong" else CONTENT
+        offset = offset if behaviour.ranges else 0
+        self.send_response(206 if offset else 200)
+        if offset:
+            self.send_header("Content-Range", f"bytes {offset}-{len(content) - 1}/{len(content)}")
+        if turn != "endless":
+            self.send_header("Content-Length", str(len(content) - offset))
+        self.end_headers()
+        try:
+            if turn == "cut":
+                self.wfile.write(content[offset : offset + 300_000])
+            elif turn == "stalls":
+                self.wfile.write(content[offset : offset + 100_000])
+                self.wfile.flush()
+                self.server.over.wait()
+            elif turn == "endless":
+                for _ in range(10):
+                    self.wfile.write(content)
+            else:
+                self.wfile.write(content[offset:])
+        except OSError:
+            pass  # the client has gone
+
+    def log_message(self, *_args) -> None:
+        """Nothing on the tests' screen."""
+
+
+@pytest.fixture
+def serve():
+    """A server with this behaviour: its URL."""
+    started = []
+
+    def start(behaviour: Behaviour) -> str:
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, behaviour))
+        server.daemon_threads = True
+        server.over = threading.Event()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        started.append(server)
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield start
+    for server in started:
+        server.over.set()
+        server.shutdown()
+        server.server_close()
+
+
+def shell(tmp_path: Path, script: str, arguments: str = "", seconds: float = 30) -> str:
+    """What the script writes, run with the first stage's functions and settings. It must end well."""
+    whole = f"""
+        . {INIT}
+        folder={tmp_path}/run
+        mkdir -p $folder
+        arguments='sailloft.node=n1 sailloft.image={DIGEST} sailloft.reboot_after_s=9999999999 {arguments}'
+        settings
+        # Waiting is tested by itself.
+        sleep() {{ [ "$1" = 0.1 ] && busybox sleep 0.1 || echo "slept $1"; }}
+        {script}
+    """
+    found = subprocess.run(["busybox", "sh", "-c", whole, "test"], capture_output=True, text=True, timeout=seconds)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert found.stderr == ""
+    return found.stdout
+
+
+def fetched(tmp_path: Path, servers: list[str], settings: str = "", more: str = "") -> str:
+    """Fetch the file from these servers, in this order; it is good in the end."""
+    script = f"""
+        servers='{" ".join(servers)}'
+        {settings}
+        fetch blobs/x {tmp_path}/file {len(CONTENT)} check_digest {DIGEST}
+        echo "good from $server"
+    """
+    said = shell(tmp_path, script, more)
+    assert (tmp_path / "file").read_bytes() == CONTENT
+    return said
+
+
+def test_a_good_server_is_asked_once(tmp_path, serve):
+    behaviour = Behaviour("good")
+    url = serve(behaviour)
+    assert fetched(tmp_path, [url]) == f"good from {url}\n"
+    assert behaviour.asked == [("/blobs/x", 0)]
+
+
+def test_a_cut_transfer_goes_on_at_another_server(tmp_path, serve):
+    first, second = Behaviour("cut"), Behaviour("good")
+    urls = [serve(first), serve(second)]
+    assert f"good from {urls[1]}" in fetched(tmp_path, urls)
+    assert second.asked == [("/blobs/x", 300_000)]
+
+
+def test_a_cut_transfer_goes_on_at_the_same_server_after_a_pause(tmp_path, serve):
+    behaviour = Behaviour("cut", "cut", "good")
+    said = fetched(tmp_path, [serve(behaviour)])
+    assert [offset for _path, offset in behaviour.asked] == [0, 300_000, 600_000]
+    assert said.count("slept") == 2
+
+
+def test_a_server_without_ranges_begins_anew(tmp_path, serve):
+    behaviour = Behaviour("cut", "good", ranges=False)
+    fetched(tmp_path, [serve(behaviour)])
+    assert [offset for _path, offset in behaviour.asked] == [0, 300_000]
+
+
+def test_a_stalled_transfer_is_left_for_another_server(tmp_path, serve):
+    first, second = Behaviour("stalls"), Behaviour("good")
+    urls = [serve(first), serve(second)]
+    said = fetched(tmp_path, urls, "stall_s=2")
+    assert "stalled, " in said
+    assert "bytes in 2 s; 100000 bytes are here" in said
+    assert second.asked == [("/blobs/x", 100_000)]
+
+
+def test_a_dead_server_and_one_that_has_no_such_file_are_passed_over(tmp_path, serve):
+    urls = ["http://127.0.0.1:9", serve(Behaviour("missing")), serve(Behaviour("good"))]
+    said = fetched(tmp_path, urls)
+    assert "Connection refused" in said
+    assert "404" in said
+    assert "slept" not in said
+
+
+def test_the_server_that_was_good_is_asked_first_from_then_on(tmp_path, serve):
+    urls = ["http://127.0.0.1:9", serve(Behaviour("good"))]
+    again = f"fetch blobs/y {tmp_path}/file {len(CONTENT)} check_digest {DIGEST}"
+    said = shell(tmp_path, f"servers='{' '.join(urls)}'; {again}; {again}; echo $servers")
+    assert said.count("Connection refused") == 1
+    assert said.splitlines()[-1] == f"{urls[1]} {urls[0]}"
+
+
+def test_wrong_bytes_are_refused_named_and_reported(tmp_path, serve):
+    sink = Behaviour("missing")
+    bad, good = serve(Behaviour("wrong")), serve(Behaviour("good"))
+    said = fetched(tmp_path, [bad, good], more=f"sailloft.report={serve(sink)}/report")
+    seen = hashlib.sha256(CONTENT[:-1] + b"x").hexdigest()
+    assert f"REFUSED: node n1: blobs/x from {bad}: sha256 wanted {DIGEST}, seen {seen}" in said
+    path = sink.asked[0][0]
+    assert path.startswith(f"/report?event=refused&node=n1&image={DIGEST}&uptime_s=")
+    assert f"&file=blobs/x&wanted={DIGEST}&seen={seen}&server={bad}&reason=sha256%20wanted%20" in path
+
+
+def test_bytes_of_two_servers_that_do_not_fit_name_both(tmp_path, serve):
+    first, second = Behaviour("cut", "good"), Behaviour("wrong")
+    urls = [serve(first), serve(second)]
+    said = fetched(tmp_path, urls)
+    assert f"REFUSED: node n1: blobs/x from {urls[0]} {urls[1]}: " in said
+    # What was put together wrongly is not built upon.
+    assert [offset for _path, offset in first.asked] == [0, 0]
+
+
+def test_more_bytes_than_a_file_may_have_are_not_taken(tmp_path, serve):
+    urls = [serve(Behaviour("endless")), serve(Behaviour("good"))]
+    said = fetched(tmp_path, urls)
+    assert f"good from {urls[1]}" in said
+    assert f"more than the {len(CONTENT)} bytes" in said or "REFUSED" in said
+
+
+def test_pauses_double_with_a_jitter_of_their_half(tmp_path):
+    said = shell(tmp_path, "for round in 0 1 2 3 6 40; do pause_ms $round; pause_ms $round; done").split()
+    times = list(map(int, said))
+    for at, mean_ms in enumerate((1000, 2000, 4000, 8000, 64000, 64000)):
+        pair = times[2 * at : 2 * at + 2]
+        assert all(mean_ms / 2 <= time_ms < mean_ms * 1.5 for time_ms in pair)
+        assert pair[0] != pair[1]
+
+
+def test_after_the_stated_time_it_reboots(tmp_path):
+    script = "restart() { echo rebooting: $1; exit; }; deadline_s=0; pause 0"
+    assert shell(tmp_path, script) == "rebooting: no image after 0 s\n"
+
+
+def test_servers_are_shuffled(tmp_path):
+    said = shell(tmp_path, "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo $(shuffled http://a/,http://b,http://c); done")
+    orders = set(said.splitlines())
+    assert len(orders) > 1
+    assert all(sorted(order.split()) == ["http://a", "http://b", "http://c"] for order in orders)
+
+
+def test_arguments_are_those_given_first(tmp_path):
+    said = shell(tmp_path, 'echo "$mac $node"; argument absent', "BOOTIF=01-AA-BB-cc-00-11-22 sailloft.node=other *")
+    assert said == "aa:bb:cc:00:11:22 n1\n"
+
+
+def test_a_signature_holds_or_does_not(tmp_path):
+    for name in ("key", "other"):
+        pair = ["-p", tmp_path / f"{name}.pub", "-s", tmp_path / f"{name}.sec"]
+        subprocess.run(["minisign", "-G", "-W", *pair], check=True, stdout=subprocess.DEVNULL)
+    signed = tmp_path / "manifest"
+    signed.write_text("{}\n")
+    for name in ("key", "other"):
+        command = ["minisign", "-S", "-W", "-s", tmp_path / f"{name}.sec", "-m", signed, "-x", tmp_path / f"{name}.sig"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    script = f"""
+        public_key={tmp_path}/key.pub
+        for each in key other; do
+            check_signature {signed} {tmp_path}/$each.sig && echo holds || echo $reason
+        done
+    """
+    holds, refused = shell(tmp_path, script).splitlines()
+    assert holds == "holds"
+    assert refused.startswith("the signature does not hold: ")
+
+
+def a_manifest() -> manifests.Manifest:
+    inputs = {
+        "sha256": "f" * 64,
+        "name": "x",
+        "verity": {"data_bytes": 1, "salt": "00"},
+        "list": [{"name": "x"}],
+        "text": "]",
+    }
+    layers = tuple(
+        manifests.ManifestLayer(
+            name, "0" * 64, digit * 64, 8192, "9" * 64, manifests.Verity(4096, "7" * 64, salt), inputs
+        )
+        for name, digit, salt in (("base", "1", "aabb"), ("top", "2", ""))
+    )
+    return manifests.Manifest(
+        name="gpu-node",
+        distribution="debian",
+        suite="bookworm",
+        architecture="amd64",
+        kernel=manifests.Kernel("6.1.0-31", "3" * 64, 1),
+        first_stage=manifests.FirstStage("4" * 64, 1),
+        kernel_arguments=('name="x"', "a"),
+        writable_mib=512,
+        layers=layers,
+        packages=(manifests.Package("version", "1", "amd64", "base"),),
+        sbom_sha256="5" * 64,
+    )
+
+
+def test_the_manifest_is_read_as_it_is_written(tmp_path):
+    file = tmp_path / "manifest.json"
+    file.write_bytes(manifests.dump(a_manifest()))
+    script = f"""
+        manifest_layers {file}
+        for each in format name writable_mib; do manifest_value {file} $each ''; done
+        manifest_value {file} version kernel
+    """
+    assert shell(tmp_path, script).splitlines() == [
+        f"base {'1' * 64} 8192 4096 {'7' * 64} aabb",
+        f"top {'2' * 64} 8192 4096 {'7' * 64} -",
+        "sailloft-image/1",
+        "gpu-node",
+        "512",
+        "6.1.0-31",
+    ]
+
+
+def test_the_report_is_read_as_it_is_written(tmp_path):
+    script = """
+        begin one; begin two; begin ''
+        image_name=i writable_mib=2 layer_server=http://a
+        layers_json='{"name": "base", "sha256": "%s", "verity": false}'
+        warn 'said "so"' >$folder/out; warn 'a \\ b' >$folder/out
+        write_report
+    """.replace("%s", DIGEST)
+    said = shell(tmp_path, script, 'x="y\\z"')
+    report = boot_report.load(said, "n1")
+    assert report.arguments.endswith('x="y\\z"')
+    assert report.warnings == ('said "so"', "a \\ b")
+    assert [phase.name for phase in report.phases] == ["one", "two"]
+    assert (report.writable_bytes, report.layers[0].verity) == (2 << 20, False)
+    assert json.loads(said)["kernel"] == report.kernel
