@@ -1,0 +1,78 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Waits for a node that was power-cycled, and says what it waits for."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.boot_wait import Limits, Reading, check, phase
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+
+# How often the same news are told again.
+TELL_S = 30.0
+
+display = Display()
+
+
+class ActionModule(ActionBase):
+    """Runs node_image_info until the node has booted anew and systemd has finished."""
+
+    _requires_connection = False
+
+    def run(self, tmp=None, task_vars=None):
+        """The action."""
+        result = super().run(tmp, task_vars)
+        _spec, given = self.validate_argument_spec(
+            argument_spec={
+                "since": {"type": "float", "required": True},
+                "boot_id": {"type": "str", "default": ""},
+                "timeout_s": {"type": "int", "default": 1800},
+                "restart_timeout_s": {"type": "int", "default": 120},
+                "interval_s": {"type": "int", "default": 5},
+            }
+        )
+        if self._task.check_mode:
+            return {**result, "skipped": True}
+        limits = Limits(given["boot_id"], given["restart_timeout_s"], given["timeout_s"])
+        subject = task_vars["inventory_hostname"]
+        told, told_at = None, 0.0
+        while True:
+            reading = self._read(task_vars)
+            # The wall clock: "since" comes from another task, and so from another process.
+            elapsed = time.time() - given["since"]
+            now = phase(reading, elapsed, limits)
+            if not now:
+                display.display(f"{subject}: {elapsed:.0f} s: is up")
+                return {**result, "state": reading.state, "elapsed_s": round(elapsed, 1)}
+            if now != told or elapsed - told_at >= TELL_S:
+                display.display(f"{subject}: {elapsed:.0f} s: {now}")
+                told, told_at = now, elapsed
+            try:
+                check(subject, reading, elapsed, limits)
+            except ImageError as error:
+                return {**result, "failed": True, "msg": str(error), "elapsed_s": round(elapsed, 1)}
+            time.sleep(given["interval_s"])
+
+    def _read(self, task_vars):
+        # A connection that is kept open (ssh's ControlPersist) does not outlive the boot; a new one says what is now.
+        with contextlib.suppress(AttributeError, AnsibleError):
+            self._connection.reset()
+        try:
+            state = self._execute_module(
+                module_name="sailloft.fleet.node_image_info", module_args={}, task_vars=task_vars
+            )
+        except AnsibleConnectionFailure as error:
+            return Reading(why=_last_line(str(error)))
+        if state.get("failed") or state.get("unreachable") or "boot_id" not in state:
+            return Reading(why=_last_line(str(state.get("msg") or state)))
+        return Reading(state)
+
+
+def _last_line(text):
+    return (text.strip().splitlines() or ["no reason was given"])[-1]

@@ -1,0 +1,158 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Holds what a node booted against what the inventory names, claim by claim. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import manifest
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.boot_report import PATH
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.manifest import Manifest
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
+
+# The layers of the proof: what is claimed of the image, the kernel, the image's own layers, the services, the gate.
+IMAGE, KERNEL, LAYER, SERVICES, HEALTH = "image", "kernel", "image_layers", "services", "health"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a node should run.
+
+    ``digest`` is what its pin or ``channel`` (empty for a pin) names, ``manifest`` that of just this digest,
+    ``kernel_arguments`` the node's own.
+    """
+
+    digest: str
+    manifest: Manifest
+    channel: str = ""
+    kernel_arguments: tuple[str, ...] = ()
+
+    @classmethod
+    def of_text(cls, digest: str, text: str, channel: str, kernel_arguments: list[str]) -> Wish:
+        """With the bytes of manifest.json as text. Raises ImageError where they are not those of ``digest``."""
+        data = text.encode()
+        found = manifest.digest(data)
+        if found != digest:
+            why = f"its manifest has the digest {found}"
+            raise ImageError(f"image {digest}", why, "publish the image to the boot servers again")
+        return cls(digest, manifest.load(data, f"image {digest}"), channel, tuple(kernel_arguments))
+
+    @property
+    def arguments(self) -> list[str]:
+        """The image's kernel arguments, and then the node's."""
+        return [*self.manifest.kernel_arguments, *self.kernel_arguments]
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What the health gate said. ``held`` is None where it could not be asked; ``said`` is its answer."""
+
+    what: str
+    held: bool | None
+    said: str = ""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A node as node_image_info read it (``state``, empty for a node that does not answer), and its health gate."""
+
+    state: dict[str, Any] = field(default_factory=dict)
+    gate: Gate | None = None
+
+
+def prove(name: str, wish: Wish, seen: Seen) -> Proof:
+    """The proof of the node ``name``. Raises ProofError where the name is no file name."""
+    title = f"Node {name} runs the image {wish.manifest.name}"
+    claims = [*_image(wish, seen.state), *_kernel(wish, seen.state), *_layers(wish, seen.state), *_services(seen.state)]
+    if seen.gate:
+        claims.append(_gate(seen.gate))
+    return Proof(name, title, name, claims)
+
+
+def _image(wish: Wish, state: dict[str, Any]) -> list[Claim]:
+    by = f"the channel {wish.channel}" if wish.channel else "its pin"
+    reason = state.get("reason", "")
+    report = state.get("report") or {}
+    return [
+        compare(IMAGE, f"the node runs the image that {by} names", wish.digest, state.get("image"), PATH, reason),
+        # The kernel's own word for what the first stage was told to boot, against the first stage's.
+        compare(
+            IMAGE,
+            "the kernel's command line names the image of the report",
+            f"sailloft.image={report.get('image', wish.digest)}",
+            _argument(state.get("command_line"), "sailloft.image="),
+            "/proc/cmdline",
+        ),
+    ]
+
+
+def _argument(command_line: str | None, start: str) -> str | None:
+    return next((word for word in (command_line or "").split() if word.startswith(start)), None)
+
+
+def _kernel(wish: Wish, state: dict[str, Any]) -> list[Claim]:
+    return [
+        compare(
+            KERNEL,
+            "the kernel is the image's",
+            wish.manifest.kernel.version,
+            state.get("kernel"),
+            "/proc/sys/kernel/osrelease",
+        ),
+        compare(
+            KERNEL,
+            "the kernel arguments are the image's and then the node's",
+            wish.arguments,
+            state.get("arguments"),
+            "/proc/cmdline",
+        ),
+    ]
+
+
+def _layers(wish: Wish, state: dict[str, Any]) -> list[Claim]:
+    report = state.get("report") or {}
+    booted = report.get("layers")
+    wanted = [layer.name for layer in wish.manifest.layers]
+    claims = [
+        compare(
+            LAYER,
+            "the layers are the image's, lowest first",
+            wanted,
+            None if booted is None else [layer["name"] for layer in booted],
+            PATH,
+        )
+    ]
+    by_name = {layer["name"]: layer for layer in booted or []}
+    for layer in wish.manifest.layers:
+        name, seen = layer.name, by_name.get(layer.name, {})
+        claims.append(compare(LAYER, f"layer {name} has its digest", layer.sha256, seen.get("sha256"), PATH))
+        verity = f"every read of layer {name} is held against its digest (dm-verity)"
+        if state and not state.get("verity_possible") and not seen.get("verity"):
+            claims.append(not_applicable(LAYER, verity, True, PATH, "the kernel has no dm-verity", seen.get("verity")))
+        else:
+            claims.append(compare(LAYER, verity, True, seen.get("verity"), PATH))
+    return claims
+
+
+def _services(state: dict[str, Any]) -> list[Claim]:
+    systemd = state.get("systemd") or {}
+    return [
+        Claim(
+            SERVICES,
+            "systemd has started everything",
+            "running, or degraded by what the next claim names",
+            systemd.get("state"),
+            systemd.get("state") in ("running", "degraded"),
+            "systemctl show",
+        ),
+        compare(SERVICES, "no unit has failed", [], state.get("failed_units"), "systemctl list-units --state=failed"),
+    ]
+
+
+def _gate(gate: Gate) -> Claim:
+    seen = None if gate.held is None else ("healthy" if gate.held else gate.said or "it said nothing")
+    return compare(HEALTH, "the health gate holds", "healthy", seen, gate.what)

@@ -1,0 +1,120 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""What a node booted."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_image_info
+short_description: Read which image a node booted, and how it is
+version_added: 0.2.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Reads on a running node, in one call, what its first stage verified and mounted (C(/run/sailloft/boot.json)), its
+    kernel and command line, when systemd had started everything, and which units failed.
+  - A host that did not boot a Sailloft image is no error. It has no RV(image), and RV(reason) says why.
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+notes:
+  - Changes nothing. Needs no privileges where the first stage left its report readable for all.
+"""
+
+EXAMPLES = r"""
+- name: What the node runs
+  sailloft.fleet.node_image_info:
+  register: node
+
+- name: Show it
+  ansible.builtin.debug:
+    msg: "{{ node.image or node.reason }}"
+"""
+
+RETURN = r"""
+image:
+  description: Digest of the image that was booted; null where it was none of Sailloft's.
+  returned: always
+  type: str
+reason:
+  description: Why there is no RV(image); empty where there is one.
+  returned: always
+  type: str
+report:
+  description: The first stage's report, or null. The phases are in seconds since the kernel started.
+  returned: always
+  type: dict
+  sample:
+    format: sailloft-boot/1
+    node: bm01
+    image: 2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae
+    name: gpu-node
+    kernel: 6.1.0-31-cloud-amd64
+    arguments: console=ttyS0 sailloft.node=bm01
+    layers: [{name: base, sha256: "486ea46224d1bb4fb680f34f7c9ad96a8f24ec88be73ea8e5a6c65260e9cb8a7", verity: true}]
+    server: http://10.9.0.1
+    writable_bytes: 1073741824
+    phases: [{name: network, start_s: 1.2, end_s: 2.3}]
+uptime_s:
+  description: Seconds since the kernel started.
+  returned: always
+  type: float
+boot_id:
+  description: The kernel's id of this boot; another one after every boot.
+  returned: always
+  type: str
+kernel:
+  description: Version of the running kernel.
+  returned: always
+  type: str
+command_line:
+  description: The whole command line of the kernel.
+  returned: always
+  type: str
+arguments:
+  description: The arguments on it that image and node wish, in order, without those of the boot loader and first stage.
+  returned: always
+  type: list
+  elements: str
+verity_possible:
+  description: Whether the kernel has dm-verity.
+  returned: always
+  type: bool
+systemd:
+  description:
+    - The state of the system (V(starting), V(running), V(degraded), ...), and when systemd began and had started
+      everything, in seconds since the kernel started; null while it has not.
+  returned: always
+  type: dict
+  sample: {state: running, userspace_s: 26.113, finished_s: 102.404}
+failed_units:
+  description: The units that failed.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import platform
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import node_state
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+
+
+def main():
+    """The module."""
+    module = AnsibleModule(argument_spec={}, supports_check_mode=True)
+    try:
+        state = node_state.read(platform.node(), module.run_command)
+    except ImageError as error:
+        module.fail_json(msg=str(error))
+    else:
+        module.exit_json(changed=False, **state)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The proof that a node runs the image that the inventory names."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_image_proof
+short_description: Hold what a node booted against the image that the inventory names, claim by claim
+version_added: 0.2.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Claims that the node runs the digest that its channel or pin names, with the manifest's kernel and arguments and its
+    own, and that every layer has its digest and is held to it by dm-verity where the kernel has that.
+  - Claims that systemd has started everything, that no unit has failed, and that the health gate holds.
+  - Writes the proof as JSON, as one HTML page and as a short table.
+  - Fails, after writing, if a claim does not hold. A claim whose observation is missing does not hold.
+  - Runs on the controller, on what other modules have read; it reaches no host.
+options:
+  path:
+    description:
+      - Folder of the proofs, made if it is missing.
+      - C(NAME.json), C(NAME.html) and C(NAME.txt), the short table, are written there, whole or not at all.
+    type: path
+    required: true
+  name:
+    description: Name of the node, and of the files.
+    type: str
+    required: true
+  digest:
+    description: Digest of the image that the node is to run.
+    type: str
+    required: true
+  channel:
+    description: The channel that names O(digest); empty where the inventory pins it.
+    type: str
+    default: ""
+  manifest:
+    description: The text of that image's manifest, byte for byte; one of another digest is refused.
+    type: str
+    required: true
+  kernel_arguments:
+    description: The node's own kernel arguments.
+    type: list
+    elements: str
+    default: []
+  state:
+    description: The result of M(sailloft.fleet.node_image_info); empty for a node that does not answer.
+    type: dict
+    default: {}
+  health:
+    description: What the health gate said; left out where there is none.
+    type: dict
+    suboptions:
+      what:
+        description: The command or task file that was asked.
+        type: str
+        required: true
+      held:
+        description: Whether it was content; left out where it could not be asked.
+        type: bool
+      said:
+        description: What it said.
+        type: str
+        default: ""
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
+    support: full
+notes:
+  - The files hold no time. What is as it was gives the same bytes, and no change.
+"""
+
+EXAMPLES = r"""
+- name: Prove bm01
+  sailloft.fleet.node_image_proof:
+    path: proofs
+    name: bm01
+    channel: stable
+    digest: "{{ digest }}"
+    manifest: "{{ manifest.content | b64decode }}"
+    state: "{{ node }}"
+    health: {what: /usr/bin/gpu-selftest, held: "{{ gate.rc == 0 }}", said: "{{ gate.stderr }}"}
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+holds:
+  description: Whether every claim that applies holds.
+  returned: always
+  type: bool
+counts:
+  description: How many claims hold, fail, and do not apply.
+  returned: always
+  type: dict
+  sample: {"held": 9, "failed": 0, "not_applicable": 1}
+table:
+  description: The proof as a short table, a line each. Where the proof does not hold, the message is this table.
+  returned: always
+  type: list
+  elements: str
+files:
+  description: The files of the proof.
+  returned: always
+  type: list
+  elements: str
+  sample: [proofs/bm01.json, proofs/bm01.html, proofs/bm01.txt]
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.prove import Gate, Seen, Wish, prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table
+
+
+def proof_of(params):
+    """The proof of the module's arguments. Raises ImageError and ProofError."""
+    wish = Wish.of_text(params["digest"], params["manifest"], params["channel"], params["kernel_arguments"])
+    gate = Gate(**params["health"]) if params["health"] else None
+    return prove(params["name"], wish, Seen(params["state"], gate))
+
+
+def main():
+    """The module."""
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "name": {"type": "str", "required": True},
+            "digest": {"type": "str", "required": True},
+            "channel": {"type": "str", "default": ""},
+            "manifest": {"type": "str", "required": True},
+            "kernel_arguments": {"type": "list", "elements": "str", "default": []},
+            "state": {"type": "dict", "default": {}},
+            "health": {
+                "type": "dict",
+                "options": {
+                    "what": {"type": "str", "required": True},
+                    "held": {"type": "bool"},
+                    "said": {"type": "str", "default": ""},
+                },
+            },
+        },
+        supports_check_mode=True,
+    )
+    try:
+        proof = proof_of(module.params)
+        lines = table(proof)
+        texts = {"json": proof.to_json(), "html": page(proof), "txt": "\n".join(lines) + "\n"}
+        wanted = {os.path.join(module.params["path"], f"{proof.name}.{kind}"): text for kind, text in texts.items()}
+        before = {path: files.read(path) for path in wanted}
+        differing = [path for path, text in wanted.items() if before[path] != text]
+        if not module.check_mode:
+            for path in differing:
+                files.write(path, wanted[path])
+    except (ImageError, ProofError) as error:
+        module.fail_json(msg=f"{module.params['name']}: {error}")
+    else:
+        result = {
+            "changed": bool(differing),
+            "diff": [
+                {"before_header": path, "after_header": path, "before": before[path] or "", "after": wanted[path]}
+                for path in differing
+                if path.endswith(".json")
+            ],
+            "holds": proof.holds,
+            "counts": proof.counts.to_dict(),
+            "table": lines,
+            "files": list(wanted),
+        }
+        if proof.holds:
+            module.exit_json(**result)
+        module.fail_json(msg="\n".join([*lines, *result["files"]]), **result)
+
+
+if __name__ == "__main__":
+    main()

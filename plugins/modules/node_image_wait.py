@@ -1,0 +1,65 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The documentation of the action node_image_wait."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_image_wait
+short_description: Wait until a node that was power-cycled is up again, and say what is waited for
+version_added: 0.2.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Runs M(sailloft.fleet.node_image_info) on the node again and again, until it runs a boot that began after the
+    restart, and systemd has started everything.
+  - A node that keeps running the boot from before was not restarted, whatever its BMC answered. That ends the wait
+    early.
+  - Shows a line when something changes, and every 30 seconds.
+options:
+  since:
+    description: When the node was restarted, in seconds since 1970 by the controller's clock.
+    type: float
+    required: true
+  boot_id:
+    description: The RV(sailloft.fleet.node_image_info#module:boot_id) of the boot before; empty where it is not known.
+    type: str
+    default: ""
+  timeout_s:
+    description: How long the node may take from the restart until systemd has finished, in seconds.
+    type: int
+    default: 1800
+  restart_timeout_s:
+    description: How long after the restart the boot from before may still answer, in seconds.
+    type: int
+    default: 120
+  interval_s:
+    description: Seconds between two tries.
+    type: int
+    default: 5
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: The node is up
+  sailloft.fleet.node_image_wait:
+    since: "{{ restarted_at }}"
+    boot_id: "{{ before.boot_id }}"
+  register: up
+"""
+
+RETURN = r"""
+state:
+  description: The result of M(sailloft.fleet.node_image_info) once the node is up.
+  returned: success
+  type: dict
+elapsed_s:
+  description: Seconds since the restart.
+  returned: always
+  type: float
+"""
