@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import os
+import re
+from dataclasses import asdict
 from typing import Any, Callable
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.boot_report import PATH, load, wished_arguments
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.boot_report import FORMAT, PATH, load
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 
 # Properties of systemd's manager (org.freedesktop.systemd1(5)), in microseconds of CLOCK_MONOTONIC, which starts with
@@ -18,6 +20,9 @@ _POINTS = {
 }
 _ASK = ["systemctl", "show", "--property=" + ",".join(["SystemState", *_POINTS.values()])]
 _ASK_FAILED = ["systemctl", "list-units", "--state=failed", "--all", "--plain", "--no-legend", "--full", "--no-pager"]
+
+# What boot loader and scripts put on the command line themselves: no argument that image or node wishes.
+_OF_THE_BOOT = re.compile(r"(sailloft\.(image|servers|node|report)|BOOTIF|BOOT_IMAGE|initrd)(=.*)?")
 
 Run = Callable[[list], "tuple[int, str, str]"]
 
@@ -47,6 +52,11 @@ def read(subject: str, run: Run, root: str = "/") -> dict[str, Any]:
     }
 
 
+def wished_arguments(command_line: str) -> list[str]:
+    """The arguments of ``command_line`` that image and node wish, in order: all but the boot's own."""
+    return [argument for argument in command_line.split() if not _OF_THE_BOOT.fullmatch(argument)]
+
+
 def _report(subject: str, root: str) -> tuple[dict[str, Any] | None, str]:
     try:
         text = _read(root, PATH.lstrip("/"))
@@ -57,7 +67,7 @@ def _report(subject: str, root: str) -> tuple[dict[str, Any] | None, str]:
         )
     except OSError as error:
         raise ImageError(subject, f"cannot read {PATH}: {error.strerror}", "read it as root (become)") from error
-    return load(text, subject).to_dict(), ""
+    return {"format": FORMAT, **asdict(load(text, subject))}, ""
 
 
 def _read(root: str, path: str) -> str:

@@ -1,0 +1,211 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The role node_boot restarts a node through a BMC: sushy-tools' emulator, with TLS and passwords, on the loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import bcrypt
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+BIN = Path(sys.executable).parent
+UUID = "5a11f017-0000-4000-8000-0000000000b1"
+OTHER = "5a11f017-0000-4000-8000-0000000000b2"
+PASSWORD = "do-not-show-me"
+# A BMC that answers as the emulator does and does nothing of what it is told.
+LIAR = """
+from sushy_tools.emulator import main
+from sushy_tools.emulator.resources.systems.fakedriver import FakeDriver
+FakeDriver.set_power_state = lambda self, identity, state: None
+main.main()
+"""
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Bmc:
+    """A running emulator with two systems, and a certificate that nobody but ``ca`` vouches for."""
+
+    def __init__(self, folder, power="On", lies=False):
+        folder.mkdir()
+        self.ca = str(folder / "certificate.pem")
+        self.address = f"127.0.0.1:{free_port()}"
+        openssl = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=bmc"
+        openssl += f" -addext subjectAltName=IP:127.0.0.1 -keyout {folder}/key.pem -out {self.ca}"
+        subprocess.run(openssl.split(), check=True, capture_output=True)
+        hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
+        (folder / "users").write_text(f"root:{hashed}\n")
+        systems = [
+            {"uuid": uuid, "name": name, "power_state": power, "external_notifier": False, "nics": []}
+            for uuid, name in ((OTHER, "other"), (UUID, "bm01"))
+        ]
+        settings = {
+            "SUSHY_EMULATOR_SSL_CERT": self.ca,
+            "SUSHY_EMULATOR_SSL_KEY": str(folder / "key.pem"),
+            "SUSHY_EMULATOR_AUTH_FILE": str(folder / "users"),
+            "SUSHY_EMULATOR_STATE_DIR": str(folder),
+            "SUSHY_EMULATOR_FAKE_SYSTEMS": systems,
+        }
+        (folder / "config.py").write_text("".join(f"{name} = {value!r}\n" for name, value in settings.items()))
+        command = [sys.executable, "-c", LIAR] if lies else [str(BIN / "sushy-emulator")]
+        port = self.address.split(":")[1]
+        arguments = ["--fake", "--config", str(folder / "config.py"), "-i", "127.0.0.1", "-p", port]
+        self.log = folder / "log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen([*command, *arguments], stdout=log, stderr=subprocess.STDOUT)
+
+    def wait(self):
+        """Until it listens."""
+        for _ in range(300):
+            with socket.socket() as one:
+                if one.connect_ex(("127.0.0.1", int(self.address.split(":")[1]))) == 0:
+                    return self
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.1)
+        raise AssertionError(self.log.read_text())
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(30)
+
+    def requests(self):
+        """What it was asked to change, in order: method and path."""
+        return [" ".join(found) for found in re.findall(r"(POST|PATCH) (\S+) HTTP", self.log.read_text())]
+
+    def system(self):
+        """The state of the system, as it tells it itself."""
+        shown = subprocess.run(
+            ["curl", "-s", "--cacert", self.ca, "-u", f"root:{PASSWORD}"]
+            + [f"https://{self.address}/redfish/v1/Systems/{UUID}"],
+            check=True,
+            capture_output=True,
+        )
+        return json.loads(shown.stdout)
+
+
+@pytest.fixture
+def start(tmp_path):
+    started = []
+
+    def call(**how):
+        started.append(Bmc(tmp_path / f"bmc{len(started)}", **how))
+        return started[-1].wait()
+
+    yield call
+    for bmc in started:
+        bmc.stop()
+
+
+def restart(tmp_path, **bmc):
+    """Run the role's part that speaks to the BMC; returns (exit status, output)."""
+    given = {"username": "root", "password": PASSWORD, "system": UUID, "timeout_s": 10, "power_timeout_s": 40, **bmc}
+    role = {"name": "sailloft.fleet.node_boot", "tasks_from": "bmc"}
+    tasks = [{"ansible.builtin.include_role": role}]
+    playbook = tmp_path / "play.yml"
+    playbook.write_text(yaml.safe_dump([{"hosts": "bm01", "gather_facts": False, "tasks": tasks}]))
+    variables = tmp_path / "variables.json"
+    variables.write_text(json.dumps({"node_boot_bmc": {name: value for name, value in given.items() if value is not None}}))
+    done = subprocess.run(
+        [str(BIN / "ansible-playbook"), "-vvv", "-i", "bm01,", "-e", f"@{variables}", str(playbook)],
+        cwd=ROOT,
+        env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert PASSWORD not in done.stdout
+    return done.returncode, done.stdout
+
+
+def message(output):
+    """The last message of the role."""
+    return output.split("The BMC did not")[1]
+
+
+@pytest.mark.parametrize("mode", ["UEFI", "Legacy"])
+def test_a_node_that_is_on_is_restarted_by_the_network(tmp_path, start, mode):
+    bmc = start()
+    status, output = restart(tmp_path, address=bmc.address, ca=bmc.ca, boot_mode=mode)
+    assert status == 0, output
+    system = bmc.system()
+    assert system["PowerState"] == "On"
+    assert system["Boot"]["BootSourceOverrideTarget"] == "Pxe"
+    assert system["Boot"]["BootSourceOverrideMode"] == mode
+    # The override comes first: the other way the node boots from its disk.
+    path = f"/redfish/v1/Systems/{UUID}"
+    assert bmc.requests() == [f"PATCH {path}", f"POST {path}/Actions/ComputerSystem.Reset"]
+
+
+def test_a_node_that_is_off_is_started(tmp_path, start):
+    bmc = start(power="Off")
+    assert bmc.system()["PowerState"] == "Off"
+    status, output = restart(tmp_path, address=bmc.address, ca=bmc.ca)
+    assert status == 0, output
+    assert bmc.system()["PowerState"] == "On"
+
+
+def test_a_wrong_password(tmp_path, start):
+    bmc = start()
+    status, output = restart(tmp_path, address=bmc.address, ca=bmc.ca, password="wrong")
+    assert status != 0
+    assert f"bm01: its BMC {bmc.address} did not restart it: HTTP Error 401" in message(output)
+    assert "See node_boot_bmc.username and password." in message(output)
+    assert bmc.requests() == []
+
+
+def test_a_certificate_that_is_not_trusted(tmp_path, start):
+    bmc = start()
+    status, output = restart(tmp_path, address=bmc.address)
+    assert status != 0
+    assert "certificate verify failed" in message(output)
+    assert "set verify_tls to false" in message(output)
+    assert bmc.requests() == []
+    status, output = restart(tmp_path, address=bmc.address, verify_tls=False)
+    assert status == 0, output
+
+
+def test_a_bmc_that_never_answers(tmp_path):
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        began = time.monotonic()
+        status, output = restart(tmp_path, address=address, timeout_s=2)
+    assert status != 0
+    assert f"bm01: its BMC {address} did not restart it: " in message(output)
+    assert "timed out" in message(output)
+    assert "See whether localhost reaches that address" in message(output)
+    assert time.monotonic() - began < 60
+
+
+def test_a_bmc_that_says_yes_and_starts_nothing(tmp_path, start):
+    bmc = start(power="Off", lies=True)
+    status, output = restart(tmp_path, address=bmc.address, ca=bmc.ca, power_timeout_s=6)
+    assert status != 0
+    assert "it took the command, and yet the power is Off" in message(output)
+
+
+def test_a_system_that_the_bmc_does_not_have(tmp_path, start):
+    bmc = start()
+    status, output = restart(tmp_path, address=bmc.address, ca=bmc.ca, system="bm99")
+    assert status != 0
+    assert f"it has the systems {OTHER}, {UUID}; node_boot_bmc.system names bm99" in message(output)
+    status, output = restart(tmp_path, address=bmc.address, ca=bmc.ca, system=None)
+    assert status != 0
+    assert "names none" in message(output)
+    assert bmc.requests() == []
