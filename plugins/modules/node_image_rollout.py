@@ -30,6 +30,10 @@ options:
     type: list
     elements: str
     required: true
+  pinned:
+    description: Whether the boot servers pin a node of the channel to the target, as a canary before the promotion.
+    type: bool
+    default: false
   nodes:
     description: The nodes, in the order in which they are to boot.
     type: list
@@ -121,7 +125,7 @@ waves:
   returned: success
   type: list
   elements: list
-failed:
+lost:
   description: The nodes that count against the budget.
   returned: success
   type: list
@@ -145,7 +149,7 @@ def result(params):
     canaries = rollout.canaries(names, params["canaries"])
     nodes = [rollout.Node(canary=node["name"] in canaries, **node) for node in params["nodes"]]
     rules = rollout.Rules(rollout.sizes(params["waves"], len(nodes)), params["budget"])
-    channel = rollout.Channel(tuple(params["channel"]))
+    channel = rollout.Channel(tuple(params["channel"]), params["pinned"])
     step = rollout.decide(nodes, params["target"], channel, rules)
     waves = rollout.planned(nodes, params["target"], channel.everywhere(params["target"]), rules)
     return {
@@ -155,7 +159,7 @@ def result(params):
         "channel_back": step.channel,
         "canaries": list(canaries),
         "waves": [list(wave) for wave in waves],
-        "failed": list(rollout.failed(nodes, params["target"])),
+        "lost": list(rollout.failed(nodes, params["target"])),
         "table": rollout.table(nodes, params["target"], step, waves, rules),
     }
 
@@ -166,6 +170,7 @@ def main():
         argument_spec={
             "target": {"type": "str", "required": True},
             "channel": {"type": "list", "elements": "str", "required": True},
+            "pinned": {"type": "bool", "default": False},
             "nodes": {
                 "type": "list",
                 "elements": "dict",

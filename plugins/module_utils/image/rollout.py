@@ -45,9 +45,13 @@ class Rules:
 
 @dataclass(frozen=True)
 class Channel:
-    """What the boot servers' copies of the channel name. Two differ only where a run died between two servers."""
+    """What the boot servers' copies of the channel name. Two differ only where a run died between two servers.
+
+    ``pinned``: whether a node that follows the channel is pinned to the target, as canaries are before the promotion.
+    """
 
     digests: tuple[str, ...]
+    pinned: bool = False
 
     def everywhere(self, target: str) -> bool:
         """Whether all name ``target``."""
@@ -138,7 +142,8 @@ def decide(nodes: list[Node], target: str, channel: Channel, rules: Rules) -> St
             else f"{len(lost)} failed ({', '.join(lost)}), and the budget is {rules.budget}"
         )
         # Before anything was to boot the target, a node that does not answer is not the image's doing.
-        begun = channel.anywhere(target) or any(node.tried or node.running == target for node in nodes)
+        by_servers = channel.pinned or channel.anywhere(target)
+        begun = by_servers or any(node.tried or node.running == target for node in nodes)
         return Step(ROLLBACK, lost, why, channel.anywhere(target)) if begun else Step(STOPPED, (), why)
     if not promoted:
         waiting = tuple(node.name for node in nodes if node.canary and _pending(node, target))

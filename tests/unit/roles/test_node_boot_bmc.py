@@ -134,7 +134,7 @@ def restart(tmp_path, **bmc):
 
 def message(output):
     """The last message of the role."""
-    return output.split("The BMC did not")[1]
+    return output.split("The BMC did not", 1)[1]
 
 
 @pytest.mark.parametrize("mode", ["UEFI", "Legacy"])
