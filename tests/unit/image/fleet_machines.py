@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A fleet without machines: each node is a folder, its BMC sushy-tools' emulator, and a boot what the store's scripts say.
+"""A fleet without machines: each node is a folder, its BMC sushy-tools' emulator.
 
-All that a playbook speaks to is real but the boot itself: a system that is reset boots what its script in the boot server's
-store leads to, unless ``fates`` has something else for it.
+All that a playbook speaks to is real but the boot itself: a system that is reset boots what its script in the boot
+server's store leads to, unless ``fates`` has something else for it.
 """
 
 from __future__ import annotations
@@ -61,9 +61,14 @@ def boot(fleet: Path, node: str) -> None:
     image = store.manifest(digest)
     node_arguments = re.search(r"^set node_args (.*)$", script, re.MULTILINE).group(1)
     line = " ".join(
-        ["initrd=first-stage", *image.kernel_arguments, *node_arguments.split()]
-        + [f"sailloft.image={digest}", "sailloft.servers=http://127.0.0.1", f"sailloft.node={node}", "sailloft.report="]
-        + [f"BOOTIF=01-{mac(node).replace(':', '-')}"]
+        [
+            "initrd=first-stage",
+            *image.kernel_arguments,
+            *node_arguments.split(),
+            f"sailloft.image={digest}",
+            f"sailloft.servers=http://127.0.0.1 sailloft.node={node} sailloft.report=",
+            f"BOOTIF=01-{mac(node).replace(':', '-')}",
+        ]
     )
     report = {
         "format": "sailloft-boot/1",
@@ -127,7 +132,8 @@ def start_bmc(fleet: Path, nodes: list[str], port: int) -> subprocess.Popen:
     subprocess.run(openssl.split(), check=True, capture_output=True)
     tls = f"SUSHY_EMULATOR_SSL_CERT = '{fleet}/bmc.pem'\nSUSHY_EMULATOR_SSL_KEY = '{fleet}/bmc.key'\n"
     systems = [
-        {"uuid": system(node), "name": node, "power_state": "On", "external_notifier": False, "nics": []} for node in nodes
+        {"uuid": system(node), "name": node, "power_state": "On", "external_notifier": False, "nics": []}
+        for node in nodes
     ]
     config = fleet / "bmc.py"
     config.write_text(f"{tls}SUSHY_EMULATOR_FAKE_SYSTEMS = {systems!r}\nSUSHY_EMULATOR_STATE_DIR = {str(fleet)!r}\n")

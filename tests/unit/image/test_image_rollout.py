@@ -121,9 +121,9 @@ WORLDS = st.integers(1, 12).flatmap(
     lambda count: st.builds(
         World,
         st.integers(1, count).map(lambda canaries: fleet(count, canaries)),
-        st.lists(
-            st.sampled_from(["well", "well", "well", "ill", "lost", "liar"]), min_size=count, max_size=count
-        ).map(lambda fates: dict(zip(names(count), fates))),
+        st.lists(st.sampled_from(["well", "well", "well", "ill", "lost", "liar"]), min_size=count, max_size=count).map(
+            lambda fates: dict(zip(names(count), fates))
+        ),
         st.builds(Rules, st.lists(st.integers(1, 5), min_size=1, max_size=4).map(sorted).map(tuple), st.integers(0, 4)),
     )
 )

@@ -21,12 +21,16 @@ from ansible_collections.sailloft.fleet.plugins.modules import node_image_proof
 IMAGE = Sample("gpu-node", base=b"base", gpu=b"driver")
 KERNEL = IMAGE.manifest.kernel.version
 ARGUMENTS = list(IMAGE.manifest.kernel_arguments)
-LINE = " ".join(
-    ["initrd=first-stage", *ARGUMENTS, "hugepages=4", "sailloft.reboot_after_s=60"]
-    + [f"sailloft.image={IMAGE.digest}", "sailloft.servers=http://10.9.0.1", "sailloft.node=bm01", "sailloft.report="]
-    + ["BOOTIF=01-52-54-00-00-00-01"]
-)
 OWN = ["hugepages=4", "sailloft.reboot_after_s=60"]
+LINE = " ".join(
+    [
+        "initrd=first-stage",
+        *ARGUMENTS,
+        *OWN,
+        f"sailloft.image={IMAGE.digest}",
+        "sailloft.servers=http://10.9.0.1 sailloft.node=bm01 sailloft.report= BOOTIF=01-52-54-00-00-00-01",
+    ]
+)
 
 
 def report(**changes):
@@ -66,7 +70,11 @@ def root(tmp_path):
 def systemd(state="running", finished_us=102404000, failed=""):
     def run(command):
         if command[1] == "show":
-            return 0, f"SystemState={state}\nUserspaceTimestampMonotonic=26113000\nFinishTimestampMonotonic={finished_us}\n", ""
+            return (
+                0,
+                f"SystemState={state}\nUserspaceTimestampMonotonic=26113000\nFinishTimestampMonotonic={finished_us}\n",
+                "",
+            )
         return 0, failed, ""
 
     return run
@@ -146,7 +154,10 @@ def test_a_node_that_runs_what_is_wished(root):
         ({"kernel": "5.10"}, "the kernel is the image's"),
         ({"arguments": [*ARGUMENTS]}, "the kernel arguments are the image's and then the node's"),
         ({"arguments": [*OWN, *ARGUMENTS]}, "the kernel arguments are the image's and then the node's"),
-        ({"command_line": LINE.replace("sailloft.image=", "sailloft.image=0")}, "the kernel's command line names the image"),
+        (
+            {"command_line": LINE.replace("sailloft.image=", "sailloft.image=0")},
+            "the kernel's command line names the image",
+        ),
         ({"failed_units": ["gpu.service"]}, "no unit has failed"),
         ({"systemd": {"state": "starting"}}, "systemd has started everything"),
     ],

@@ -65,7 +65,9 @@ class Fleet:
             "node_boot_proofs_dir": str(self.folder / "proofs"),
             "node_boot_timeout_s": 6,
             "node_boot_restart_timeout_s": 3,
-            "node_boot_health": {"command": ["grep", "-q", "no", str(self.folder / "{{ inventory_hostname }}" / "sick")]},
+            "node_boot_health": {
+                "command": ["grep", "-q", "no", str(self.folder / "{{ inventory_hostname }}" / "sick")]
+            },
         }
         hosts = {
             node: {
@@ -186,8 +188,7 @@ def test_a_rollout_that_goes_well(fleet):
     assert proof["holds"] is True
     status, output = fleet.roll_out()
     assert status == 0, output
-    assert "changed=0" in output
-    assert "changed=1" not in output
+    assert "changed: [" not in output
     assert len(fleet.boots()) == 4
 
 

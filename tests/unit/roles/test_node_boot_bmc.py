@@ -88,12 +88,9 @@ class Bmc:
 
     def system(self):
         """The state of the system, as it tells it itself."""
-        shown = subprocess.run(
-            ["curl", "-s", "--cacert", self.ca, "-u", f"root:{PASSWORD}"]
-            + [f"https://{self.address}/redfish/v1/Systems/{UUID}"],
-            check=True,
-            capture_output=True,
-        )
+        url = f"https://{self.address}/redfish/v1/Systems/{UUID}"
+        command = ["curl", "-s", "--cacert", self.ca, "-u", f"root:{PASSWORD}", url]
+        shown = subprocess.run(command, check=True, capture_output=True)
         return json.loads(shown.stdout)
 
 
@@ -118,7 +115,9 @@ def restart(tmp_path, **bmc):
     playbook = tmp_path / "play.yml"
     playbook.write_text(yaml.safe_dump([{"hosts": "bm01", "gather_facts": False, "tasks": tasks}]))
     variables = tmp_path / "variables.json"
-    variables.write_text(json.dumps({"node_boot_bmc": {name: value for name, value in given.items() if value is not None}}))
+    variables.write_text(
+        json.dumps({"node_boot_bmc": {name: value for name, value in given.items() if value is not None}})
+    )
     done = subprocess.run(
         [str(BIN / "ansible-playbook"), "-vvv", "-i", "bm01,", "-e", f"@{variables}", str(playbook)],
         cwd=ROOT,
