@@ -203,8 +203,9 @@ def test_a_system_that_the_bmc_does_not_have(tmp_path, start):
     bmc = start()
     status, output = restart(tmp_path, address=bmc.address, ca=bmc.ca, system="bm99")
     assert status != 0
-    assert f"it has the systems {OTHER}, {UUID}; node_boot_bmc.system names bm99" in message(output)
+    assert f"it has the systems {UUID}, {OTHER}; node_boot_bmc.system names bm99" in message(output)
     status, output = restart(tmp_path, address=bmc.address, ca=bmc.ca, system=None)
     assert status != 0
     assert "names none" in message(output)
+    assert "See node_boot_bmc.system." in message(output)
     assert bmc.requests() == []
