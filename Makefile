@@ -36,7 +36,9 @@ $(cache)/id_ed25519:
 
 # The long part of the first run, on the screen as it goes; the playbook then finds the images made.
 images: packages $(cache)/id_ed25519
-	@roles/lab/files/build-image gpu-server $(CURDIR)/$(cache)/images $(CURDIR)/$(cache)/id_ed25519.pub
+	@for image in gpu-server boot-server; do \
+	  roles/lab/files/build-image $$image $(CURDIR)/$(cache)/images $(CURDIR)/$(cache)/id_ed25519.pub || exit; \
+	done
 
 lab: packages .venv/.runtime images
 	ansible-playbook -i inventories/lab playbooks/lab.yml
