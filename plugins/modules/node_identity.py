@@ -1,0 +1,184 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Nodes' secrets, encrypted to their TPMs."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_identity
+short_description: Encrypt nodes' secrets to their TPMs, as files that a boot server may show to anyone
+version_added: 0.1.0
+description:
+  - Writes C(identity/NODE) in a store for each of O(nodes), and removes all others there. Each has the files that are
+    the node's own, such as SSH host keys and join tokens, encrypted with a key that only the node's TPM 2.0 gives out,
+    and is signed.
+  - Runs where the secrets and the signing key are, on the controller or the host that builds images, and needs no TPM
+    there. All nodes are done by one run.
+  - Encryption is random, and yet an unchanged secret changes nothing. A bundle has an HMAC of what is in it, whose key
+    only who has the signing key can make.
+extends_documentation_fragment:
+  - sailloft.fleet.node_image
+requirements:
+  - tpm2-tools, openssl and minisign on the host that it runs on
+options:
+  nodes:
+    description: All nodes that have secrets.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: The node's name, as the kernel argument C(sailloft.node) gives it.
+        type: str
+        required: true
+      ek:
+        description: The public part of the node's endorsement key, as M(sailloft.fleet.node_identity_info) returns it.
+        type: str
+        required: true
+      secrets:
+        description: The files.
+        type: list
+        elements: dict
+        required: true
+        suboptions:
+          path:
+            description: Where the node writes it. An absolute path without spaces.
+            type: str
+            required: true
+          content:
+            description: What is in it, UTF-8.
+            type: str
+            required: true
+          mode:
+            description: Its mode, three or four octal digits.
+            type: str
+            default: "0600"
+          owner:
+            description: Its owner, a name or a number of the node's.
+            type: str
+            default: root
+          group:
+            description: Its group, a name or a number of the node's.
+            type: str
+            default: root
+  signing_key:
+    description: minisign's secret key, a file. Nodes accept what it signs.
+    type: path
+    required: true
+  signing_password:
+    description: The password of O(signing_key); leave it out for a key without.
+    type: str
+  public_key:
+    description: The public key to O(signing_key), the file that nodes have.
+    type: path
+    required: true
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Shows each bundle's node, endorsement key and digest. No secret is in it.
+    support: full
+seealso:
+  - module: sailloft.fleet.node_identity_info
+"""
+
+EXAMPLES = r"""
+- name: Nodes' secrets lie in the store, for their TPMs alone
+  sailloft.fleet.node_identity:
+    store: /srv/sailloft
+    signing_key: /root/.minisign/sailloft.key
+    public_key: /root/.minisign/sailloft.pub
+    nodes:
+      - name: bm01
+        ek: "{{ hostvars.bm01.node_identity_ek }}"
+        secrets:
+          - path: /etc/ssh/ssh_host_ed25519_key
+            content: "{{ hostvars.bm01.vault_host_key }}"
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+written:
+  description: The nodes whose bundles are new or other ones.
+  returned: success
+  type: list
+  elements: str
+removed:
+  description: The nodes whose bundles were removed.
+  returned: success
+  type: list
+  elements: str
+bundles:
+  description: What each bundle says of itself, by node.
+  returned: success
+  type: dict
+  sample: {bm01: {node: bm01, ek: 5d0c..., digest: 9a31...}}
+"""
+
+import json
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import identities
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity_tools import Signer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import Store
+
+SECRET = {
+    "path": {"type": "str", "required": True},
+    "content": {"type": "str", "required": True, "no_log": True},
+    "mode": {"type": "str", "default": "0600"},
+    "owner": {"type": "str", "default": "root"},
+    "group": {"type": "str", "default": "root"},
+}
+NODE = {
+    "name": {"type": "str", "required": True},
+    "ek": {"type": "str", "required": True},
+    # That there are any is no secret; their contents have no_log.
+    "secrets": {"type": "list", "elements": "dict", "required": True, "no_log": False, "options": SECRET},
+}
+
+
+def text(bundles):
+    """The lines of a diff."""
+    return "".join(f"{name}: {json.dumps(bundle)}\n" for name, bundle in sorted(bundles.items()))
+
+
+def main():
+    """Run as an Ansible module."""
+    module = AnsibleModule(
+        argument_spec={
+            "store": {"type": "path", "required": True},
+            "nodes": {"type": "list", "elements": "dict", "required": True, "options": NODE},
+            "signing_key": {"type": "path", "required": True, "no_log": False},
+            "signing_password": {"type": "str", "no_log": True},
+            "public_key": {"type": "path", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    store = Store(params["store"])
+    try:
+        nodes = identities.read_nodes(params["nodes"])
+        signer = Signer(params["signing_key"], params["public_key"], params["signing_password"])
+        change = identities.ensure(store, nodes, signer, module.check_mode)
+    except ImageError as error:
+        module.fail_json(msg=str(error))
+    folder = store.place(identities.IDENTITY)
+    # A bundle whose digest is right and whose signature is not differs in nothing that is shown.
+    forged = [name for name in change.written if change.before.get(name) == change.after[name]]
+    before = {**change.before, **dict.fromkeys(forged, "not signed by this key")}
+    module.exit_json(
+        changed=bool(change.written or change.removed),
+        written=list(change.written),
+        removed=list(change.removed),
+        bundles=change.after,
+        diff={"before_header": folder, "after_header": folder, "before": text(before), "after": text(change.after)},
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""A node's endorsement key, and whether it has its secrets."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_identity_info
+short_description: Read the endorsement key of a node's TPM, and whether the node opened its secrets
+version_added: 0.1.0
+description:
+  - Reads, on a node, the public part of its TPM's endorsement key (RSA 2048, the TCG's template L-1), which is the same
+    at each boot, and holds it against the certificate that the TPM's maker left in the TPM.
+  - The certificate's own signature is not checked, since that needs the certificates of the makers. Without that check
+    whoever stands between the controller and the node while it is enrolled can give another key.
+  - A file that the unit of the role P(sailloft.fleet.node_identity#role) leaves says whether the secrets were opened.
+requirements:
+  - tpm2-tools on the node
+options:
+  tcti:
+    description: How the TPM is reached, as tpm2-tools name it.
+    type: str
+    default: device:/dev/tpmrm0
+author:
+  - The Sailloft maintainers (@sailloft)
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed.
+    support: none
+seealso:
+  - module: sailloft.fleet.node_identity
+"""
+
+EXAMPLES = r"""
+- name: The node's endorsement key
+  sailloft.fleet.node_identity_info:
+  register: identity
+
+- name: It has its secrets
+  ansible.builtin.assert:
+    that: identity.opened
+"""
+
+RETURN = r"""
+ek:
+  description: The public part of the endorsement key, base64 of a TPM2B_PUBLIC, for the variable C(node_identity_ek).
+  returned: success
+  type: str
+ek_digest:
+  description: Its sha256, hexadecimal, as bundles name it.
+  returned: success
+  type: str
+certificate:
+  description: The endorsement key's certificate that is in the TPM, base64 of DER; null where there is none.
+  returned: success
+  type: str
+certificate_is_of_ek:
+  description: Whether the certificate is of this key; null without a certificate.
+  returned: success
+  type: bool
+checked:
+  description: What is known of the key, and what was not checked.
+  returned: success
+  type: str
+opened:
+  description: Whether the node opened its secrets at this boot; null where it has not tried.
+  returned: success
+  type: bool
+digest:
+  description: The digest of the bundle that it opened, as M(sailloft.fleet.node_identity) returns it; else null.
+  returned: success
+  type: str
+reason:
+  description: Why it did not open its secrets; else null.
+  returned: success
+  type: str
+"""
+
+import base64
+import json
+import os
+import tempfile
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import identity
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+
+# Where the maker puts the certificate of an endorsement key of template L-1 (TCG, "EK Credential Profile", 2.2.1.4).
+CERTIFICATE_INDEX = "0x01c00002"
+REPORT = "/run/sailloft/identity.json"
+NO_CERTIFICATE = "the TPM has no certificate of it: that it is a TPM's key, and this machine's, was not checked"
+IS_OF_EK = "the TPM's certificate is of it; who signed the certificate was not checked"
+IS_NOT_OF_EK = "the TPM's certificate is of another key"
+
+
+def tool(module, environment, folder, *argv):
+    """Exit status and output of one of tpm2-tools."""
+    path = module.get_bin_path(argv[0])
+    if not path:
+        module.fail_json(msg=f"tool {argv[0]}: not found on this node; install tpm2-tools")
+    status, out, err = module.run_command([path, *argv[1:]], environ_update=environment, cwd=folder)
+    return status, " ".join(f"{out} {err}".split())
+
+
+def read(module):
+    """The endorsement key's public part, and what the TPM stores for its certificate (empty: nothing)."""
+    environment = {"TPM2TOOLS_TCTI": module.params["tcti"]}
+    with tempfile.TemporaryDirectory(prefix="sailloft-") as folder:
+        status, said = tool(module, environment, folder, "tpm2_createek", "-G", "rsa", "-u", "ek.pub", "-c", "ek.ctx")
+        if status:
+            module.fail_json(msg=f"TPM {module.params['tcti']}: {said}; is a TPM 2.0 there, and switched on?")
+        # Behind the kernel's resource manager nothing stays in a TPM; one that is reached without it has three places.
+        tool(module, environment, folder, "tpm2_flushcontext", "-t")
+        with open(os.path.join(folder, "ek.pub"), "rb") as stream:
+            ek = stream.read()
+        status, said = tool(module, environment, folder, "tpm2_nvread", CERTIFICATE_INDEX, "-o", "certificate")
+        if status:
+            return ek, b""
+        with open(os.path.join(folder, "certificate"), "rb") as stream:
+            return ek, stream.read()
+
+
+def read_report(module):
+    """What the node's unit left: opened, digest, reason."""
+    try:
+        with open(REPORT, encoding="ascii") as stream:
+            report = json.load(stream)
+        return {
+            "opened": bool(report["opened"]),
+            "digest": report["digest"] or None if report["opened"] else None,
+            "reason": report["reason"] or None,
+        }
+    except FileNotFoundError:
+        return {"opened": None, "digest": None, "reason": None}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        module.fail_json(msg=f"{REPORT}: cannot be read, {error}; systemctl restart sailloft-identity writes it again")
+
+
+def main():
+    """Run as an Ansible module."""
+    module = AnsibleModule(
+        argument_spec={"tcti": {"type": "str", "default": "device:/dev/tpmrm0"}}, supports_check_mode=True
+    )
+    data, stored = read(module)
+    text = base64.b64encode(data).decode()
+    try:
+        ek = identity.read_ek(text, f"TPM {module.params['tcti']}")
+    except ImageError as error:
+        module.fail_json(msg=str(error))
+    certificate = identity.certificate_of(stored)
+    is_of_ek = None if certificate is None else identity.certificate_is_of(certificate, ek)
+    module.exit_json(
+        changed=False,
+        ek=text,
+        ek_digest=identity.ek_digest(ek),
+        certificate=None if certificate is None else base64.b64encode(certificate).decode(),
+        certificate_is_of_ek=is_of_ek,
+        checked={None: NO_CERTIFICATE, True: IS_OF_EK, False: IS_NOT_OF_EK}[is_of_ek],
+        **read_report(module),
+    )
+
+
+if __name__ == "__main__":
+    main()
