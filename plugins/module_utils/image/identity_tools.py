@@ -105,8 +105,7 @@ def _run(
     done = subprocess.run(
         argv,
         input=given,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         env={"PATH": path, "LC_ALL": "C.UTF-8"},
         cwd=cwd,
         pass_fds=pass_fds,

@@ -1,0 +1,242 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""TPMs in software, a store that a web server serves, and nodes in a folder: all tools are the real ones."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import getpass
+import http.server
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import identities
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity_tools import Signer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import Store
+
+SCRIPT = Path(__file__).parents[2] / "roles" / "node_identity" / "files" / "sailloft-identity"
+# All commands that the node's script has: a test runs it with these and no others, and sees their arguments.
+COMMANDS = (
+    *("base64", "cat", "chmod", "cp", "cut", "head", "install", "mkdir", "mktemp", "mv", "od", "rm", "sha256sum"),
+    *("shuf", "sleep", "tail", "tr", "wc", "sed", "curl", "minisign", "openssl", "ssh-keygen"),
+    *("tpm2_createek", "tpm2_flushcontext", "tpm2_loadexternal", "tpm2_startauthsession", "tpm2_policysecret"),
+    "tpm2_activatecredential",
+)
+SECRET = "-----BEGIN OPENSSH PRIVATE KEY-----\nnobody-else-may-read-this-host-key\n-----END\n"
+TOKEN = "K10-a-join-token-of-bm01::server:5ecret"
+
+
+class Tpm:
+    """A TPM of its own, by swtpm; its state lies in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = _two_ports()
+        self.tcti = f"swtpm:port={self.port}"
+        self.start()
+
+    def start(self) -> None:
+        """Power on."""
+        self._process = subprocess.Popen(
+            [
+                *("swtpm", "socket", "--tpm2", "--tpmstate", f"dir={self.folder}"),
+                *("--server", f"type=tcp,port={self.port},bindaddr=127.0.0.1"),
+                *("--ctrl", f"type=tcp,port={self.port + 1},bindaddr=127.0.0.1"),
+                *("--flags", "not-need-init,startup-clear"),
+            ]
+        )
+        until = time.monotonic() + 10
+        while True:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port + 1)) == 0:
+                    return
+            assert time.monotonic() < until, "swtpm does not listen"
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """Power off."""
+        self._process.terminate()
+        self._process.wait(10)
+
+    def run(self, *argv: str) -> bytes:
+        """What one of tpm2-tools prints."""
+        environment = {**os.environ, "TPM2TOOLS_TCTI": self.tcti}
+        done = subprocess.run(argv, env=environment, cwd=self.folder, capture_output=True, timeout=60)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout
+
+    @functools.cached_property
+    def ek(self) -> str:
+        """The endorsement key's public part, base64."""
+        self.run("tpm2_createek", "-G", "rsa", "-u", "ek.pub", "-c", "ek.ctx")
+        self.run("tpm2_flushcontext", "-t")
+        return base64.b64encode((self.folder / "ek.pub").read_bytes()).decode()
+
+
+def _two_ports() -> int:
+    """A free port with a free one behind it, where tpm2-tss looks for swtpm's control channel."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port = first.getsockname()[1]
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except (OSError, OverflowError):
+                continue
+            return port
+
+
+@pytest.fixture(scope="session")
+def new_tpm(tmp_path_factory):
+    started = []
+
+    def start() -> Tpm:
+        started.append(Tpm(tmp_path_factory.mktemp("tpm")))
+        return started[-1]
+
+    yield start
+    for tpm in started:
+        tpm.stop()
+
+
+@pytest.fixture(scope="session")
+def tpms(new_tpm):
+    return {"bm01": new_tpm(), "bm02": new_tpm()}
+
+
+@pytest.fixture(scope="session")
+def keys(tmp_path_factory):
+    """A pair of minisign's, without a password."""
+    folder = tmp_path_factory.mktemp("keys")
+    return make_keys(folder, "site")
+
+
+def make_keys(folder: Path, name: str) -> Signer:
+    secret, public = folder / f"{name}.key", folder / f"{name}.pub"
+    subprocess.run(["minisign", "-G", "-W", "-p", public, "-s", secret], check=True, capture_output=True)
+    return Signer(str(secret), str(public), None)
+
+
+def files(**contents: str) -> list[dict[str, str]]:
+    """Files of this user under /etc/site."""
+    me = getpass.getuser()
+    row = {"mode": "0600", "owner": me, "group": str(os.getgid())}
+    return [{"path": f"/etc/site/{name}", "content": content, **row} for name, content in contents.items()]
+
+
+@dataclass
+class Site:
+    """A store, who signs, and which nodes it has."""
+
+    store: Store
+    signer: Signer
+    nodes: list[dict] = field(default_factory=list)
+
+    def publish(self, check: bool = False) -> identities.Change:
+        return identities.ensure(self.store, identities.read_nodes(self.nodes), self.signer, check)
+
+    def bundle(self, node: str) -> Path:
+        return Path(self.store.place("identity", node))
+
+
+@pytest.fixture
+def site(tmp_path, tpms, keys):
+    root = tmp_path / "store"
+    for name in ("blobs", "images"):
+        (root / name).mkdir(parents=True)
+    nodes = [
+        {"name": "bm01", "ek": tpms["bm01"].ek, "secrets": files(host_key=SECRET, token=TOKEN, empty="")},
+        {"name": "bm02", "ek": tpms["bm02"].ek, "secrets": files(host_key="the key of bm02\n")},
+    ]
+    return Site(Store(str(root)), keys, nodes)
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_arguments):
+        pass
+
+
+@pytest.fixture
+def serve():
+    """Serves folders; gives the URL of each."""
+    servers = []
+
+    def start(folder: Path | str) -> str:
+        handler = functools.partial(_Quiet, directory=str(folder))
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def record_arguments(folder: Path, log: Path, commands: Iterable[str]) -> Path:
+    """A folder for PATH whose commands are the real ones, after their arguments were written to ``log``."""
+    folder.mkdir()
+    for name in commands:
+        real = shutil.which(name)
+        assert real, f"{name} is not installed"
+        (folder / name).write_text(f'#!/bin/sh\nprintf "%s\\n" "{name} $*" >>{log}\nexec {real} "$@"\n')
+        (folder / name).chmod(0o755)
+    return folder
+
+
+@dataclass
+class Booted:
+    """A node's folder, and what its script did there."""
+
+    root: Path
+    status: int
+    output: str
+    arguments: str
+
+    def read(self, path: str) -> str:
+        return (self.root / path).read_text()
+
+    def has(self, path: str) -> bool:
+        return (self.root / path).exists()
+
+
+@pytest.fixture
+def boot(tmp_path, tpms, keys):
+    """boot(name, servers...): run the node's script. With tpm, on that machine; with files before it runs."""
+    log = tmp_path / "arguments"
+    commands = record_arguments(tmp_path / "bin", log, COMMANDS)
+
+    def run(
+        name: str, *servers: str, tpm: Tpm | None = None, wait_s: int = 1, before: dict[str, str] | None = None
+    ) -> Booted:
+        root = Path(tmp_path, f"node{len(list(tmp_path.glob('node*')))}")
+        for folder in ("proc", "etc/sailloft", "etc/ssh"):
+            (root / folder).mkdir(parents=True)
+        (root / "proc/cmdline").write_text(f"quiet sailloft.servers={','.join(servers)} sailloft.node={name} ro\n")
+        shutil.copy(keys.public_key, root / "etc/sailloft/identity.pub")
+        for path, text in (before or {}).items():
+            (root / path).write_text(text)
+        log.write_text("")
+        environment = {"PATH": str(commands), "TPM2TOOLS_TCTI": (tpm or tpms[name]).tcti}
+        done = subprocess.run(
+            [shutil.which("sh"), str(SCRIPT), str(wait_s), str(root)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+        )
+        return Booted(root, done.returncode, done.stdout, log.read_text())
+
+    return run

@@ -1,0 +1,189 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A node's script against TPMs in software: who opens a bundle, and what becomes of all others."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+
+import pytest
+from conftest import SECRET, TOKEN, files, make_keys
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import identity
+
+
+def refused(node, why):
+    """No secret is written, the cause is shown and reported, and the node has a host key of its own."""
+    assert node.status == 1
+    assert why in node.output, node.output
+    report = json.loads(node.read("run/sailloft/identity.json"))
+    assert report["opened"] is False
+    assert why in report["reason"]
+    assert not node.has("etc/site")
+    assert "temporary" in node.read("etc/ssh/ssh_host_ed25519_key.pub")
+    assert os.listdir(node.root / "run/sailloft") == ["identity.json"]
+    return True
+
+
+def test_the_node_writes_its_files(site, boot, serve):
+    site.publish()
+    node = boot("bm01", serve(site.store.path))
+    assert node.status == 0, node.output
+    assert node.read("etc/site/host_key") == SECRET
+    assert node.read("etc/site/token") == TOKEN
+    assert node.read("etc/site/empty") == ""
+    assert stat.S_IMODE((node.root / "etc/site/host_key").stat().st_mode) == 0o600
+    assert stat.S_IMODE((node.root / "etc/site").stat().st_mode) == 0o755
+    assert sorted(os.listdir(node.root / "etc/site")) == ["empty", "host_key", "token"]
+    assert os.listdir(node.root / "etc/ssh") == []
+    # Nothing of the opening is left.
+    assert os.listdir(node.root / "run/sailloft") == ["identity.json"]
+    report = json.loads(node.read("run/sailloft/identity.json"))
+    bundle = identity.parse(site.bundle("bm01").read_bytes(), "bm01")[0]
+    assert report == {
+        "format": "sailloft-identity-report/1",
+        "node": "bm01",
+        "opened": True,
+        "ek": bundle.ek,
+        "digest": bundle.digest,
+        "reason": "",
+    }
+
+
+def test_no_secret_is_shown_or_an_argument(site, boot, serve):
+    site.publish()
+    node = boot("bm01", serve(site.store.path))
+    assert "tpm2_activatecredential" in node.arguments
+    for secret in (
+        *SECRET.splitlines()[1:2],
+        TOKEN,
+        identity.payload(identity.read_secrets(files(t=TOKEN), "")).split()[-1],
+    ):
+        text = secret if isinstance(secret, str) else secret.decode()
+        assert text not in node.output
+        assert text not in node.arguments
+
+
+def test_the_next_boot_opens_it_too(site, boot, serve, new_tpm):
+    """The endorsement key is made again from the TPM's seed, whatever a power cycle clears."""
+    tpm = new_tpm()
+    site.nodes[0]["ek"] = tpm.ek
+    site.publish()
+    tpm.stop()
+    tpm.start()
+    assert boot("bm01", serve(site.store.path), tpm=tpm).status == 0
+
+
+def test_another_tpm_is_told_so(site, boot, serve, tpms):
+    """A machine that says it is bm01, with its address and its name."""
+    site.publish()
+    node = boot("bm01", serve(site.store.path), tpm=tpms["bm02"])
+    assert refused(node, "it is for the TPM with endorsement key")
+
+
+def test_another_tpm_cannot_open_it(site, boot, serve, tpms):
+    """The same, where the bundle names that machine's TPM: the credential itself is what does not open."""
+    site.publish()
+    bundle, _signed, _signature = identity.parse(site.bundle("bm01").read_bytes(), "bm01")
+    other = identity.ek_digest(identity.read_ek(tpms["bm02"].ek, "bm02"))
+    text = identity.render(identity.Bundle(bundle.node, other, bundle.digest, bundle.credential, bundle.secrets))
+    site.bundle("bm01").write_bytes(text + site.signer.sign([text])[0])
+    assert refused(boot("bm01", serve(site.store.path), tpm=tpms["bm02"]), "the TPM does not open the credential")
+
+
+def test_a_bundle_of_another_node_is_refused(site, boot, serve):
+    site.publish()
+    shutil.copy(site.bundle("bm02"), site.bundle("bm01"))
+    assert refused(boot("bm01", serve(site.store.path)), "it is of node bm02")
+
+
+@pytest.mark.parametrize("line", range(9))
+def test_a_changed_byte_is_refused(site, boot, serve, line):
+    """In each line, but the signature's first, a comment that is not signed."""
+    site.publish()
+    lines = site.bundle("bm01").read_bytes().split(b"\n")
+    at = line if line < 6 else line + 1
+    middle = len(lines[at]) - 4
+    lines[at] = (
+        lines[at][:middle] + (b"A" if lines[at][middle : middle + 1] != b"A" else b"B") + lines[at][middle + 1 :]
+    )
+    site.bundle("bm01").write_bytes(b"\n".join(lines))
+    refused(
+        boot("bm01", serve(site.store.path)), "it is no" if line == 0 else "it is not signed by the key of this image"
+    )
+
+
+def test_a_forged_bundle_is_refused(site, boot, serve, tmp_path):
+    """Whoever knows an endorsement key can encrypt to it."""
+    site.signer = make_keys(tmp_path, "other")
+    site.publish()
+    assert refused(boot("bm01", serve(site.store.path)), "it is not signed by the key of this image")
+
+
+def test_another_signature_of_the_site_is_refused(site, boot, serve):
+    """The same key signs images."""
+    site.publish()
+    _bundle, signed, _signature = identity.parse(site.bundle("bm01").read_bytes(), "bm01")
+    path = site.bundle("signed")
+    path.write_bytes(signed)
+    subprocess.run(
+        ["minisign", "-S", "-s", site.signer.secret_key, "-t", "sailloft image manifest", "-m", path], check=True
+    )
+    site.bundle("bm01").write_bytes(signed + site.bundle("signed.minisig").read_bytes())
+    assert refused(boot("bm01", serve(site.store.path)), "it is not signed by the key of this image")
+
+
+def test_a_node_that_is_not_enrolled_does_not_wait(site, boot, serve):
+    site.nodes = site.nodes[1:]
+    site.publish()
+    assert refused(boot("bm01", serve(site.store.path), wait_s=100), "no boot server has identity/bm01")
+
+
+def test_no_server(boot):
+    assert refused(boot("bm01", "http://127.0.0.1:9"), "no boot server gave identity/bm01 in 1 s")
+    assert refused(boot("bm01"), "sailloft.servers on the kernel's command line is empty")
+
+
+def test_the_next_server_is_asked(site, boot, serve, tmp_path):
+    """One is down, one has another's bundle, one is damaged."""
+    site.publish()
+    bad = tmp_path / "bad" / "identity"
+    bad.mkdir(parents=True)
+    shutil.copy(site.bundle("bm02"), bad / "bm01")
+    node = boot("bm01", "http://127.0.0.1:9", serve(bad.parent), serve(site.store.path), wait_s=100)
+    assert node.status == 0, node.output
+
+
+@pytest.mark.parametrize("name", ["../channels/stable.ipxe", ".bm01", "bm01$(reboot)", ""])
+def test_a_name_is_no_path(boot, tpms, name):
+    node = boot(name, "http://127.0.0.1:9", tpm=tpms["bm01"])
+    assert refused(node, "sailloft.node on the kernel's command line is no node's name")
+    assert "curl" not in node.arguments
+
+
+def test_no_file_is_written_where_one_cannot_be(site, boot, serve):
+    for secret in site.nodes[0]["secrets"]:
+        if secret["path"].endswith("token"):
+            secret["owner"] = "nobody-of-this-name"
+    site.publish()
+    assert refused(boot("bm01", serve(site.store.path)), "/etc/site/token")
+
+
+def test_a_host_key_that_is_there_stays(site, boot, tmp_path):
+    """The script ran before, and is run again when no server answers."""
+    node = boot("bm01", "http://127.0.0.1:9", before={"etc/ssh/ssh_host_rsa_key": "its own"})
+    assert node.status == 1
+    assert os.listdir(node.root / "etc/ssh") == ["ssh_host_rsa_key"]
+
+
+def test_a_node_with_a_temporary_host_key_gets_its_own(site, boot, serve):
+    me = site.nodes[0]["secrets"][0]
+    site.nodes[0]["secrets"].append({**me, "path": "/etc/ssh/ssh_host_ed25519_key", "content": SECRET})
+    site.publish()
+    node = boot("bm01", serve(site.store.path), before={"etc/ssh/ssh_host_ed25519_key": "temporary"})
+    assert node.status == 0, node.output
+    assert node.read("etc/ssh/ssh_host_ed25519_key") == SECRET

@@ -1,0 +1,222 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The role and its modules as ansible-playbook runs them: what they do, and what they show."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import SECRET, TOKEN, record_arguments
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity_tools import Signer
+
+REPOSITORY = Path(__file__).parents[2]
+PASSWORD = "the-password-of-the-signing-key"
+HIDDEN = ("nobody-else-may-read-this-host-key", TOKEN, PASSWORD)
+
+
+@pytest.fixture
+def play(tmp_path):
+    """play(tasks, variables of hosts, options...): all that ansible-playbook printed, and its status."""
+
+    def run(tasks: list, hosts: dict, *options: str, path: Path | None = None) -> tuple[str, int]:
+        inventory = tmp_path / "inventory.json"
+        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        every = {"localhost": local, **hosts}
+        inventory.write_text(json.dumps({"all": {"hosts": every}}))
+        playbook = tmp_path / "play.yml"
+        playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
+        environment = {
+            **os.environ,
+            "PATH": f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"],
+            "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
+            "ANSIBLE_DISPLAY_ARGS_TO_STDOUT": "1",
+            "ANSIBLE_NOCOLOR": "1",
+        }
+        done = subprocess.run(
+            ["ansible-playbook", "-i", str(inventory), *options, str(playbook)],
+            cwd=REPOSITORY,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=300,
+        )
+        return done.stdout, done.returncode
+
+    return run
+
+
+def publish(site, tmp_path, signer):
+    """The role's tasks."""
+    variables = {
+        "node_identity_store_dir": site.store.path,
+        "node_identity_served_dir": str(tmp_path / "served"),
+        "node_identity_signing_key": signer.secret_key,
+        "node_identity_signing_password": signer.password or "",
+        "node_identity_public_key": signer.public_key,
+    }
+    role = {"name": "sailloft.fleet.node_identity", "tasks_from": "publish"}
+    return [{"name": "Publish", "ansible.builtin.include_role": role, "vars": variables}]
+
+
+@pytest.fixture
+def locked(tmp_path):
+    """A signing key with a password, as minisign makes one by itself."""
+    secret, public = tmp_path / "locked.key", tmp_path / "locked.pub"
+    subprocess.run(
+        ["minisign", "-G", "-p", public, "-s", secret],
+        input=f"{PASSWORD}\n{PASSWORD}\n",
+        text=True,
+        capture_output=True,
+        check=True,
+    )
+    return Signer(str(secret), str(public), PASSWORD)
+
+
+@pytest.fixture
+def nodes(site, tmp_path):
+    """Two enrolled nodes and one that is not."""
+    (tmp_path / "served").mkdir()
+    first, second = site.nodes
+    return {
+        "bm01": {
+            "node_identity_ek": first["ek"],
+            "node_identity_secrets": {
+                "/etc/ssh/ssh_host_ed25519_key": {"content": SECRET},
+                "/etc/site/token": {"content": TOKEN, "mode": "0640"},
+            },
+        },
+        "bm02": {"node_identity_ek": second["ek"]},
+        "bm03": {},
+    }
+
+
+def test_publish_shows_no_secret(site, tmp_path, nodes, play, locked):
+    log = tmp_path / "arguments"
+    path = record_arguments(tmp_path / "bin", log, ("minisign", "openssl", "tpm2_makecredential", "rsync"))
+    tasks = publish(site, tmp_path, locked)
+
+    output, status = play(tasks, nodes, "-vvv", "--check", "--diff", path=path)
+    assert status == 0, output
+    assert "changed=1" in output
+    assert site.store.entries("identity") == []
+    assert "written: ['bm01', 'bm02'], removed: []" in output
+    shown = output
+
+    output, status = play(tasks, nodes, "-vvv", "--diff", path=path)
+    assert status == 0, output
+    assert sorted(os.listdir(tmp_path / "served/identity")) == ["bm01", "bm02"]
+    shown += output
+
+    output, status = play(tasks, nodes, "-vvv", "--diff", path=path)
+    assert status == 0, output
+    assert "changed=0" in output
+    shown += output + log.read_text()
+
+    for secret in HIDDEN:
+        for form in (secret, base64.b64encode(secret.encode()).decode(), secret.encode().hex()):
+            assert form not in shown
+    assert "tpm2_makecredential" in shown
+    served = b"".join(file.read_bytes() for file in (tmp_path / "served/identity").iterdir())
+    assert not any(secret.encode() in served for secret in HIDDEN)
+
+
+@pytest.mark.parametrize(
+    ("secrets", "why"),
+    [
+        (TOKEN, "node bm01: node_identity_secrets is not a dictionary"),
+        ({"/etc/token": TOKEN}, "node bm01: node_identity_secrets: /etc/token is not a dictionary with content"),
+        ({"/etc/token": {"content": [TOKEN]}}, "the content of /etc/token is not a text"),
+        ({"etc/token": {"content": TOKEN}}, "node bm01: 'etc/token' is not an absolute path"),
+        ({"/etc/token": {"content": TOKEN, "mode": "rw"}}, "node bm01: mode 'rw' of /etc/token is not of octal digits"),
+    ],
+)
+def test_what_is_refused_shows_no_secret(site, tmp_path, nodes, play, secrets, why):
+    nodes["bm01"]["node_identity_secrets"] = secrets
+    output, status = play(publish(site, tmp_path, site.signer), nodes, "-vvv")
+    assert status != 0
+    assert why in " ".join(output.split()), output
+    assert not [line for line in output.splitlines() if any(secret in line for secret in HIDDEN)]
+    assert site.store.entries("identity") == []
+
+
+def info(tpm):
+    return [
+        {"name": "Read", "sailloft.fleet.node_identity_info": {"tcti": tpm.tcti}, "register": "found"},
+        {"name": "Show", "ansible.builtin.debug": {"msg": "found {{ found | to_json }}"}},
+    ]
+
+
+def shown(output):
+    text = output[output.index("found {") + 6 :]
+    return json.JSONDecoder().raw_decode(text.replace('\\"', '"'))[0]
+
+
+def certify(tpm, owner):
+    """Put a certificate of the endorsement key of ``owner`` into ``tpm``, signed by a key made for this."""
+    (owner.folder / "ek.pem").write_bytes(owner.run("tpm2_print", "-t", "TPM2B_PUBLIC", "-f", "pem", "ek.pub"))
+    for argv in (
+        (
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-keyout",
+            "ca.key",
+            "-out",
+            "ca.pem",
+            "-subj",
+            "/CN=maker",
+        ),
+        ("openssl", "req", "-new", "-key", "ca.key", "-subj", "/CN=TPM", "-out", "request.pem"),
+        (
+            *("openssl", "x509", "-req", "-in", "request.pem", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"),
+            *("-force_pubkey", str(owner.folder / "ek.pem"), "-outform", "DER", "-out", "certificate.der"),
+        ),
+    ):
+        subprocess.run(argv, cwd=tpm.folder, check=True, capture_output=True)
+    # Makers' indices are larger than what is in them.
+    stored = (tpm.folder / "certificate.der").read_bytes() + b"\xff" * 20
+    (tpm.folder / "stored").write_bytes(stored)
+    tpm.run("tpm2_nvdefine", "0x01c00002", "-C", "o", "-s", str(len(stored)), "-a", "ownerwrite|ownerread|authread")
+    tpm.run("tpm2_nvwrite", "0x01c00002", "-C", "o", "-i", "stored")
+    return base64.b64encode((tpm.folder / "certificate.der").read_bytes()).decode()
+
+
+def test_the_endorsement_key_is_read(tpms, play):
+    output, status = play(info(tpms["bm01"]), {})
+    assert status == 0, output
+    found = shown(output)
+    assert found["ek"] == tpms["bm01"].ek
+    assert found["certificate"] is None
+    assert "the TPM has no certificate of it" in found["checked"]
+    assert found["opened"] is None
+
+
+@pytest.mark.parametrize(("owner", "is_of_ek"), [("itself", True), ("bm02", False)])
+def test_its_certificate_is_held_against_it(new_tpm, tpms, play, owner, is_of_ek):
+    tpm = new_tpm()
+    assert tpm.ek
+    assert tpms["bm02"].ek
+    certificate = certify(tpm, tpms.get(owner, tpm))
+    output, status = play(info(tpm), {})
+    assert status == 0, output
+    found = shown(output)
+    assert found["certificate"] == certificate
+    assert found["certificate_is_of_ek"] is is_of_ek
+
+
+def test_no_tpm_is_said(play):
+    output, status = play([{"sailloft.fleet.node_identity_info": {"tcti": "device:/dev/no-tpm"}}], {})
+    assert status != 0
+    assert "TPM device:/dev/no-tpm:" in output
+    assert "is a TPM 2.0 there" in output

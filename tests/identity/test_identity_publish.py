@@ -1,0 +1,127 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Bundles in a store: an unchanged secret changes nothing, and nothing tells what it is."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from conftest import SECRET, TOKEN, files, make_keys
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import identities, identity, identity_tools
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+
+
+def contents(site):
+    return {name: site.bundle(name).read_bytes() for name in site.store.entries("identity")}
+
+
+def test_an_unchanged_secret_changes_nothing(site):
+    assert site.publish().written == ("bm01", "bm02")
+    before = contents(site)
+    change = site.publish()
+    assert (change.written, change.removed) == ((), ())
+    assert contents(site) == before
+
+
+def test_check_writes_nothing(site):
+    assert site.publish(check=True).written == ("bm01", "bm02")
+    assert contents(site) == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("content", "another"), ("mode", "0640"), ("owner", "games"), ("path", "/etc/site/other")]
+)
+def test_one_change_writes_one_bundle(site, key, value):
+    site.publish()
+    before = contents(site)
+    site.nodes[0]["secrets"][0][key] = value
+    assert site.publish().written == ("bm01",)
+    assert contents(site)["bm02"] == before["bm02"]
+    assert contents(site)["bm01"] != before["bm01"]
+
+
+def test_another_board_gets_another_bundle(site, new_tpm):
+    site.publish()
+    site.nodes[0]["ek"] = new_tpm().ek
+    assert site.publish().written == ("bm01",)
+
+
+def test_a_node_that_goes_takes_its_bundle_along(site):
+    site.publish()
+    gone = site.nodes.pop()
+    (site.bundle(".bm01.new")).write_text("left by a run that was killed")
+    assert site.publish().removed == (gone["name"],)
+    assert os.listdir(site.store.place("identity")) == ["bm01"]
+
+
+def test_a_new_signing_key_writes_all(site, tmp_path):
+    site.publish()
+    site.signer = make_keys(tmp_path, "new")
+    assert site.publish().written == ("bm01", "bm02")
+
+
+@pytest.mark.parametrize("line", range(10))
+def test_a_bundle_that_was_changed_is_written_again(site, line):
+    site.publish()
+    lines = site.bundle("bm01").read_bytes().split(b"\n")
+    lines[line] = lines[line][:-4] + b"AAA" + lines[line][-1:]
+    site.bundle("bm01").write_bytes(b"\n".join(lines))
+    assert site.publish().written == ("bm01",)
+    assert site.publish().written == ()
+
+
+def test_a_bundle_tells_nothing(site):
+    """Not the secrets, not that two nodes share one, not a secret that can be guessed."""
+    shared = files(token=TOKEN)
+    for node in site.nodes:
+        node["secrets"] = shared
+    site.publish()
+    first, second = (identity.parse(site.bundle(name).read_bytes(), name)[0] for name in ("bm01", "bm02"))
+    assert first.digest != second.digest
+    assert first.secrets != second.secrets
+    guess = identity.digest(
+        identity.digest_key(b""), "bm01", identity.read_ek(site.nodes[0]["ek"], ""), identity.read_secrets(shared, "")
+    )
+    assert first.digest != guess
+    # The same secrets, encrypted twice, have nothing in common.
+    before = first
+    site.bundle("bm01").unlink()
+    site.publish()
+    after = identity.parse(site.bundle("bm01").read_bytes(), "bm01")[0]
+    assert after.digest == before.digest
+    assert (after.credential, after.secrets) != (before.credential, before.secrets)
+    assert after.secrets[16:32] != before.secrets[16:32]
+
+
+def test_a_public_key_of_another_pair_is_refused(site, tmp_path):
+    site.signer = identity_tools.Signer(site.signer.secret_key, make_keys(tmp_path, "other").public_key, None)
+    with pytest.raises(ImageError, match="of another pair"):
+        site.publish()
+    assert contents(site) == {}
+
+
+def test_one_key_of_two_nodes_is_refused(site):
+    site.nodes[1]["ek"] = site.nodes[0]["ek"]
+    with pytest.raises(ImageError, match="node bm02: has the endorsement key of node bm01"):
+        identities.read_nodes(site.nodes)
+
+
+def test_what_is_too_large_is_refused_before_anything_is_written(site):
+    site.nodes[1]["secrets"] = files(large="x" * identity.LARGEST_BUNDLE_BYTES)
+    with pytest.raises(ImageError, match="node bm02: its bundle has"):
+        site.publish()
+    assert contents(site) == {}
+
+
+def test_a_missing_tool_is_named(site, monkeypatch):
+    monkeypatch.setattr(identity_tools.shutil, "which", lambda name, path: None if name == "minisign" else name)
+    with pytest.raises(ImageError, match="tool minisign: not found on this machine; install minisign"):
+        site.publish()
+
+
+def test_no_secret_is_in_what_is_stated(site):
+    change = site.publish()
+    assert TOKEN not in repr(change)
+    assert SECRET not in repr(identities.read_nodes(site.nodes))
