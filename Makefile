@@ -12,7 +12,7 @@ export PATH := $(CURDIR)/$(bin):$(PATH)
 # Ansible and Molecule show what they do as they do it.
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help lab lab-down packages images test test-all lint unit boot image image-boot sanity molecule bench bench-plan clean
+.PHONY: help lab lab-down packages images test test-all lint unit identity boot image image-boot sanity molecule bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -49,7 +49,7 @@ lab-down: .venv/.runtime
 	ansible-playbook -i inventories/lab playbooks/lab_down.yml
 	rm -rf $(cache) .cache/facts proofs
 
-test: lint unit boot image sanity molecule
+test: lint unit identity boot image sanity molecule
 
 test-all: test image-boot
 	molecule/run gpu_guest interrupted
@@ -63,6 +63,10 @@ lint: packages .venv/.tests
 
 unit: packages .venv/.tests
 	pytest
+
+# Nodes' secrets, with TPMs in software.
+identity: packages .venv/.tests
+	pytest tests/identity
 
 # The plans of all recordings under QEMU, with both firmwares.
 boot: packages .venv/.tests

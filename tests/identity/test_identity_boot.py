@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -66,6 +67,8 @@ def test_no_secret_is_shown_or_an_argument(site, boot, serve):
         text = secret if isinstance(secret, str) else secret.decode()
         assert text not in node.output
         assert text not in node.arguments
+    # Nor the key that the TPM gave.
+    assert not re.search("[0-9a-f]{64}", node.arguments)
 
 
 def test_the_next_boot_opens_it_too(site, boot, serve, new_tpm):

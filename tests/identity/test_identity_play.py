@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import SECRET, TOKEN, record_arguments
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import identity
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity_tools import Signer
 
 REPOSITORY = Path(__file__).parents[2]
@@ -124,6 +126,8 @@ def test_publish_shows_no_secret(site, tmp_path, nodes, play, locked):
         for form in (secret, base64.b64encode(secret.encode()).decode(), secret.encode().hex()):
             assert form not in shown
     assert "tpm2_makecredential" in shown
+    # Nor a key of a bundle; this is the name of the key that they are bound to.
+    assert set(re.findall("[0-9a-f]{64,}", log.read_text())) == {identity.activated_name()}
     served = b"".join(file.read_bytes() for file in (tmp_path / "served/identity").iterdir())
     assert not any(secret.encode() in served for secret in HIDDEN)
 
