@@ -224,3 +224,19 @@ def test_no_tpm_is_said(play):
     assert status != 0
     assert "TPM device:/dev/no-tpm:" in output
     assert "is a TPM 2.0 there" in output
+
+
+@pytest.mark.parametrize(("enrolled", "status"), [("", 0), ("bm01", 0), ("bm02", 2)])
+def test_a_node_is_enrolled_once(tpms, play, enrolled, status):
+    """Its key is shown for the inventory; another one than the enrolled is refused."""
+    role = {"name": "sailloft.fleet.node_identity", "tasks_from": "enroll"}
+    task = {"name": "Enrol", "ansible.builtin.include_role": role}
+    key = tpms[enrolled].ek if enrolled else ""
+    defaults = {"sailloft.fleet.node_identity_info": {"tcti": tpms["bm01"].tcti}}
+    block = {"block": [task], "module_defaults": defaults, "vars": {"node_identity_ek": key}}
+    output, ended = play([block], {})
+    assert ended == status, output
+    # Without what Ansible shows of the arguments.
+    said = "".join(output[output.rindex("fatal:" if status else "ok: [localhost]") :].split())
+    assert f"node_identity_ek:{tpms['bm01'].ek}" in said
+    assert ("anotherendorsementkeythannode_identity_ek" in said) is (status != 0)
