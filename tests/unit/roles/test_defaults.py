@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 ROLES = Path(__file__).parents[3] / "roles"
-TYPES = {"bool": bool, "int": int, "str": str, "path": str, "list": list, "dict": dict}
+TYPES = {"bool": bool, "int": int, "str": str, "path": str, "list": list, "dict": dict, "raw": object}
 
 
 def load(path):
