@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_image
 short_description: Build stateless images and publish them in a store
-version_added: 0.2.0
+version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_image_info
 short_description: Read which image a node booted, and how it is
-version_added: 0.2.0
+version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:

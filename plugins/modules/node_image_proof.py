@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_image_proof
 short_description: Hold what a node booted against the image that the inventory names, claim by claim
-version_added: 0.2.0
+version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_image_rollout
 short_description: Decide what a rollout of an image does next
-version_added: 0.2.0
+version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
