@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from pathlib import Path
@@ -110,7 +111,8 @@ def test_another_signer_is_refused_and_the_node_reboots(image: Image, network: N
     sign(image, "other")
     console, report = refused(network, image)
     assert f"REFUSED: node {NODE}: images/{image.digest}/manifest.json.minisig from http://10.9.0.1:8001: " in console
-    assert "the signature does not hold" in console
+    assert "the signature does not hold: Signature key id in " in console
+    assert " but the key id in the public key is " in report["reason"].replace("%20", " ")
     assert (report["event"], report["file"]) == ("refused", f"images/{image.digest}/manifest.json.minisig")
 
 
@@ -139,17 +141,19 @@ def test_a_server_that_is_lost_in_mid_transfer_and_comes_back(image: Image, netw
     console = node.wait_for("SYSTEMD IS UP", BOOT_S)
     reported(console, image)
     base = image.manifest.layers[0]
+    # Gone on with, not begun anew: what was here when the server was lost, and one answer with the rest. The
+    # answer that was cut is not in the log, nginx was stopped in it.
     sent = [line.split() for line in server.requests().splitlines() if base.sha256 in line]
-    # Gone on with, not begun anew: two answers, the second a part, and together one file.
-    assert [fields[8] for fields in sent] == ["200", "206"]
-    assert int(sent[1][9]) < base.size_bytes
+    here_bytes = int(re.search(r"(\d+) bytes are here", console).group(1))
+    assert [fields[8] for fields in sent] == ["206"]
+    assert 0 < here_bytes == base.size_bytes - int(sent[0][9])
     assert "REFUSED" not in console
 
 
 def test_memory_that_does_not_hold_the_layers_is_said(image: Image, network: Network):
     server = HttpServer(network, Path(image.store.path), 8001)
     network.dnsmasq([server.url])
-    node = Node(network, image.direct([server.url], "mem=192M"))
+    node = Node(network, image.direct([server.url], "mem=128M"))
     console = node.wait_for("FAILED", STAGE_S)
     assert f"FAILED: node {NODE}: the layers need " in console
     assert MAC not in console.split("FAILED")[1]
