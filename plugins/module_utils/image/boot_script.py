@@ -15,20 +15,24 @@ from collections.abc import Sequence
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.manifest import Manifest
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.names import checked_digest, checked_name
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import ARGUMENT
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import (
+    ARGUMENT,
+    MOST_ARGUMENT_BYTES,
+    RESERVED_ARGUMENTS,
+)
 
 # An address, not a name: the first stage has no resolver. http alone: what comes is proven by digest and signature.
 ADDRESS = r"(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 SERVER = re.compile(rf"http://{ADDRESS}(:\d{{1,5}})?(/[A-Za-z0-9._~-]+)*")
 MAC = re.compile(r"(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}")
 NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
-# The first stage's own, which the scripts set; only this one is a node's to set.
-OWN_ARGUMENT = "sailloft."
-OWN_ARGUMENTS_ALLOWED = ("sailloft.reboot_after_s=",)
-# x86 kernels cut the command line at COMMAND_LINE_SIZE, 2048 bytes with the zero at its end (Linux
-# arch/x86/include/asm/setup.h), without a word; the image's own part is not known here and gets half.
-NODE_ARGUMENTS_BYTES = 1024
-COMMAND_LINE_BYTES = 2047
+# Of the first stage's own arguments, which the scripts set, the one that is a node's to set.
+OWN_ARGUMENT_ALLOWED = "sailloft.reboot_after_s="
+# What the image's arguments (spec.MOST_ARGUMENT_BYTES) leave of the 2048 bytes, with the zero at their end, at which
+# kernels cut the command line without a word.
+NODE_BYTES = 2047 - MOST_ARGUMENT_BYTES
+# What stands around the values: "initrd=first-stage", the names of settings, the image's digest, BOOTIF.
+FIXED_BYTES = 192
 # Pauses between two rounds over all servers begin between 1 and 8 s, by the node, and double up to LONGEST_PAUSE_S.
 FIRST_PAUSES_S = 8
 DOUBLED = 4
@@ -37,16 +41,9 @@ TIMEOUT_MS = 20000
 
 
 def image_script(manifest: Manifest, digest: str) -> str:
-    """boot.ipxe of an image. Raises ImageError where its kernel arguments leave no room for those of a node."""
+    """boot.ipxe of an image. Raises ImageError."""
     checked_digest(digest, f"image {manifest.name}")
     arguments = " ".join(manifest.kernel_arguments)
-    # BOOTIF, the settings of the first stage with three servers, and the node's own.
-    if len(arguments) > COMMAND_LINE_BYTES - NODE_ARGUMENTS_BYTES:
-        raise ImageError(
-            f"image {manifest.name}",
-            f"its kernel arguments are {len(arguments)} bytes, {COMMAND_LINE_BYTES - NODE_ARGUMENTS_BYTES} is the most",
-            "move some to the files of a layer (modprobe.d, sysctl.d)",
-        )
     settings = (
         f"sailloft.image={digest} sailloft.servers=${{servers}} sailloft.node=${{node}} sailloft.report=${{report}} "
         "BOOTIF=01-${mac:hexhyp}"
@@ -91,12 +88,12 @@ def node_script(
     for argument in arguments:
         _check_argument(argument, subject)
     text = " ".join(arguments)
-    fixed_bytes = len(f"sailloft.servers={','.join(servers)} sailloft.node={node} sailloft.report={report}") + 128
-    if len(text) + fixed_bytes > NODE_ARGUMENTS_BYTES:
+    size_bytes = FIXED_BYTES + len(text) + len(",".join(servers)) + len(node) + len(report)
+    if size_bytes > NODE_BYTES:
         raise ImageError(
             subject,
-            f"its kernel arguments and servers are {len(text) + fixed_bytes} bytes, {NODE_ARGUMENTS_BYTES} is the most",
-            "give fewer",
+            f"its kernel arguments, servers and report take {size_bytes} bytes of the kernel's command line",
+            f"leave some out, {NODE_BYTES} are the most",
         )
     number = int.from_bytes(hashlib.sha256(node.encode()).digest()[:4], "big")
     first = number % len(servers)
@@ -145,5 +142,5 @@ def _check_argument(argument: str, subject: str) -> None:
             f"kernel argument {argument!r} cannot be passed on by iPXE",
             "use printable ASCII, a letter, digit or '_' first, without spaces, quotes, backslashes and ${",
         )
-    if argument.startswith((OWN_ARGUMENT, "BOOTIF=")) and not argument.startswith(OWN_ARGUMENTS_ALLOWED):
+    if argument.startswith(RESERVED_ARGUMENTS) and not argument.startswith(OWN_ARGUMENT_ALLOWED):
         raise ImageError(subject, f"kernel argument {argument!r} is set by its script", "take it away")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image import (
     channels,
     manifest,
     node_scripts,
+    spec,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import Store
@@ -59,7 +61,8 @@ def store(tmp_path) -> Store:
         (tmp_path / "store" / folder).mkdir(parents=True)
     for name, content in blobs.items():
         (tmp_path / "store" / "blobs" / name).write_bytes(content)
-    (tmp_path / "store" / "images" / digest / "manifest.json").write_bytes(data)
+    for name, content in (("manifest.json", data), ("manifest.json.minisig", b"signature"), ("boot.ipxe", b"#!ipxe\n")):
+        (tmp_path / "store" / "images" / digest / name).write_bytes(content)
     found = Store(str(tmp_path / "store"))
     channels.promote(found, "stable", digest)
     return found
@@ -86,12 +89,37 @@ def test_an_images_script_asks_for_what_lies_beside_it():
     assert text.endswith(":failed\nimgfree\nexit 1\n")
 
 
-def test_arguments_that_leave_no_room_are_refused():
-    boot_script.image_script(a_manifest({}, kernel_arguments=("a" * 1023,)), "a" * 64)
-    with pytest.raises(ImageError, match="image gpu-node: its kernel arguments are 1024 bytes, 1023 is the most"):
-        boot_script.image_script(a_manifest({}, kernel_arguments=("a" * 1024,)), "a" * 64)
-    with pytest.raises(ImageError, match="node node1: its kernel arguments and servers are"):
-        boot_script.node_script("node1", "52:54:00:aa:bb:01", "channels/a.ipxe", SERVERS, ["a" * 1000])
+def command_line(image: manifest.Manifest, digest: str, script: str) -> str:
+    """The kernel's command line, as iPXE makes it of the node's script and the image's."""
+    kernel = next(line for line in boot_script.image_script(image, digest).splitlines() if line.startswith("kernel "))
+    line = kernel[kernel.index("initrd=") : -len(" || goto failed")]
+    settings = dict(
+        line.split(" ", 2)[1:] for line in script.splitlines() if line.startswith("set ") and line[-1] != " "
+    )
+    settings |= {"mac:hexhyp": "52-54-00-aa-bb-01"}
+    return re.sub(r"\$\{([^}]*)\}", lambda match: settings.get(match.group(1), ""), line)
+
+
+def test_command_lines_that_the_kernel_would_cut_are_refused():
+    image = a_manifest({}, kernel_arguments=("a" * spec.MOST_ARGUMENT_BYTES,))
+
+    def script(count: int) -> str:
+        return boot_script.node_script("node1", "52:54:00:aa:bb:01", "channels/a.ipxe", SERVERS, ["a" * count], REPORT)
+
+    most = max(count for count in range(1, 512) if not refused(lambda count=count: script(count)))
+    assert 1980 < len(command_line(image, "a" * 64, script(most))) <= 2047
+    with pytest.raises(
+        ImageError, match=r"node node1: its kernel arguments, servers and report take 512 bytes .* 511 are"
+    ):
+        script(most + 1)
+
+
+def refused(call) -> bool:
+    try:
+        call()
+    except ImageError:
+        return True
+    return False
 
 
 def test_a_nodes_script_asks_all_servers_and_pauses():
