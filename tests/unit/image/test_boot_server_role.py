@@ -128,7 +128,13 @@ def test_reports_are_logged_by_field(server, tmp_path):
         '/report?event=refused&node=bm01&image=abc&file=blobs/x&wanted=1&seen=2&server=http://a&reason=a%20%22b"'
     )
     assert (answer.status, answer.content) == (204, b"")
-    entry = json.loads((tmp_path / "sailloft-report.log").read_text())
+    log = tmp_path / "sailloft-report.log"
+    # It is written after the answer is sent.
+    deadline = time.monotonic() + 10
+    while not log.read_text().endswith("\n"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    entry = json.loads(log.read_text())
     wanted = {"event": "refused", "node": "bm01", "image": "abc", "file": "blobs/x", "wanted": "1", "seen": "2"}
     wanted |= {"server": "http://a", "reason": 'a%20%22b"'}
     assert {name: entry[name] for name in wanted} == wanted
