@@ -90,7 +90,6 @@ def test_what_is_lost_in_silence_is_a_warning_that_names_host_and_virtual_machin
     result = run(recording=str(RECORDINGS / "nvidia-dgx2.json"), host_name="gpu17")
     # Its recording has no config space: nothing is said of ATS.
     assert [item["what"] for item in result["findings"]] == ["the host's physical address bits are not known"]
-    # Ansible keeps the warnings of the calls before in this process.
     (said,) = [text for text in map(str, result["warnings"]) if "gpu17: " in text]
     assert "gpu17: virtual machine whole-host: the host's physical address bits are not known: whether a" in said
     assert "; read the topology on the host itself" in said
