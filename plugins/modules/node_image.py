@@ -127,6 +127,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.urls import open_url
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import build
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
@@ -171,6 +172,7 @@ def main() -> None:
                 password=params["signing_password"],
                 init=params["first_stage"],
                 check=module.check_mode,
+                open_url=open_url,
             ),
             progress,
         )

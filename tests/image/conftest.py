@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from ansible.module_utils.urls import open_url
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import build
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import read_images
@@ -65,7 +66,7 @@ class Site:
         """Where it builds."""
         return self.folder / "cache"
 
-    def build(self, wished: dict, images: dict = IMAGES) -> tuple[list[build.Outcome], list[str], float]:
+    def build(self, wished: dict, images: dict | None = None) -> tuple[list[build.Outcome], list[str], float]:
         """What became of the images, the lines of progress, and the time in s."""
         lines: list[str] = []
         started = time.monotonic()
@@ -77,8 +78,9 @@ class Site:
             password=None,
             init=(REPOSITORY / "roles/node_image/files/first-stage/init").read_text(),
             check=self.check,
+            open_url=open_url,
         )
-        outcomes = build.build(read_images(images, wished), setting, lines.append)
+        outcomes = build.build(read_images(images or IMAGES, wished), setting, lines.append)
         return outcomes, lines, time.monotonic() - started
 
     def checking(self) -> Site:

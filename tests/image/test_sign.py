@@ -24,7 +24,7 @@ def guarded(tmp_path_factory):
 def test_the_same_key_and_data_give_the_same_signature(keys, guarded):
     for folder, password in ((keys, None), (guarded, "word")):
         public = sign.read_public_key(folder / "image.pub")
-        one, another = (sign.sign(b"data", folder / "image.key", public, password) for _ in range(2))
+        one, another = (sign.sign(b"data", folder / "image.key", public, password) for _attempt in range(2))
         assert one == another
         assert sign.verifies(b"data", one, public)
         assert not sign.verifies(b"date", one, public)

@@ -15,7 +15,6 @@ import shutil
 import sys
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +52,10 @@ UNUSED_S = 30 * 86400  # what no build has wanted for so long leaves the cache
 
 @dataclass(frozen=True)
 class Setting:
-    """Where an image is built and goes. ``init`` is the text of the first stage's script."""
+    """Where an image is built and goes.
+
+    ``init`` is the text of the first stage's script, ``open_url`` what opens a URL (open_url of ansible.module_utils.urls).
+    """
 
     store: Path
     cache: Path
@@ -62,6 +64,7 @@ class Setting:
     password: str | None
     init: str
     check: bool
+    open_url: Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ def build(images: Mapping[str, Image], setting: Setting, progress: Callable[[str
 def _build_all(
     images: Mapping[str, Image], setting: Setting, public_key: str, work: Path, progress: Callable[[str], object]
 ) -> list[Outcome]:
-    fetch = _Fetcher()
+    fetch = _Fetcher(setting.open_url)
     wishes = _wishes(images, fetch)
     chains = {name: [wishes[layer.name] for layer in image.layers] for name, image in images.items()}
     missing = [wish for wish in wishes.values() if not layers.find(setting.cache, wish.key)]
@@ -377,7 +380,8 @@ def _listing(part: Built) -> Any:
 class _Fetcher:
     """Bytes at a URL, each fetched once. Raises ImageError, FileNotFoundError for what the server has not."""
 
-    def __init__(self) -> None:
+    def __init__(self, open_url: Callable[..., Any]) -> None:
+        self._open_url = open_url
         self._found: dict[str, bytes] = {}
 
     def __call__(self, url: str) -> bytes:
@@ -387,20 +391,23 @@ class _Fetcher:
 
     def _fetch(self, url: str) -> bytes:
         try:
-            with urllib.request.urlopen(url, timeout=FETCH_TIMEOUT_S) as answer:
-                return answer.read()
+            answer = self._open_url(url, timeout=FETCH_TIMEOUT_S)
+            with contextlib.closing(answer):
+                data: bytes = answer.read()
+                return data
         except urllib.error.HTTPError as error:
             if error.code == 404:
                 raise FileNotFoundError(url) from error
-            why = f"the server answers {error.code} {error.reason}"
+            raise _no_answer(url, f"the server answers {error.code} {error.reason}") from error
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, FileNotFoundError) or "No such file" in str(reason):
                 raise FileNotFoundError(url) from error
-            why = f"cannot be reached: {reason}"
-        raise ImageError(
-            f"archive {url}", why, "correct its url, or look at the network and the proxy of the build host"
-        )
+            raise _no_answer(url, f"cannot be reached: {reason}") from error
+
+
+def _no_answer(url: str, why: str) -> ImageError:
+    return ImageError(f"archive {url}", why, "correct its url, or look at the network and the proxy of the build host")
 
 
 @contextlib.contextmanager

@@ -182,7 +182,7 @@ def _files(
             layer, entry = after[path]
             found["added"].append(_file(path, layer, entry))
         else:
-            (_, old), (layer, new) = before[path], after[path]
+            (_layer, old), (layer, new) = before[path], after[path]
             what = [name for name, keys in PROPERTIES.items() if any(old.get(key) != new.get(key) for key in keys)]
             if what:
                 found["changed"].append({**_file(path, layer, new), "what": what, "old": dict(old), "new": dict(new)})

@@ -96,4 +96,6 @@ def collect(store: Store, keep: Iterable[str], history: int) -> Garbage:
 def _size_bytes(path: str) -> int:
     if not os.path.isdir(path):
         return os.lstat(path).st_size
-    return sum(os.lstat(os.path.join(folder, name)).st_size for folder, _, names in os.walk(path) for name in names)
+    return sum(
+        os.lstat(os.path.join(folder, name)).st_size for folder, _folders, names in os.walk(path) for name in names
+    )

@@ -43,12 +43,12 @@ def _needs(data: bytes) -> Needs:
     for at in range(headers_at, headers_at + header_bytes * headers, header_bytes):
         kind, _flags, offset, address, _physical, file_bytes = struct.unpack_from("<IIQQQQ", data, at)
         segments.append((kind, offset, address, file_bytes))
-    loader = next((_text(data, offset) for kind, offset, _, _ in segments if kind == PT_INTERP), "")
+    loader = next((_text(data, offset) for kind, offset, _address, _bytes in segments if kind == PT_INTERP), "")
     entries: list[tuple[int, int]] = []
-    for kind, offset, _, file_bytes in segments:
+    for kind, offset, _address, file_bytes in segments:
         if kind == PT_DYNAMIC:
             entries = list(struct.iter_unpack("<qQ", data[offset : offset + file_bytes]))
-    tags = [tag for tag, _ in entries]
+    tags = [tag for tag, _value in entries]
     entries = entries[: tags.index(DT_NULL)] if DT_NULL in tags else entries
     strings = [value for tag, value in entries if tag == DT_STRTAB]
     if not strings:

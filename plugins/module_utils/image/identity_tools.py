@@ -105,6 +105,7 @@ def _run(
     done = subprocess.run(
         argv,
         input=given,
+        check=False,
         capture_output=True,
         env={"PATH": path, "LC_ALL": "C.UTF-8"},
         cwd=cwd,

@@ -81,7 +81,7 @@ def _dependencies(text: str) -> dict[str, tuple[str, list[str]]]:
     """Name -> its path and the paths of all that it needs, deep ones included, as depmod writes them."""
     found = {}
     for line in text.splitlines():
-        path, _, needs = line.partition(":")
+        path, _colon, needs = line.partition(":")
         found[module_name(path)] = (path, needs.split())
     return found
 

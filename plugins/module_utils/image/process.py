@@ -38,8 +38,7 @@ def run(
         raise ImageError(program, "it is not installed on the build host", "install its package") from error
     lines = []
     with process:
-        assert process.stdout is not None
-        for line in process.stdout:
+        for line in process.stdout or ():
             lines.append(line)
             show(line.rstrip("\n"))
     return subprocess.CompletedProcess(argv, process.returncode, "".join(lines))

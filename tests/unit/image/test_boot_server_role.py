@@ -45,7 +45,7 @@ def test_dnsmasq_takes_its_configuration(tmp_path, mode, changed):
     file.write_text(dnsmasq(mode, **changed))
     subprocess.run([DNSMASQ, "--test", f"--conf-file={file}"], check=True, capture_output=True)
     file.write_text(file.read_text() + "no-such-option\n")
-    assert subprocess.run([DNSMASQ, "--test", f"--conf-file={file}"], capture_output=True).returncode
+    assert subprocess.run([DNSMASQ, "--test", f"--conf-file={file}"], capture_output=True, check=False).returncode
 
 
 def test_addresses_are_given_in_full_mode_only():

@@ -107,7 +107,9 @@ def shell(tmp_path: Path, script: str, arguments: str = "", seconds: float = 30)
         sleep() {{ [ "$1" = 0.1 ] && busybox sleep 0.1 || echo "slept $1"; }}
         {script}
     """
-    found = subprocess.run(["busybox", "sh", "-c", whole, "test"], capture_output=True, text=True, timeout=seconds)
+    found = subprocess.run(
+        ["busybox", "sh", "-c", whole, "test"], capture_output=True, text=True, timeout=seconds, check=False
+    )
     assert found.returncode == 0, found.stdout + found.stderr
     assert found.stderr == ""
     return found.stdout

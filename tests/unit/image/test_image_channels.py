@@ -156,7 +156,7 @@ def test_a_kill_at_any_point_leaves_the_old_or_the_new(store, tmp_path, change):
     act()
     new, whole = channels.read(store, "stable"), tree(store.path)
     points = 0
-    for _ in kills(act, again):
+    for _kill in kills(act, again):
         points += 1
         assert channels.read(store, "stable") in (old, new)
         act()

@@ -69,7 +69,9 @@ def test_what_is_named_stays_and_why(store):
     assert tree(store.path) == before
     assert list(would.paths) == paths(nothing)
     assert would.size_bytes == sum(
-        len(data) for name, (_, data) in before.items() if data and any(name.startswith(path) for path in would.paths)
+        len(data)
+        for name, (_kind, data) in before.items()
+        if data and any(name.startswith(path) for path in would.paths)
     )
     assert collection.collect(store, [running.digest], 1) == would
     assert set(store.images()) == {sample.digest for sample in IMAGES} - {nothing.digest}
@@ -152,7 +154,7 @@ def test_a_kill_at_any_point_is_completed_by_the_next_run(store, tmp_path):
     act()
     whole = tree(store.path)
     points = 0
-    for _ in kills(act, again):
+    for _kill in kills(act, again):
         points += 1
         require_whole(store)
         assert {IMAGES[at].digest for at in (1, 2, 5)} <= set(store.images())
@@ -178,12 +180,12 @@ def test_what_stays_is_whole_and_what_goes_is_named_by_nothing(rows):
             for name, base, gpu, kept in rows
         ]
         current = {}
-        for sample, _ in samples:
+        for sample, _kept in samples:
             current[sample.manifest.name] = sample.publish(store, Path(folder) / "cache")
         keep = {sample.digest for sample, kept in samples if kept}
         collection.collect(store, keep, 0)
         stay = keep | set(current.values())
         assert set(store.images()) == stay
-        needed = itertools.chain.from_iterable(sample.contents for sample, _ in samples if sample.digest in stay)
+        needed = itertools.chain.from_iterable(sample.contents for sample, _kept in samples if sample.digest in stay)
         assert set(store.blobs()) == set(needed)
         require_whole(store)

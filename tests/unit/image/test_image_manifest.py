@@ -113,7 +113,7 @@ def test_a_file_is_the_old_or_the_new(tmp_path):
     path = tmp_path / "file"
     files.write_atomic(path, b"old")
     points = 0
-    for _ in kills(lambda: files.write_atomic(path, b"new"), lambda: path.write_bytes(b"old")):
+    for _kill in kills(lambda: files.write_atomic(path, b"new"), lambda: path.write_bytes(b"old")):
         points += 1
         assert path.read_bytes() == b"old"
     assert path.read_bytes() == b"new"

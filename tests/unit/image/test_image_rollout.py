@@ -193,7 +193,7 @@ def test_a_wave_that_was_cut_is_completed_first(cut):
     nodes = fleet(13)
     for at in [0, *range(1, 1 + cut)]:
         nodes[at] = replace(nodes[at], running=NEW)
-    (first, *_) = rollout.planned(nodes, NEW, True, Rules((1, 2, 4), 0))
+    (first, *_rest) = rollout.planned(nodes, NEW, True, Rules((1, 2, 4), 0))
     ends = [1, 3, 7, 11, 12]
     assert len(first) == next(end for end in ends if end > cut) - cut
 

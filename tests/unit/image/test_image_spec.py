@@ -264,7 +264,8 @@ def test_whatever_is_given_is_read_or_refused(place, value):
         assert len(layer_key(layer, None, {}, contents)) == 64
 
 
-def key(change=None, parent="p" * 64, releases=None, contents=CONTENTS):
+def key(change=None, parent="p" * 64, releases=None, contents=None):
+    contents = CONTENTS if contents is None else contents
     layers = copy.deepcopy(LAYERS)
     if change:
         change({}, layers)

@@ -171,7 +171,7 @@ def test_a_kill_at_any_point_is_completed_by_the_next_run(tmp_path):
     act()
     new = tree(store.path)
     points = 0
-    for _ in kills(act, start):
+    for _kill in kills(act, start):
         points += 1
         require_whole(store)
         named = store.current("gpu-node")
@@ -198,7 +198,7 @@ def test_a_kill_while_the_first_store_is_made_is_completed_by_the_next_run(tmp_p
 
     act()
     whole = tree(store.path)
-    for _ in kills(act, lambda: shutil.rmtree(store.path)):
+    for _kill in kills(act, lambda: shutil.rmtree(store.path)):
         act()
         assert tree(store.path) == whole
 
@@ -254,9 +254,9 @@ def test_a_store_that_is_full(tmp_path, unchecked):
     script = FULL.format(paths=sys.path, folder=str(tmp_path), unchecked=unchecked)
     mounted = f'mount -t tmpfs -o size=4m none {tmp_path}/full && exec {sys.executable} -c "$0"'
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
-    if subprocess.run([*command, f"mount -t tmpfs none {tmp_path}/full"], capture_output=True).returncode:
+    if subprocess.run([*command, f"mount -t tmpfs none {tmp_path}/full"], capture_output=True, check=False).returncode:
         pytest.skip("no mount namespaces here")
-    done = subprocess.run([*command, mounted, script], capture_output=True, text=True)
+    done = subprocess.run([*command, mounted, script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     # 6 MB and the margin of 1 MiB, in blocks; 4 MiB less the small image's files.
     told = "No space left on device" if unchecked else "needs 7069696 bytes, and 41"

@@ -89,7 +89,7 @@ class Fleet:
         (self.folder / "hosts.yml").write_text(json.dumps(whole))
 
     def wait(self):
-        for _ in range(300):
+        for _attempt in range(300):
             with socket.socket() as one:
                 if one.connect_ex(("127.0.0.1", self.port)) == 0:
                     return self

@@ -13,8 +13,8 @@ PACKAGES = (Package("bash", "5.2-1", "amd64", "base"), Package("less", "1:590-2"
 LAYERS = {"base": "0" * 64, "site": "1" * 64}
 
 
-def bill(layers=LAYERS, packages=PACKAGES):
-    return sbom("node", "debian", "bookworm", layers, packages, 1_783_764_997)
+def bill(layers=None, packages=PACKAGES):
+    return sbom("node", "debian", "bookworm", layers or LAYERS, packages, 1_783_764_997)
 
 
 def test_it_names_every_package_and_its_layer():

@@ -70,7 +70,7 @@ class Bmc:
 
     def wait(self):
         """Until it listens."""
-        for _ in range(300):
+        for _attempt in range(300):
             with socket.socket() as one:
                 if one.connect_ex(("127.0.0.1", int(self.address.split(":")[1]))) == 0:
                     return self
