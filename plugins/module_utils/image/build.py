@@ -54,7 +54,7 @@ UNUSED_S = 30 * 86400  # what no build has wanted for so long leaves the cache
 class Setting:
     """Where an image is built and goes.
 
-    ``init`` is the text of the first stage's script, ``open_url`` what opens a URL (open_url of ansible.module_utils.urls).
+    ``init`` is the text of the first stage's script, ``open_url`` opens a URL as Ansible's function of that name does.
     """
 
     store: Path

@@ -1,0 +1,111 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The lab's machines: what one says of another, and the inventory of all, is the same."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from pathlib import Path
+from xml.etree import ElementTree
+
+import jinja2
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+LAB = ROOT / "roles/lab"
+INSTANCES = ("lab", "test")
+MACHINES = yaml.safe_load((LAB / "vars/main.yml").read_text(encoding="utf-8"))["__lab_machines"]
+NODES = [name for name, machine in MACHINES.items() if "uuid" in machine]
+PORTS = LAB / "files/image/files/boot-server/etc/systemd/network/05-nodes-port.network"
+
+
+def domain(name: str, instance: str = "lab", accelerator: str = "qemu") -> ElementTree.Element:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(LAB / "templates"), trim_blocks=True, autoescape=False
+    )
+    environment.tests["match"] = lambda text, pattern: re.match(pattern, text) is not None
+    text = environment.get_template(MACHINES[name]["template"]).render(
+        __lab_spec=MACHINES[name],
+        __lab_machines=MACHINES,
+        __lab_domain=name,
+        __lab_machine_dir=f"/cache/{instance}/{name}",
+        __lab_accelerator=accelerator,
+        lab_instance=instance,
+        lab_uri="qemu:///system",
+        lab_uid=0,
+        lab_gid=0,
+    )
+    return ElementTree.fromstring(text)
+
+
+def cables(name: str, instance: str) -> dict[tuple[str, str], str]:
+    """(own port, other end's port): MAC, of a machine's UDP interfaces."""
+    return {
+        (item.find("source/local").get("port"), item.find("source").get("port")): item.find("mac").get("address")
+        for item in domain(name, instance).findall("devices/interface[@type='udp']")
+    }
+
+
+@pytest.mark.parametrize("instance", INSTANCES)
+def test_each_node_is_on_a_cable_of_its_boot_server(instance):
+    ends = set(cables("boot01", instance))
+    for name in NODES:
+        ((own, other),) = cables(name, instance)
+        assert (other, own) in ends
+    assert len(ends) == len(NODES)
+
+
+def test_the_boot_server_joins_all_its_cables():
+    joined = re.search(r"^MACAddress=(.*)$", PORTS.read_text(encoding="utf-8"), re.MULTILINE).group(1).split()
+    assert joined == list(cables("boot01", "lab").values())
+
+
+def test_no_two_machines_share_a_port():
+    ports = []
+    for instance in INSTANCES:
+        for name, machine in MACHINES.items():
+            ports += [own for own, _other in cables(name, instance)]
+            ports += [str(machine["ssh_port"][instance])] if "ssh_port" in machine else []
+    assert len(ports) == len(set(ports)) == 2 * (4 + 2 + 2 + 2)
+
+
+@pytest.mark.parametrize("accelerator", ["kvm", "qemu"])
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_machine_has_what_its_data_says(name, accelerator):
+    found = domain(name, accelerator=accelerator)
+    assert found.get("type") == accelerator
+    assert int(found.find("memory").text) == MACHINES[name]["memory_mib"]
+    assert sum(int(cell.get("memory")) for cell in found.findall("cpu/numa/cell")) in (0, MACHINES[name]["memory_mib"])
+    assert (found.find("devices/disk") is not None) == ("image" in MACHINES[name])
+    assert found.find("devices/serial/log").get("file") == f"/cache/lab/{name}/console.log"
+
+
+def test_a_node_can_be_told_by_its_bmc_and_by_nothing_else():
+    uuids = list(chain.from_iterable(MACHINES[name]["uuid"].values() for name in NODES))
+    assert len(uuids) == len(set(uuids)) == 2 * len(NODES)
+    for name in NODES:
+        found = domain(name, "test")
+        assert found.find("uuid").text == MACHINES[name]["uuid"]["test"]
+        # sushy-emulator reads the firmware from here.
+        assert found.find("os/loader").get("type") == "rom"
+        assert found.find("os/boot") is None
+        assert found.find("devices/interface/boot").get("order") == "1"
+
+
+def test_every_image_has_its_packages():
+    images = {machine["image"] for machine in MACHINES.values() if "image" in machine}
+    assert images < {path.name for path in (LAB / "files/image/packages").iterdir()}
+
+
+def test_the_inventory_has_the_machines():
+    groups = yaml.safe_load((ROOT / "inventories/lab/hosts.yml").read_text(encoding="utf-8"))["all"]["children"]
+    hosts = {name: value for group in groups.values() for name, value in group.get("hosts", {}).items()}
+    assert set(MACHINES) < set(hosts)
+    for name, machine in MACHINES.items():
+        if "ssh_port" in machine:
+            assert str(machine["ssh_port"]) in hosts[name]["ansible_port"]
+        else:
+            own = yaml.safe_load((ROOT / f"inventories/lab/host_vars/{name}.yml").read_text(encoding="utf-8"))
+            assert own["mac_address"] == machine["mac"]
