@@ -52,7 +52,7 @@ lab-down: .venv/.runtime
 test: lint unit identity boot image sanity molecule
 
 test-all: test image-boot
-	molecule/run gpu_guest interrupted
+	molecule/run gpu_guest interrupted node_boot
 	benchmarks/run
 
 lint: packages .venv/.tests
@@ -62,11 +62,11 @@ lint: packages .venv/.tests
 	ansible-lint
 
 unit: packages .venv/.tests
-	pytest
+	pytest -n 2
 
 # Nodes' secrets, with TPMs in software.
 identity: packages .venv/.tests
-	pytest tests/identity
+	pytest -n 2 tests/identity
 
 # The plans of all recordings under QEMU, with both firmwares.
 boot: packages .venv/.tests
