@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import DIGEST
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import DIGEST, canonical_json
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.names import checked_name
 
 
@@ -200,7 +200,13 @@ class Layer:
                 "masked": list(self.services.masked),
             },
             "roles": [
-                {"name": role.name, "vars": role.vars, "sha256": content_digests[role.name]} for role in self.roles
+                # Variables may hold what a user does not want in a manifest, which anyone may fetch.
+                {
+                    "name": role.name,
+                    "vars_sha256": hashlib.sha256(canonical_json(role.vars)).hexdigest(),
+                    "sha256": content_digests[role.name],
+                }
+                for role in self.roles
             ],
             "kernel_arguments": list(self.kernel_arguments),
         }

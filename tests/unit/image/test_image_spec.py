@@ -333,3 +333,11 @@ def test_inputs_are_plain_data():
     inputs = layer.inputs(CONTENTS)
     assert json.loads(json.dumps(inputs)) == inputs
     assert inputs["files"][1]["sha256"] == "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
+
+
+def test_inputs_tell_no_value_that_a_file_or_role_was_given():
+    layer = read_images(IMAGES, LAYERS)["gpu-node"].layers[1]
+    told = json.dumps(layer.inputs(CONTENTS))
+    assert "gpu_host_iommu" not in told
+    assert "passthrough" not in told
+    assert "hello" not in told
