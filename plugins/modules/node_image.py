@@ -165,8 +165,9 @@ def main() -> None:
         outcomes = build.build(
             read_images(params["images"], params["layers"]),
             build.Setting(
-                store=Path(params["store"]),
-                cache=Path(params["cache"]),
+                # systemctl --root takes no ".." on the way to its root.
+                store=Path(params["store"]).resolve(),
+                cache=Path(params["cache"]).resolve(),
                 secret_key=Path(params["signing_key"]),
                 public_key=Path(params["public_key"]),
                 password=params["signing_password"],

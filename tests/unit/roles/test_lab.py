@@ -108,4 +108,4 @@ def test_the_inventory_has_the_machines():
             assert str(machine["ssh_port"]) in hosts[name]["ansible_port"]
         else:
             own = yaml.safe_load((ROOT / f"inventories/lab/host_vars/{name}.yml").read_text(encoding="utf-8"))
-            assert own["mac_address"] == machine["mac"]
+            assert own["node_boot_mac"] == machine["mac"]
