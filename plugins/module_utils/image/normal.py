@@ -82,7 +82,7 @@ def prune(upper: Path, parent: Path, epoch: int) -> None:
     os.utime(upper, (epoch, epoch))
 
 
-def _prune(upper: Path, parent: Path) -> None:
+def _prune(upper: Path, parent: Path, opaque: bool = False) -> None:
     for entry in sorted(upper.iterdir()):
         below = parent / entry.name
         status = entry.lstat()
@@ -91,19 +91,21 @@ def _prune(upper: Path, parent: Path) -> None:
             if there is None:
                 entry.unlink()
         elif stat.S_ISDIR(status.st_mode):
-            _prune_folder(entry, below, there)
+            _prune_folder(entry, below, there, opaque)
         else:
             _strip(entry)
             if there is not None and _equal(entry, status, below, there):
                 entry.unlink()
 
 
-def _prune_folder(entry: Path, below: Path, there: os.stat_result | None) -> None:
+def _prune_folder(entry: Path, below: Path, there: os.stat_result | None, opaque: bool) -> None:
+    # In an opaque folder all are, whether overlayfs notes it (ovl_create_upper in Linux' fs/overlayfs/dir.c does not).
+    opaque = opaque or OPAQUE in _xattr_names(entry)
     if there is None or not stat.S_ISDIR(there.st_mode):
         # Nothing below to hide: overlayfs notes "opaque" here as it likes, and a whiteout takes nothing away.
         _strip_tree(entry)
         return
-    if OPAQUE in _xattr_names(entry):
+    if opaque:
         # In a whiteout for each name that it hides: a layer then needs no attribute that only root can read, and its
         # listing says all.
         names = {path.name for path in entry.iterdir()}
@@ -111,7 +113,7 @@ def _prune_folder(entry: Path, below: Path, there: os.stat_result | None) -> Non
             if hidden.name not in names:
                 os.mknod(entry / hidden.name, stat.S_IFCHR, os.makedev(0, 0))
     _strip(entry)
-    _prune(entry, below)
+    _prune(entry, below, opaque)
     if not any(entry.iterdir()) and _same_inode(entry, entry.lstat(), below, there):
         entry.rmdir()
 

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import normal
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.listing import listing
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.listing import is_whiteout, listing
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.tools import inside
 
 EPOCH = 1_783_764_997
@@ -128,6 +128,20 @@ def test_whiteouts_stay_where_they_take_something_away(tmp_path):
     }
     for path in (upper, *upper.rglob("*")):
         assert not os.listxattr(path, follow_symlinks=False)
+
+
+@as_root
+def test_what_an_opaque_folder_hid_stays_hidden_in_its_folders(tmp_path):
+    # rm -r folder; mkdir -p folder/deep/deeper: overlayfs notes it at the uppermost only.
+    parent = put(
+        tmp_path / "parent", {"folder/deep/gone": "1", "folder/deep/deeper/gone": "1", "folder/deep/same": "1"}
+    )
+    upper = put(tmp_path / "upper", {"folder/deep/same": "1", "folder/deep/deeper/new": "1"})
+    os.setxattr(upper / "folder", normal.OPAQUE, b"y")
+    normal.prune(upper, parent, EPOCH)
+    assert names(upper) == {"folder/deep/gone", "folder/deep/deeper/gone", "folder/deep/deeper/new"}
+    assert all(is_whiteout((upper / name).lstat()) for name in ("folder/deep/gone", "folder/deep/deeper/gone"))
+    assert not normal._xattr_names(upper / "folder")
 
 
 def test_a_listing_says_what_is_there(tmp_path):
