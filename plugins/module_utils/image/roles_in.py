@@ -22,6 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.process import Run
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.process import run as run_command
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import Role
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.tools import file_inside
 
 PYTHON = "/usr/bin/python3"
 # Of the build host's environment, only what finds programs and archives: the rest would be seen inside.
@@ -53,7 +54,7 @@ def apply(
     if not roles:
         return
     names = ", ".join(role.name for role in roles)
-    if not _within(root, python):
+    if not file_inside(root, python):
         raise ImageError(
             f"layer {layer}",
             f"there is no {python} in the image, and Ansible's modules (of {names}) run on it",
@@ -150,18 +151,3 @@ def _message(result: str) -> str:
         return str(data["censored"])
     said = [str(data.get("msg", "it gave no reason")), *(str(one) for one in data.get("argument_errors", []))]
     return " ".join("; ".join(said).split())
-
-
-def _within(root: Path, path: str) -> bool:
-    """Whether there is a file at ``path`` of an image, whose absolute links begin at its own root."""
-    place = root
-    ahead = Path(path).parts[1:]
-    for _step in range(40):
-        if not ahead:
-            return place.is_file()
-        place, ahead = place / ahead[0], ahead[1:]
-        if place.is_symlink():
-            target = Path(os.readlink(place))
-            place = root if target.is_absolute() else place.parent
-            ahead = (*[part for part in target.parts if part != "/"], *ahead)
-    return False

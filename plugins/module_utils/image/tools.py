@@ -31,6 +31,7 @@ PACKAGES = {
 PROXIES = tuple(name for word in ("http_proxy", "https_proxy", "no_proxy") for name in (word, word.upper()))
 NO_SPACE = "No space left on device"
 TAIL_LINES = 6
+MOST_LINKS = 40  # as Linux (MAXSYMLINKS in include/linux/namei.h)
 
 
 class ToolError(ImageError):
@@ -110,11 +111,11 @@ class Run:
         )
 
 
-def inside(root: Path, path: str) -> Path:
+def inside(root: Path, path: str, follow: bool = False) -> Path:
     """Where ``path`` of the image lies on this machine: its folder's symbolic links are followed within ``root``.
 
-    The last part is not followed, nor need it be there. An image's link to /run must not lead to this machine's.
-    Raises ImageError where links lead in a circle.
+    The last part is followed too with ``follow``; it need not be there. An image's link to /run must not lead to this
+    machine's. Raises ImageError where links lead in a circle.
     """
     done: list[str] = []
     ahead = [part for part in path.split("/") if part not in ("", ".")]
@@ -125,10 +126,10 @@ def inside(root: Path, path: str) -> Path:
             del done[-1:]
             continue
         here = root.joinpath(*done, part)
-        if ahead and here.is_symlink():
+        if (ahead or follow) and here.is_symlink():
             links += 1
-            if links > 40:
-                raise ImageError(path, "its folders' symbolic links lead in a circle", "mend the links in the image")
+            if links > MOST_LINKS:
+                raise ImageError(path, "its symbolic links lead in a circle", "mend the links in the image")
             target = os.readlink(here)
             if target.startswith("/"):
                 done = []
@@ -136,3 +137,12 @@ def inside(root: Path, path: str) -> Path:
             continue
         done.append(part)
     return root.joinpath(*done)
+
+
+def file_inside(root: Path, path: str) -> Path | None:
+    """The file that ``path`` of the image leads to by the image's own links; None where there is none."""
+    try:
+        place = inside(root, path, follow=True)
+    except ImageError:
+        return None
+    return place if place.is_file() else None

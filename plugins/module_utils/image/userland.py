@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-import os
-import posixpath
 from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import cpio, elf
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.tools import file_inside
 
 # Program, where it goes, its Debian package.
 PROGRAMS = (
@@ -24,7 +23,6 @@ LIBRARY_FOLDERS = tuple(
     for folder in ("lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "lib64", "lib")
     for top in ("", "usr/")
 )
-MOST_LINKS = 40
 
 
 def entries(tree: Path) -> list[cpio.Entry]:
@@ -39,12 +37,12 @@ def entries(tree: Path) -> list[cpio.Entry]:
     while wanted:
         need = wanted.pop()
         place = need.lstrip("/")
-        path = _within(tree, place) if need.startswith("/") else None
+        path = file_inside(tree, place) if need.startswith("/") else None
         if not need.startswith("/"):
-            folder = next((folder for folder in LIBRARY_FOLDERS if _within(tree, f"{folder}/{need}")), None)
+            folder = next((folder for folder in LIBRARY_FOLDERS if file_inside(tree, f"{folder}/{need}")), None)
             if folder:
                 place = f"{folder}/{need}"
-                path = _within(tree, place)
+                path = file_inside(tree, place)
         if path is None:
             raise ImageError(
                 f"first stage {tree}", f"has no {need}, which its programs need", "unpack the package that has it there"
@@ -66,24 +64,5 @@ def _add(found: dict[str, cpio.Entry], place: str, path: Path) -> list[str]:
 
 
 def _first(tree: Path, folders: tuple[str, ...], name: str) -> Path | None:
-    found = (_within(tree, f"{folder}/{name}") for folder in folders)
+    found = (file_inside(tree, f"{folder}/{name}") for folder in folders)
     return next((path for path in found if path), None)
-
-
-def _within(tree: Path, path: str) -> Path | None:
-    """The file that ``path`` of the tree leads to, its links followed within the tree; None where there is none."""
-    done = ""
-    ahead = path.split("/")
-    links = 0
-    while ahead:
-        here = posixpath.normpath(posixpath.join("/", done, ahead.pop(0))).lstrip("/")
-        if (tree / here).is_symlink():
-            links += 1
-            if links > MOST_LINKS:
-                return None
-            target = os.readlink(tree / here)
-            done = "" if target.startswith("/") else posixpath.dirname(here)
-            ahead = [*target.strip("/").split("/"), *ahead]
-        else:
-            done = here
-    return tree / done if (tree / done).is_file() else None

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import normal
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.listing import is_whiteout, listing
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.tools import inside
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.tools import file_inside, inside
 
 EPOCH = 1_783_764_997
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="whiteouts are device nodes (make image runs as root)")
@@ -94,6 +94,12 @@ def test_links_are_followed_within_the_image(tmp_path):
     (tmp_path / "round").symlink_to("round")
     with pytest.raises(ImageError, match="circle"):
         inside(tmp_path, "/round/x")
+    put(tmp_path, {"usr/lib/file": ""})
+    (tmp_path / "last").symlink_to("/lib/file")
+    assert inside(tmp_path, "/last") == tmp_path / "last"
+    assert inside(tmp_path, "/last", follow=True) == file_inside(tmp_path, "/last") == tmp_path / "usr/lib/file"
+    assert file_inside(tmp_path, "/round") is None
+    assert file_inside(tmp_path, "/usr/lib") is None
 
 
 def test_what_equals_the_parent_is_not_the_layers_own(tmp_path):
