@@ -68,13 +68,11 @@ def _user(root: Path, layer: Layer, user: User, run: Run) -> None:
         return
     fields = _account(root, "passwd", user.name)
     owner, group, home = int(fields[2]), int(fields[3]), fields[5]
-    folder = inside(root, f"{home}/.ssh")
-    if not folder.is_dir():
-        folder.mkdir(mode=0o700, parents=True)
-        os.chown(folder, owner, group)
-    _write(
-        folder / "authorized_keys", "".join(f"{key}\n" for key in user.authorized_keys).encode(), 0o600, owner, group
-    )
+    path = inside(root, f"{home}/.ssh/authorized_keys")
+    if not path.parent.is_dir():
+        path.parent.mkdir(mode=0o700, parents=True)
+        os.chown(path.parent, owner, group)
+    _write(path, "".join(f"{key}\n" for key in user.authorized_keys).encode(), 0o600, owner, group)
 
 
 def _file(root: Path, layer: Layer, file: File) -> None:

@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.confine impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import sha256_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import Archive, Layer
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.tools import Run, ToolError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.tools import Run, ToolError, file_inside, inside
 
 TOOLS = ("mmdebstrap", "apt-get", "dpkg-query")
 # The environment of packages' scripts. INITRD=No: initramfs-tools' and dracut's hooks make no initrd, since the node
@@ -27,6 +27,7 @@ ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
 }
 ARCHIVES, LISTS = "var/cache/apt/archives", "var/lib/apt/lists"
+SOURCE_FOLDER = "etc/apt/sources.list.d"
 # A file that says that all lists of the folder are there: a build may have been killed while they were fetched.
 WHOLE = "whole"
 # mmdebstrap puts these two of the build host there.
@@ -93,6 +94,7 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> N
     Raises ImageError.
     """
     recommends = "false"
+    whole = inside(root, f"{LISTS}/{WHOLE}")
     try:
         if layer.parent is None:
             run(
@@ -111,26 +113,29 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> N
                 show=r"I: ((?:running apt-get update|downloading|extracting|installing).*?)\.*$",
             )
             _verify(root, layer, digests)
-            (root / LISTS / WHOLE).touch()
+            whole.touch()
             for name in OF_THE_BUILD_HOST:
-                if not (root / name).is_symlink():
-                    (root / name).unlink(missing_ok=True)
+                path = inside(root, name)
+                if not path.is_symlink():
+                    path.unlink(missing_ok=True)
             return
         lines = _sources(layer.archives)
         written = "".join(path.read_text() for path in _source_files(root)).splitlines()
         new = [line for line in lines if line not in written]
         if new:
-            (root / "etc/apt/sources.list.d" / f"{layer.name}.list").write_text("\n".join(new) + "\n")
+            path = inside(root, f"{SOURCE_FOLDER}/{layer.name}.list")
+            path.unlink(missing_ok=True)
+            path.write_text("\n".join(new) + "\n")
         if not layer.packages:
             return
         config = root.parent / "apt.conf"
         config.write_text(_configuration(root, layer.architecture, recommends))
         environment = {**ENVIRONMENT, "APT_CONFIG": os.fspath(config)}
-        if not (root / LISTS / WHOLE).exists():
+        if not whole.exists():
             run.progress(f"{run.subject}: running apt-get update")
             run(["apt-get", "-q", "update"], env=environment)
             _verify(root, layer, digests)
-            (root / LISTS / WHOLE).touch()
+            whole.touch()
         run(
             confined(root, ["apt-get", "-q", "-y", "--allow-change-held-packages", "install", "--", *layer.packages]),
             env=environment,
@@ -158,7 +163,7 @@ def packages(root: Path, run: Run) -> list[dict[str, str]]:
 def clean(root: Path) -> None:
     """Remove what apt, dpkg and mmdebstrap left that is of no use in an image or differs from build to build."""
     for name in LEFTOVERS:
-        (root / name).unlink(missing_ok=True)
+        inside(root, name).unlink(missing_ok=True)
 
 
 def unpack(into: Path, names: tuple[str, ...], layer: Layer, digests: Mapping[str, str], run: Run) -> None:
@@ -214,8 +219,11 @@ def _sources(archives: tuple[Archive, ...]) -> list[str]:
 
 
 def _source_files(root: Path) -> Iterator[Path]:
-    yield from (path for path in [root / "etc/apt/sources.list"] if path.is_file())
-    yield from sorted((root / "etc/apt/sources.list.d").glob("*.list"))
+    names = sorted(path.name for path in inside(root, SOURCE_FOLDER, follow=True).glob("*.list"))
+    for name in ["etc/apt/sources.list", *(f"{SOURCE_FOLDER}/{name}" for name in names)]:
+        path = file_inside(root, name)
+        if path:
+            yield path
 
 
 def _configuration(root: Path, architecture: str, recommends: str) -> str:
@@ -239,10 +247,9 @@ def _configuration(root: Path, architecture: str, recommends: str) -> str:
     )
 
 
-def _releases(root: Path) -> dict[str, str]:
-    """Digest -> name of the release files that apt has fetched."""
-    names = [path for path in (root / LISTS).glob("*Release") if path.is_file()]
-    return {sha256_of(path): path.name for path in names}
+def _releases(root: Path) -> set[str]:
+    """The digests of the release files that apt has fetched."""
+    return {sha256_of(path) for path in inside(root, LISTS, follow=True).glob("*Release") if path.is_file()}
 
 
 def _verify(root: Path, layer: Layer, digests: Mapping[str, str]) -> None:

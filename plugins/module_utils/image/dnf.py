@@ -24,6 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import sha256_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.process import Run
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import RPM_RELEASE, Archive, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.tools import inside
 
 # Where rpm keeps its database, by the release of RHEL: rpm's macro %_dbpath there. From RHEL 10 on (as Fedora 36 has
 # it) it lies with the system; Debian's own rpm would write it to /root/.rpmdb.
@@ -137,7 +138,7 @@ def clean(root: Path) -> None:
         for name in OF_THE_DATABASE:
             (database / name).unlink(missing_ok=True)
     for name in LEFTOVERS:
-        path = root / name
+        path = inside(root, name)
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         elif path.exists():
@@ -145,7 +146,7 @@ def clean(root: Path) -> None:
     # dnf makes them for modules, of which there may be none.
     for name in ("etc/dnf/modules.d", "etc/dnf"):
         with contextlib.suppress(OSError):
-            (root / name).rmdir()
+            inside(root, name).rmdir()
 
 
 def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, str]:
@@ -217,9 +218,9 @@ def _database_path(layer: Layer) -> str:
 
 def _database(root: Path) -> Path | None:
     for path in (NEW_DATABASE, OLD_DATABASE):
-        folder = root / path.lstrip("/")
-        if (folder / DATABASE_FILE).is_file():
-            return folder
+        file = inside(root, f"{path}/{DATABASE_FILE}")
+        if file.is_file() and not file.is_symlink():
+            return file.parent
     return None
 
 
@@ -245,7 +246,9 @@ def _fetched(archive: Archive, layer: Layer, fetch: Callable[[str], bytes]) -> b
 def _check_fetched(root: Path, layer: Layer, digests: Mapping[str, str]) -> None:
     """Hold the metadata that dnf now has, and will use, against what the layer's key was made of."""
     for number, archive in enumerate(layer.archives):
-        found = {sha256_of(path) for path in (root / CACHE).glob(f"{_name(number)}-*/repodata/repomd.xml")}
+        found = {
+            sha256_of(path) for path in inside(root, CACHE, follow=True).glob(f"{_name(number)}-*/repodata/repomd.xml")
+        }
         if digests[_repomd(archive)] not in found:
             raise ImageError(
                 f"layer {layer.name}",

@@ -28,7 +28,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.listing import listing
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.manifest import Kernel, ManifestLayer, Verity
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import DEBIAN, DISTRIBUTIONS, Layer
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.tools import Run
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.tools import Run, file_inside, inside
 
 SQUASHFS, LISTING, RECORD, VMLINUZ = "layer.squashfs", "listing.json", "layer.json", "vmlinuz"
 
@@ -166,9 +166,10 @@ def mounted_caches(cache: Path, root: Path, folders: Mapping[str, str], run: Run
     try:
         for name, own in sorted(folders.items()):
             (cache / own).mkdir(parents=True, exist_ok=True)
-            (root / name).mkdir(parents=True, exist_ok=True)
-            run(["mount", "--bind", cache / own, root / name])
-            done.append(root / name)
+            place = inside(root, name, follow=True)
+            place.mkdir(parents=True, exist_ok=True)
+            run(["mount", "--bind", cache / own, place])
+            done.append(place)
         yield
     finally:
         for place in reversed(done):
@@ -178,9 +179,12 @@ def mounted_caches(cache: Path, root: Path, folders: Mapping[str, str], run: Run
 def _take_kernel(root: Path, out: Path, subject: str) -> Kernel | None:
     """Copy the tree's kernel to ``out``. Layers below have none in their trees any more."""
     found: dict[str, Path] = {}
-    for path in [*root.glob("boot/vmlinuz-*"), *root.glob("lib/modules/*/vmlinuz")]:
-        version = path.name[len("vmlinuz-") :] if path.name != "vmlinuz" else path.parent.name
-        if (root / "lib/modules" / version).is_dir() and path.is_file():
+    boot, modules = (inside(root, name, follow=True) for name in ("boot", "lib/modules"))
+    places = [(path.name[len("vmlinuz-") :], f"boot/{path.name}") for path in boot.glob("vmlinuz-*")]
+    places += [(path.name, f"lib/modules/{path.name}/vmlinuz") for path in modules.glob("*")]
+    for version, name in places:
+        path = file_inside(root, name)
+        if path and inside(root, f"lib/modules/{version}", follow=True).is_dir():
             found[version] = path
     if len(found) > 1:
         raise ImageError(
