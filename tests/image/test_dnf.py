@@ -376,5 +376,5 @@ def test_a_package_that_is_not_signed(tmp_path, repository, key):
 
 def test_a_keyring_that_is_not_there(tmp_path, repository):
     (layer,) = layers(["hello"], [archive(repository, "/nowhere/key.asc")])
-    with pytest.raises(ImageError, match=r"there is no keyring /nowhere/key.asc for file://"):
+    with pytest.raises(ImageError, match=r"cannot read keyring /nowhere/key.asc for file://"):
         built(tmp_path / "root", layer)

@@ -79,13 +79,6 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> N
     """
     if not layer.packages:
         return
-    for archive in layer.archives:
-        if archive.keyring is not None and not os.path.isfile(archive.keyring):
-            raise ImageError(
-                f"layer {layer.name}",
-                f"there is no keyring {archive.keyring} for {archive.url} on the build host",
-                "put the archive's public key there",
-            )
     with tempfile.TemporaryDirectory(prefix="sailloft-dnf-") as folder:
         _configure(Path(folder), layer)
         environment = _environment(folder)
@@ -150,7 +143,7 @@ def clean(root: Path) -> None:
 
 
 def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, str]:
-    """The sha256 of each archive's ``repomd.xml``, by its URL; ``fetch`` gets the bytes at a URL.
+    """The sha256 of each archive's ``repomd.xml``, by its URL, and of its keyring; ``fetch`` gets the bytes at a URL.
 
     Raises ImageError where an archive has none, or another than it is pinned to, and what ``fetch`` raises.
     """
@@ -165,6 +158,16 @@ def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, st
                 "take a mirror or snapshot that has the pinned one, or pin the new one",
             )
         digests[_repomd(archive)] = digest
+        if archive.keyring is not None:
+            # rpm puts the keys into the image's database.
+            try:
+                digests[f"{archive.url} keyring"] = sha256_of(archive.keyring)
+            except OSError as error:
+                raise ImageError(
+                    f"layer {layer.name}",
+                    f"cannot read keyring {archive.keyring} for {archive.url}: {error.strerror}",
+                    "put the archive's public key there, on the build host",
+                ) from error
     return digests
 
 

@@ -169,6 +169,8 @@ class Layer:
                     "suites": list(archive.suites),
                     "components": list(archive.components),
                     "release_sha256": dict(archive.release_sha256),
+                    # apt's lists of sources name it, in the image too; dnf's configuration is the builder's.
+                    **({"keyring": archive.keyring} if DISTRIBUTIONS[self.distribution] is DEBIAN else {}),
                 }
                 for archive in self.archives
             ],
