@@ -28,7 +28,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image import (
     first_stage,
     layers,
     manifest,
-    role_digest,
     sbom,
     sign,
     tools,
@@ -39,7 +38,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.keys import B
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.layers import Built, Wish, builder_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.manifest import FirstStage, Manifest, Package
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.namespace import isolated
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import Image, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import Image
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.squashfs import mount_overlay
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import BLOBS, SIGNATURE, Store
 
@@ -156,33 +155,14 @@ def _wishes(images: Mapping[str, Image], fetch: _Fetcher) -> dict[str, Wish]:
         parent = None
         for layer in image.layers:
             if layer.name not in found:
-                digests = builder_of(layer).release_digests(layer, fetch)
-                content = _content_digests(layer)
+                builder = builder_of(layer)
+                digests = builder.release_digests(layer, fetch)
+                content = layers.content_digests(layer)
                 key = layer_key(layer, parent.key if parent else None, digests, content)
-                found[layer.name] = Wish(layer, key, digests, layer.inputs(content), _epoch(layer, fetch))
+                epoch = builder.source_date_epoch(layer, fetch)
+                found[layer.name] = Wish(layer, key, digests, layer.inputs(content), epoch)
             parent = found[layer.name]
     return found
-
-
-def _content_digests(layer: Layer) -> dict[str, str]:
-    digests = {}
-    for path, source in layer.sources().items():
-        try:
-            digests[path] = sha256_of(source)
-        except OSError as error:
-            raise ImageError(
-                f"layer {layer.name}: file {path}",
-                f"cannot read {source}: {error.strerror}",
-                "give a file of the build host",
-            ) from error
-    for role in layer.roles:
-        digests[role.name] = role_digest.content_digest(role.name)
-    return digests
-
-
-def _epoch(layer: Layer, fetch: _Fetcher) -> int:
-    """No file of the layer is younger than its archives are, s since 1970."""
-    return builder_of(layer).source_date_epoch(layer, fetch)
 
 
 def _stage_place(setting: Setting, public_key: str, chain: list[Wish]) -> Path | None:
@@ -334,8 +314,7 @@ def _publish(
             blobs[part.entry.sha256] = part.folder / layers.SQUASHFS
             blobs[part.entry.listing_sha256] = part.folder / layers.LISTING
         signature = sign.sign(data, setting.secret_key, public_key, setting.password)
-        script = boot_script.image_script(new, digest)
-        store.publish(data, signature, script.encode() if isinstance(script, str) else script, blobs)
+        store.publish(data, signature, boot_script.image_script(new, digest).encode(), blobs)
         progress(f"image {image.name}: published, {digest[:12]}, {size_bytes / 1e6:.1f} MB")
     return Outcome(image.name, digest, True, built_now, tuple(lines), size_bytes)
 

@@ -20,6 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image import (
     debian,
     dnf,
     normal,
+    role_digest,
     roles_in,
     squashfs,
 )
@@ -57,6 +58,36 @@ class Built:
 def builder_of(layer: Layer) -> Any:
     """The module that installs this layer's packages."""
     return debian if DISTRIBUTIONS[layer.distribution] is DEBIAN else dnf
+
+
+def content_digests(layer: Layer) -> dict[str, str]:
+    """As ``Layer.inputs`` takes them: sha256 of files by path, of roles by name. Raises ImageError."""
+    digests = {}
+    for path, source in layer.sources().items():
+        try:
+            digests[path] = sha256_of(source)
+        except OSError as error:
+            raise ImageError(
+                f"layer {layer.name}: file {path}",
+                f"cannot read {source}: {error.strerror}",
+                "give a file of the build host",
+            ) from error
+    for role in layer.roles:
+        digests[role.name] = role_digest.content_digest(role.name)
+    return digests
+
+
+def require_unchanged(wish: Wish) -> None:
+    """Refuse a layer whose files or roles are others than those that its key was made of. Raises ImageError."""
+    now = wish.layer.inputs(content_digests(wish.layer))
+    for what, name in (("files", "path"), ("roles", "name")):
+        for old, new in zip(wish.inputs[what], now[what]):
+            if old != new:
+                raise ImageError(
+                    f"layer {wish.layer.name}",
+                    f"its {what[:-1]} {old[name]} was changed while the layer was built",
+                    "run again",
+                )
 
 
 def find(cache: Path, key: str) -> Built | None:
@@ -109,6 +140,7 @@ def build(cache: Path, work: Path, wish: Wish, below: list[Built], progress: Cal
     for role in layer.roles:
         progress(f"{subject}: role {role.name}")
         roles_in.apply(root, [role], run.process, layer.name)
+    require_unchanged(wish)
     packages = debian.packages(root, run) if builder is debian else dnf.packages(root, run.process)
     out = work / "out"
     out.mkdir()
