@@ -26,6 +26,7 @@ KEPT = ("var/cache/debconf",)
 REMOVED = (
     # Keys that all nodes would share.
     *("etc/ssh/ssh_host_*_key", "etc/ssh/ssh_host_*_key.pub"),
+    *("etc/munge/munge.key", "etc/bind/rndc.key", "etc/dropbear/dropbear_*_host_key"),
     *("etc/ssl/private/ssl-cert-snakeoil.key", "etc/ssl/certs/ssl-cert-snakeoil.pem"),
     *("var/lib/NetworkManager/secret_key", "var/lib/NetworkManager/seen-bssids"),
     # Names and seeds that must differ between nodes; their services make them.

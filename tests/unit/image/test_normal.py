@@ -36,6 +36,9 @@ def test_what_differs_between_builds_or_nodes_goes(tmp_path):
         tmp_path,
         {
             "etc/ssh/ssh_host_rsa_key": "secret",
+            "etc/munge/munge.key": "secret",
+            "etc/bind/rndc.key": "secret",
+            "etc/dropbear/dropbear_rsa_host_key": "secret",
             "etc/ssh/sshd_config": "",
             "etc/passwd-": "",
             "etc/passwd": "",
