@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import filecmp
+import fnmatch
 import os
 import re
 import shutil
@@ -45,6 +46,19 @@ OVERLAY = "trusted.overlay."
 # squashfs cannot hold ACLs (system.posix_acl_*): systemd-tmpfiles sets the journal's again at boot.
 NOT_KEPT = (OVERLAY, "system.")
 OPAQUE = "trusted.overlay.opaque"
+
+
+def takes_away(path: str) -> bool:
+    """Whether ``normalise`` removes a file at this absolute path, by its name."""
+    parts = path.strip("/").split("/")
+
+    def below(pattern: str) -> bool:
+        wanted = pattern.split("/")
+        return len(wanted) <= len(parts) and all(map(fnmatch.fnmatchcase, parts, wanted))
+
+    if any(map(below, KEPT)):
+        return False
+    return any(map(below, (*EMPTIED, *FILES_GO, *REMOVED)))
 
 
 def normalise(root: Path, epoch: int) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import normal
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import DIGEST, canonical_json
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.names import checked_name
@@ -62,7 +63,7 @@ RESERVED_ARGUMENTS = ("sailloft.", "BOOTIF=")
 # arch/arm64/include/uapi/asm/setup.h) and says so only in its log; a quarter is left to what the boot adds.
 MOST_ARGUMENT_BYTES = 1536
 # What is mounted over at boot, and so would be in the image in vain.
-MOUNTED = ("/dev", "/proc", "/run", "/sys", "/tmp")
+MOUNTED = ("/dev", "/proc", "/run", "/sys", "/tmp", "/var/lock", "/var/run")
 # What must differ between nodes; the image would give all of them the same.
 OF_THE_NODE = re.compile(r"/etc/machine-id|/var/lib/dbus/machine-id|/etc/ssh/ssh_host_.*")
 LEAST_WRITABLE_MIB = 16
@@ -399,6 +400,11 @@ def _files(record: _Record) -> tuple[File, ...]:
             )
         if OF_THE_NODE.fullmatch(path):
             raise item.refuse(f"{path} would be the same on every node", "leave it out; a node gets its own")
+        if normal.takes_away(path):
+            raise item.refuse(
+                f"{path} would be taken out of the image again, with logs, caches, keys and all that is of one machine",
+                "use another folder; a node gets its secrets by node_identity",
+            )
         if path in files:
             raise item.refuse(f"{path} is given twice", "give it once in a layer; a layer above may give another")
         content, source = item.data.get("content"), item.data.get("source")

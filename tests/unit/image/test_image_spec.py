@@ -158,7 +158,12 @@ def image(setting, value):
         (at("gpu.files.0.path", "etc/motd"), "path 'etc/motd' is not an absolute path"),
         (at("gpu.files.0.path", "/etc/../motd"), "is not an absolute path"),
         (at("gpu.files.0.path", "/run/motd"), "/run/motd would be hidden"),
+        (at("gpu.files.0.path", "/var/run/motd"), "/var/run/motd would be hidden"),
         (at("gpu.files.0.path", "/etc/ssh/ssh_host_rsa_key"), "would be the same on every node"),
+        *[
+            (at("gpu.files.0.path", path), f"{path} would be taken out of the image again")
+            for path in ("/var/log/site/x", "/var/cache/x", "/root/.cache/deep/x", "/etc/munge/munge.key", "/vmlinuz")
+        ],
         (at("gpu.files.0.path", "/etc/limits"), "files[1]: /etc/limits is given twice"),
         (
             at("gpu.files.0.path", "/etc/limits/motd"),
@@ -342,3 +347,8 @@ def test_inputs_tell_no_value_that_a_file_or_role_was_given():
     assert "gpu_host_iommu" not in told
     assert "passthrough" not in told
     assert "hello" not in told
+
+
+@pytest.mark.parametrize("path", ["/var/cache/debconf/x", "/srv/etc/munge/munge.key", "/var/logs", "/boot/config"])
+def test_what_stays_in_an_image_may_be_a_file(path):
+    assert key(at("gpu.files.0.path", path)) != key()
