@@ -8,6 +8,7 @@ import concurrent.futures
 import contextlib
 import fcntl
 import hashlib
+import http.client
 import json
 import os
 import platform
@@ -346,10 +347,13 @@ def _current(store: Store, digest: str | None) -> tuple[Manifest | None, dict[st
         old = store.manifest(digest)
     except ImageError:
         return None, {}
-    listings = {layer.name: store.contents(BLOBS, layer.listing_sha256) for layer in old.layers}
-    if any(data is None for data in listings.values()):
-        return None, {}
-    return old, {name: json.loads(data) for name, data in listings.items()}
+    listings = {}
+    for layer in old.layers:
+        data = store.contents(BLOBS, layer.listing_sha256)
+        if data is None or hashlib.sha256(data).hexdigest() != layer.listing_sha256:
+            return None, {}
+        listings[layer.name] = json.loads(data)
+    return old, listings
 
 
 def _listing(part: Built) -> Any:
@@ -383,6 +387,8 @@ class _Fetcher:
             if isinstance(reason, FileNotFoundError) or "No such file" in str(reason):
                 raise FileNotFoundError(url) from error
             raise _no_answer(url, f"cannot be reached: {reason}") from error
+        except http.client.HTTPException as error:
+            raise _no_answer(url, f"cannot be read: {error or type(error).__name__}") from error
 
 
 def _no_answer(url: str, why: str) -> ImageError:

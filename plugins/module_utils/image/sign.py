@@ -23,7 +23,7 @@ UNTRUSTED_COMMENT = "signature of a sailloft image manifest"
 def read_public_key(path: Path) -> str:
     """The key itself: the second line of the file that ``minisign -G`` wrote. Raises ImageError."""
     try:
-        lines = path.read_text().split("\n")
+        lines = path.read_text(errors="replace").split("\n")
     except OSError as error:
         raise ImageError(
             f"public key {path}", error.strerror or str(error), "make a pair with minisign -G, or correct the path"

@@ -1,0 +1,47 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a build reads from archives, keys and the store, where that is damaged: a clear refusal or a new beginning."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+from ansible.module_utils.urls import open_url
+from image_samples import Sample
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import build, sign
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import Store
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", b"SSH-2.0-OpenSSH_9.2\r\n"])
+def test_a_server_that_breaks_off_or_speaks_otherwise_is_told(answer):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with server.accept()[0] as connection:
+                connection.recv(10000)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/InRelease"
+        with pytest.raises(ImageError, match=rf"^archive {url}: cannot be read"):
+            build._Fetcher(open_url)(url)
+        thread.join()
+
+
+def test_a_public_key_that_is_no_text_is_told(tmp_path):
+    (tmp_path / "image.pub").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ImageError, match="is not a minisign public key"):
+        sign.read_public_key(tmp_path / "image.pub")
+
+
+def test_a_listing_of_the_store_that_is_damaged_counts_as_none(tmp_path):
+    image, store = Sample("gpu-node", base=b"base"), Store(str(tmp_path / "store"))
+    image.publish(store, tmp_path / "blobs")
+    listing = image.manifest.layers[0].listing_sha256
+    (tmp_path / "store/blobs" / listing).write_text("{")
+    assert build._current(store, image.digest) == (None, {})
