@@ -250,8 +250,7 @@ def _package_line(row: Mapping[str, Any]) -> str:
 
 
 def _file_line(row: Mapping[str, Any]) -> str:
-    # A path may hold anything but NUL; a line stays one line, and a terminal is not given orders.
-    path = row["path"] if row["path"].isprintable() else ascii(row["path"])
+    path = _plain(row["path"])
     if "what" not in row:
         size = f", {_size(row['size_bytes'])}" if row["type"] == "file" else f", {row['type']}"
         return f"{path} (layer {row['layer']}{size})"
@@ -262,8 +261,13 @@ def _file_line(row: Mapping[str, Any]) -> str:
 def _told(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     if name == "content":
         return f"content, {_size(old.get('size_bytes'))} -> {_size(new.get('size_bytes'))}"
-    values = [":".join(str(side.get(key)) for key in PROPERTIES[name]) for side in (old, new)]
+    values = [_plain(":".join(str(side.get(key)) for key in PROPERTIES[name])) for side in (old, new)]
     return f"{name} {values[0]} -> {values[1]}"
+
+
+def _plain(text: str) -> str:
+    """A path, or where a link leads, may hold anything but NUL: a line stays one line, a terminal gets no orders."""
+    return text if text.isprintable() else ascii(text)
 
 
 def _size(size: int | None) -> str:

@@ -133,6 +133,12 @@ def test_a_path_does_not_write_lines_of_its_own():
     assert "  + '/etc/\\x1b[2Ja\\n+ /b' (layer base, 10 B)" in lines
 
 
+def test_where_a_link_leads_cannot_write_lines_of_its_own_either():
+    links = [{"base": {"/etc/x": {**LINK, "target": target}}, "gpu": {}} for target in ("bash", "\x1b[2Ja\n+ /b")]
+    lines = text(changes(OLD.manifest, NEW.manifest, *links))
+    assert "  ~ /etc/x (layer base): target bash -> '\\x1b[2Ja\\n+ /b'" in lines
+
+
 def test_a_listing_that_is_missing_is_refused():
     with pytest.raises(ImageError, match="the listing of layer gpu is not there"):
         changes(None, OLD.manifest, {}, {"base": {}})
