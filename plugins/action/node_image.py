@@ -17,6 +17,8 @@ POLL_S = 3
 # The first looks are quick ones: a run that finds nothing to do is over in a second.
 FIRST_POLL_S = 0.5
 LIMIT_S = 6 * 3600
+# Ansible ends what runs in the background after LIMIT_S; who did that may itself be gone, and then nobody says so.
+GRACE_S = 60
 FIRST_STAGE = Path(__file__).parents[2] / "roles" / "node_image" / "files" / "first-stage" / "init"
 JOB = "ansible.legacy.async_status"
 
@@ -62,6 +64,7 @@ class ActionModule(ActionBase):
         if not job:
             return started
         shown, pause = 0, FIRST_POLL_S
+        until = time.monotonic() + LIMIT_S + GRACE_S
         while True:
             time.sleep(pause)
             pause = min(2 * pause, POLL_S)
@@ -69,6 +72,12 @@ class ActionModule(ActionBase):
             shown = self._show(progress, shown)
             if status.get("finished"):
                 break
+            if status.get("failed"):
+                return status
+            if time.monotonic() > until:
+                why = f"the build has not ended in {LIMIT_S // 3600} h"
+                mend = "look for the process that the file lock in its cache names, end it, and run again"
+                return {"failed": True, "msg": f"{self._task_host()}: {why}; {mend}"}
         self._status(job, "cleanup", task_vars)
         for name in ("finished", "started", "ansible_job_id", "results_file", "erased"):
             status.pop(name, None)

@@ -1,0 +1,78 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the role node_image and its action plugin do around a build."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from ansible_collections.sailloft.fleet.plugins.action import node_image
+
+ROOT = Path(__file__).parents[3]
+ANSIBLE = str(Path(sys.executable).with_name("ansible-playbook"))
+
+
+@pytest.mark.skipif(not shutil.which("minisign"), reason="no minisign on this machine (bindep.txt)")
+def test_the_keys_are_made_and_their_folder_stays_as_closed_as_it_was(tmp_path):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    variables = {
+        "node_image_signing_key": str(closed / "image.key"),
+        "node_image_public_key": str(tmp_path / "made/image.pub"),
+        "ansible_python_interpreter": sys.executable,
+    }
+    tasks = [{"ansible.builtin.include_role": {"name": "sailloft.fleet.node_image", "tasks_from": "key"}}]
+    play = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": variables, "tasks": tasks}]
+    (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
+    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"), "ANSIBLE_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [ANSIBLE, "-i", "localhost,", str(tmp_path / "play.yml")], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert stat.S_IMODE(closed.stat().st_mode) == 0o700
+    assert stat.S_IMODE((closed / "image.key").stat().st_mode) & 0o077 == 0
+    assert (tmp_path / "made/image.pub").is_file()
+
+
+class Watching(node_image.ActionModule):
+    """The plugin, told ``status`` at each look."""
+
+    _play_context = SimpleNamespace(remote_addr="build01")
+
+    def __init__(self, status):
+        self._task = SimpleNamespace(async_val=0)
+        self.status = status
+
+    def _execute_module(self, **_given):
+        return {"ansible_job_id": "1"}
+
+    def _status(self, job, mode, task_vars):
+        return dict(self.status)
+
+    def _show(self, progress, shown):
+        return shown
+
+
+def test_a_build_of_which_nothing_is_heard_any_more_is_not_waited_for(monkeypatch):
+    looks = []
+
+    def sleep(seconds):
+        looks.append(seconds)
+        assert len(looks) < 10, "still waiting"
+
+    monkeypatch.setattr(node_image.time, "sleep", sleep)
+    lost = Watching({"failed": True, "msg": "no Python here"})._watched({}, "", {})
+    assert lost == {"failed": True, "msg": "no Python here"}
+    monkeypatch.setattr(node_image, "LIMIT_S", -node_image.GRACE_S)
+    killed = Watching({"started": 1, "finished": 0})._watched({}, "", {})
+    assert killed["failed"]
+    assert "process" in killed["msg"]
