@@ -32,6 +32,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image import (
     sbom,
     sign,
     tools,
+    userland,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import canonical_json, sha256_of
@@ -46,6 +47,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 FIRST_STAGE_PACKAGES = ("busybox-static", "minisign", "dmsetup")
 TOOLS = ("mount", "umount", "unshare", "mksquashfs", "veritysetup", "systemctl", "chroot", "minisign", "zstd")
 TOOLS_OF = {debian: debian.TOOLS, dnf: ("dnf", "rpm", "busybox", "dmsetup")}
+# RPM archives have none of the first stage's programs: the build host's own.
+OWN_PROGRAMS = Path("/")
 FETCH_TIMEOUT_S = 60
 UNUSED_S = 30 * 86400  # what no build has wanted for so long leaves the cache
 
@@ -171,11 +174,9 @@ def _stage_place(setting: Setting, public_key: str, chain: list[Wish]) -> Path |
     wish = _kernel_wish(setting.cache, chain)
     if wish is None:
         return None
-    tree = ""
-    if builder_of(wish.layer) is not debian:
-        paths = [shutil.which(name, path=tools.search_path()) for name in ("busybox", "minisign", "dmsetup")]
-        tree = " ".join(sha256_of(path) for path in paths if path)
-    text = canonical_json([BUILD_FORMAT, wish.key, chain[0].key, public_key, setting.init, tree])
+    # A layer's key says which of Debian's packages they are of.
+    programs = "" if builder_of(wish.layer) is debian else userland.digest(OWN_PROGRAMS)
+    text = canonical_json([BUILD_FORMAT, wish.key, chain[0].key, public_key, setting.init, programs])
     return setting.cache / "first-stages" / hashlib.sha256(text).hexdigest()
 
 
@@ -219,8 +220,7 @@ class _Userlands:
 
     def _unpack(self, lowest: Wish, run: tools.Run) -> Path:
         if builder_of(lowest.layer) is not debian:
-            # RPM archives have none of these: the build host's own.
-            return Path("/")
+            return OWN_PROGRAMS
         tree = self._work / f"userland-{lowest.key}"
         tree.mkdir()
         # apt locks its folders: others than the layers'.
@@ -422,7 +422,7 @@ def _remove(folder: Path) -> None:
 def _sweep(cache: Path) -> None:
     """Remove from the cache what no build has wanted for UNUSED_S seconds."""
     oldest = time.time() - UNUSED_S
-    for pattern in ("layers/*", "apt/lists-*", "first-stages/*"):
+    for pattern in ("layers/*", "apt/lists-*", "dnf/*", "first-stages/*"):
         for path in cache.glob(pattern):
             if path.stat().st_mtime < oldest:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()

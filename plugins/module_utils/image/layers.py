@@ -198,6 +198,7 @@ def mounted_caches(cache: Path, root: Path, folders: Mapping[str, str], run: Run
     try:
         for name, own in sorted(folders.items()):
             (cache / own).mkdir(parents=True, exist_ok=True)
+            os.utime(cache / own)  # so that it is seen when it was last used
             place = inside(root, name, follow=True)
             place.mkdir(parents=True, exist_ok=True)
             run(["mount", "--bind", cache / own, place])

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import cpio, elf
@@ -50,6 +51,11 @@ def entries(tree: Path) -> list[cpio.Entry]:
         if place not in found:
             wanted += _add(found, place, path)
     return list(found.values())
+
+
+def digest(tree: Path) -> str:
+    """The sha256 of all ``entries``. Raises ImageError."""
+    return hashlib.sha256(cpio.archive(entries(tree), 0)).hexdigest()
 
 
 def _add(found: dict[str, cpio.Entry], place: str, path: Path) -> list[str]:

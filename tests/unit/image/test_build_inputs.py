@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
+import time
 
 import pytest
 from ansible.module_utils.urls import open_url
 from image_samples import Sample
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import build, sign
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import build, layers, sign
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import Store
 
@@ -45,3 +47,17 @@ def test_a_listing_of_the_store_that_is_damaged_counts_as_none(tmp_path):
     listing = image.manifest.layers[0].listing_sha256
     (tmp_path / "store/blobs" / listing).write_text("{")
     assert build._current(store, image.digest) == (None, {})
+
+
+def test_what_no_build_wanted_for_long_leaves_the_cache(tmp_path):
+    long_ago = time.time() - build.UNUSED_S - 60
+    names = ("layers/a", "apt/lists-a", "dnf/rocky-a", "dnf/rocky-b", "apt/archives-debian")
+    for name in names:
+        (tmp_path / name).mkdir(parents=True)
+        os.utime(tmp_path / name, (long_ago, long_ago))
+    root = tmp_path / "root"
+    root.mkdir()
+    with layers.mounted_caches(tmp_path, root, {"var/cache/dnf": "dnf/rocky-b"}, lambda argv: None):
+        pass
+    build._sweep(tmp_path)
+    assert [name for name in names if (tmp_path / name).is_dir()] == ["dnf/rocky-b", "apt/archives-debian"]

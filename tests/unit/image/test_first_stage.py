@@ -69,6 +69,21 @@ def needed_by_readelf(path: str) -> list[str]:
 
 
 @pytest.mark.skipif(not shutil.which("readelf"), reason="no readelf to compare with")
+@needs_tools
+def test_the_digest_of_the_programs_is_of_their_libraries_too(tmp_path):
+    for entry in userland.entries(Path("/")):
+        place = tmp_path / ("usr/bin/dmsetup" if entry.path == "sbin/dmsetup" else entry.path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(entry.data)
+    before = userland.digest(tmp_path)
+    assert before == userland.digest(Path("/"))
+    (tmp_path / "etc").mkdir()
+    assert userland.digest(tmp_path) == before
+    library = next(path for path in tmp_path.rglob("libdevmapper*"))
+    library.write_bytes(library.read_bytes() + b"fixed")
+    assert userland.digest(tmp_path) != before
+
+
 @pytest.mark.parametrize("program", ["minisign", "dmsetup", "python3", "busybox", "ls"])
 def test_needs_are_those_that_readelf_shows(program):
     path = shutil.which(program)
