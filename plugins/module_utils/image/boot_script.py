@@ -14,7 +14,11 @@ from collections.abc import Sequence
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.manifest import Manifest
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.names import checked_digest, checked_name
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.names import (
+    checked_digest,
+    checked_name,
+    checked_node,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import (
     ARGUMENT,
     MOST_ARGUMENT_BYTES,
@@ -25,7 +29,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import (
 ADDRESS = r"(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 SERVER = re.compile(rf"http://{ADDRESS}(:\d{{1,5}})?(/[A-Za-z0-9._~-]+)*")
 MAC = re.compile(r"(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}")
-NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 # Of the first stage's own arguments, which the scripts set, the one that is a node's to set.
 OWN_ARGUMENT_ALLOWED = "sailloft.reboot_after_s="
 # What the image's arguments (spec.MOST_ARGUMENT_BYTES) leave of the 2048 bytes, with the zero at their end, at which
@@ -78,8 +81,7 @@ def node_script(
     Every node begins with a server of its own and pauses for a time of its own. Raises ImageError.
     """
     subject = f"node {node}"
-    if not NODE.fullmatch(node):
-        raise ImageError(f"node {node!r}", "not a host's name", "use lower-case letters, digits, '.' and '-'")
+    checked_node(node)
     checked_mac(mac, subject)
     for url in (*servers, *([report] if report else [])):
         checked_server(url, subject)

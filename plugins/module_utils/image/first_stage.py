@@ -9,15 +9,13 @@ module. Here it is put together.
 from __future__ import annotations
 
 import gzip
-import re
 import subprocess
 from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import cpio, kernel_modules, userland
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.sign import PUBLIC_KEY
 
-# 42 bytes: algorithm, key number, Ed25519 key (minisign's manual, "Public key format").
-PUBLIC_KEY = re.compile(r"RW[A-Za-z0-9+/]{54}")
 # One file is all that these applets are; the shell needs no links but for what others start by path.
 LINKS = (("bin/sh", "busybox"), ("sbin/modprobe", "../bin/busybox"), ("sbin/dhcp-lease", "../init"))
 FOLDERS = ("dev", "proc", "run", "sys", "tmp")

@@ -23,6 +23,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity_tool
     encrypt,
     wrap,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.names import checked_node
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import IDENTITY, LEFT_BEHIND, Store
 
 
@@ -55,7 +56,7 @@ def read_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[Node]:
     found: dict[str, Node] = {}
     owners: dict[bytes, str] = {}
     for given in nodes:
-        name = identity.checked_node(given["name"])
+        name = checked_node(given["name"])
         subject = f"node {name}"
         ek = identity.read_ek(given["ek"], subject)
         if name in found:

@@ -32,6 +32,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import DIGEST, canonical_json
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.names import NODE
 
 FORMAT = "sailloft-identity/1"
 # Signed with a bundle: a signature of something else by the same key is none of a bundle.
@@ -42,8 +43,6 @@ SIGNATURE_LINES = 4
 DIGEST_KEY_MESSAGE = b"sailloft node identity: key of digests, a signature of this is a secret\n"
 # The node fetches no more (see the role's script).
 LARGEST_BUNDLE_BYTES = 1 << 20
-# A name in the boot server's URLs and in kernel arguments.
-NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,31}|0|[1-9][0-9]{0,9}")
 MODE = re.compile(r"0?[0-7]{3}")
 # The kernel's own file systems.
@@ -91,13 +90,6 @@ class Bundle:
     digest: str
     credential: bytes
     secrets: bytes
-
-
-def checked_node(name: Any) -> str:
-    """``name`` as it is. Raises ImageError where it is no host's name."""
-    if not isinstance(name, str) or not NODE.fullmatch(name):
-        raise ImageError(f"node {name!r}", "not a host's name", "use lower-case letters, digits, '.' and '-'")
-    return name
 
 
 def read_ek(text: Any, subject: str) -> bytes:

@@ -13,16 +13,18 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import identity
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.sign import MEMORY, read_public_key, signatures
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.tools import search_path
 
 PACKAGES = {"tpm2_makecredential": "tpm2-tools", "openssl": "openssl", "minisign": "minisign"}
 KEY_BYTES = 32
 # Counter mode adds no padding, and is authenticated by the signature. The key is random, so that one round makes of
 # it what is needed. The node's script has the same words.
 CIPHER = ("-aes-256-ctr", "-pbkdf2", "-iter", "1", "-md", "sha256")
-MEMORY = "/dev/shm"
 
 
 def wrap(key: bytes, ek: bytes, subject: str) -> bytes:
@@ -60,30 +62,11 @@ class Signer:
     password: str | None = field(repr=False)
 
     def sign(self, messages: Sequence[bytes]) -> list[bytes]:
-        """The signature of each, by one call: the same message gives the same bytes. Raises ImageError.
-
-        The first is held against the public key.
-        """
-        subject = f"signing key {self.secret_key}"
-        for path in (self.secret_key, self.public_key):
-            if not os.path.isfile(path):
-                raise ImageError(f"key {path}", "no such file", "make a pair with minisign -G, or correct the path")
-        with _folder() as folder:
-            names = [str(at) for at in range(len(messages))]
-            for name, message in zip(names, messages):
-                with open(os.path.join(folder, name), "wb") as stream:
-                    stream.write(message)
-            comments = ["-t", identity.TRUSTED_COMMENT, "-c", identity.UNTRUSTED_COMMENT]
-            argv = ["minisign", "-S", "-s", os.path.abspath(self.secret_key), *comments, "-m", *names]
-            password = b"" if self.password is None else self.password.encode() + b"\n"
-            _run(argv, subject, "look at the file and at its password", password, cwd=folder)
-            argv = ["minisign", "-V", "-q", "-p", os.path.abspath(self.public_key), "-m", names[0]]
-            _run(argv, subject, f"is {self.public_key} of another pair? Nodes would refuse the bundles", cwd=folder)
-            signatures = []
-            for name in names:
-                with open(os.path.join(folder, f"{name}.minisig"), "rb") as stream:
-                    signatures.append(stream.read())
-        return signatures
+        """The signature of each, by one call: the same message gives the same bytes. Raises ImageError."""
+        _require("minisign")
+        public_key = read_public_key(Path(self.public_key))
+        comments = (identity.TRUSTED_COMMENT, identity.UNTRUSTED_COMMENT)
+        return signatures(messages, Path(self.secret_key), public_key, self.password, comments)
 
 
 def _folder() -> tempfile.TemporaryDirectory[str]:
@@ -91,27 +74,28 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="sailloft-", dir=MEMORY if os.path.isdir(MEMORY) else None)
 
 
+def _require(tool: str) -> None:
+    if not shutil.which(tool, path=search_path()):
+        raise ImageError(f"tool {tool}", "not found on this machine", f"install {PACKAGES[tool]}")
+
+
 def _run(
     argv: Sequence[str],
     subject: str,
     mend: str,
     given: bytes = b"",
-    cwd: str | None = None,
     pass_fds: Sequence[int] = (),
 ) -> bytes:
-    path = os.environ.get("PATH", os.defpath) + ":/usr/local/bin:/usr/bin:/bin"
-    if not shutil.which(argv[0], path=path):
-        raise ImageError(f"tool {argv[0]}", "not found on this machine", f"install {PACKAGES[argv[0]]}")
+    _require(argv[0])
     done = subprocess.run(
         argv,
         input=given,
         check=False,
         capture_output=True,
-        env={"PATH": path, "LC_ALL": "C.UTF-8"},
-        cwd=cwd,
+        env={"PATH": search_path(), "LC_ALL": "C.UTF-8"},
         pass_fds=pass_fds,
     )
     if done.returncode:
-        said = " ".join((done.stdout + b" " + done.stderr).decode("utf-8", "replace").replace("Password:", "").split())
+        said = " ".join((done.stdout + b" " + done.stderr).decode("utf-8", "replace").split())
         raise ImageError(subject, f"{argv[0]} failed: {said or 'it gave no reason'}", mend)
     return done.stdout

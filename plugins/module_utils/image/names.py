@@ -13,6 +13,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import 
 # They become names of files that a web server serves and iPXE asks for, so no space, slash, or leading dot.
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
+# A node, as it stands in URLs of a boot server and in kernel arguments.
+NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
+
 
 def checked_name(name: Any, what: str) -> str:
     """``name`` as it is. ``what`` is "image", "layer" or "channel". Raises ImageError where it cannot be one."""
@@ -34,3 +37,10 @@ def checked_digest(digest: Any, subject: str) -> str:
             "give the 64 hexadecimal digits that node_image_store lists, in full and without a prefix",
         )
     return digest
+
+
+def checked_node(name: Any) -> str:
+    """``name`` as it is. Raises ImageError where it is no host's name."""
+    if not isinstance(name, str) or not NODE.fullmatch(name):
+        raise ImageError(f"node {name!r}", "not a host's name", "use lower-case letters, digits, '.' and '-'")
+    return name

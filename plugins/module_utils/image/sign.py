@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
@@ -18,6 +19,7 @@ PUBLIC_KEY = re.compile(r"RW[A-Za-z0-9+/]{54}")
 # Signed with the rest; minisign's own default has the time and would make other bytes each time.
 TRUSTED_COMMENT = "sailloft image manifest"
 UNTRUSTED_COMMENT = "signature of a sailloft image manifest"
+MEMORY = "/dev/shm"
 
 
 def read_public_key(path: Path) -> str:
@@ -37,27 +39,40 @@ def read_public_key(path: Path) -> str:
 
 
 def sign(data: bytes, secret_key: Path, public_key: str, password: str | None) -> bytes:
-    """minisign's signature of ``data``, held against ``public_key``. The same data and key give the same bytes.
+    """The signature of a manifest, as ``signatures`` makes it."""
+    return signatures([data], secret_key, public_key, password, (TRUSTED_COMMENT, UNTRUSTED_COMMENT))[0]
 
-    ``password`` is the secret key's, None for a key without. Raises ImageError.
+
+def signatures(
+    messages: Sequence[bytes], secret_key: Path, public_key: str, password: str | None, comments: tuple[str, str]
+) -> list[bytes]:
+    """minisign's signature of each, by one call: the same message and key give the same bytes.
+
+    ``password`` is the secret key's, None for a key without; ``comments`` are the trusted and the untrusted one. The
+    first is held against ``public_key``. Raises ImageError.
     """
     require("minisign")
-    with tempfile.TemporaryDirectory() as folder:
-        message, signature = Path(folder, "manifest.json"), Path(folder, "manifest.json.minisig")
-        message.write_bytes(data)
+    subject = f"signing key {secret_key}"
+    # In memory: a message may be a secret, and so may its signature.
+    with tempfile.TemporaryDirectory(prefix="sailloft-", dir=MEMORY if os.path.isdir(MEMORY) else None) as folder:
+        places = [Path(folder, str(at)) for at in range(len(messages))]
+        for place, message in zip(places, messages):
+            place.write_bytes(message)
+        trusted, untrusted = comments
         _minisign(
-            ["-S", "-s", secret_key, "-m", message, "-x", signature, "-t", TRUSTED_COMMENT, "-c", UNTRUSTED_COMMENT],
-            f"signing key {secret_key}",
+            ["-S", "-s", secret_key, "-t", trusted, "-c", untrusted, "-m", *places],
+            subject,
             password,
-            "look at the file and at its password (node_image_signing_key, node_image_signing_password)",
+            "look at the file and at its password",
         )
+        made = [place.with_name(f"{place.name}.minisig") for place in places]
         _minisign(
-            ["-V", "-q", "-P", public_key, "-m", message, "-x", signature],
-            f"signing key {secret_key}",
+            ["-V", "-q", "-P", public_key, "-m", places[0], "-x", made[0]],
+            subject,
             None,
-            "is node_image_public_key of another pair? Nodes would refuse the image",
+            "is the public key of another pair? Nodes would refuse what this one signs",
         )
-        return signature.read_bytes()
+        return [place.read_bytes() for place in made]
 
 
 def verifies(data: bytes, signature: bytes, public_key: str) -> bool:
