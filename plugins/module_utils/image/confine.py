@@ -62,6 +62,8 @@ made=
 if [ -L "$names" ]; then
     target=$(readlink "$names")
     case "$target" in
+        # Out of /run again, and so perhaps out of the image.
+        *run/*..*) ;;
         /run/* | ../run/*)
             target=$root/run/${target#*run/}
             mkdir -p "${target%/*}"
