@@ -91,15 +91,19 @@ def require_unchanged(wish: Wish) -> None:
 
 
 def find(cache: Path, key: str) -> Built | None:
-    """The layer with this key, if it was built before."""
+    """The layer with this key, if it was built before and nothing of it is missing or cut short."""
     folder = cache / "layers" / key
     try:
         record = json.loads((folder / RECORD).read_text())
-    except FileNotFoundError:
+        entry = record["entry"]
+        kernel = record["kernel"]
+        sizes = {SQUASHFS: entry["size_bytes"], **({VMLINUZ: kernel["size_bytes"]} if kernel else {})}
+        if any((folder / name).stat().st_size != size for name, size in sizes.items()):
+            return None
+        (folder / LISTING).stat()
+    except (FileNotFoundError, ValueError):
         return None
     os.utime(folder)  # so that it is seen when it was last used
-    entry = record["entry"]
-    kernel = record["kernel"]
     return Built(
         folder,
         ManifestLayer(**{**entry, "verity": Verity(**entry["verity"])}),
@@ -173,12 +177,18 @@ def build(cache: Path, work: Path, wish: Wish, below: list[Built], progress: Cal
     )
     record = {"entry": asdict(entry), "packages": packages, "kernel": asdict(kernel) if kernel else None}
     (out / RECORD).write_bytes(canonical_json(record))
-    place = cache / "layers" / wish.key
-    place.parent.mkdir(parents=True, exist_ok=True)
-    _synced(out)
-    os.rename(out, place)
+    keep(out, cache / "layers" / wish.key)
     progress(f"{subject}: {entry.size_bytes / 1e6:.1f} MB, {entry.sha256[:12]}")
     return find(cache, wish.key)
+
+
+def keep(out: Path, place: Path) -> None:
+    """Move a whole layer to its place in the cache, where a damaged one may be."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if place.exists():
+        shutil.rmtree(place)
+    _synced(out)
+    os.rename(out, place)
 
 
 def mount_chain(work: Path, chain: list[Built], run: Run) -> list[Path]:

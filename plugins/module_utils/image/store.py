@@ -347,7 +347,8 @@ def _copy(source: str | os.PathLike[str], path: str, sha256: str, subject: str) 
         os.fchmod(copy.fileno(), 0o644)
         os.fsync(copy.fileno())
     if found.hexdigest() != sha256:
-        raise ImageError(subject, f"{source} has sha256 {found.hexdigest()}, the manifest says {sha256}", REBUILD)
+        why = f"{source} has sha256 {found.hexdigest()}, the manifest says {sha256}"
+        raise ImageError(subject, why, "look at the disk, remove this file, and build the image again")
 
 
 def _holds(path: str, data: bytes) -> bool:

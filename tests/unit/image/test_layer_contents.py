@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import layers
@@ -26,3 +28,34 @@ def test_a_file_that_changes_meanwhile_is_refused(tmp_path):
     source.unlink()
     with pytest.raises(ImageError, match=rf"layer base: file /etc/limits: cannot read {source}"):
         layers.content_digests(layer)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("layer.squashfs", "shor"),
+        ("layer.squashfs", None),
+        ("listing.json", None),
+        ("layer.json", "{"),
+        ("layer.json", ""),
+    ],
+)
+def test_a_layer_of_the_cache_that_is_damaged_is_built_again(tmp_path, name, content):
+    folder = tmp_path / "layers" / ("0" * 64)
+    folder.mkdir(parents=True)
+    verity = {"data_bytes": 5, "root_sha256": "0" * 64, "salt": ""}
+    digests = dict.fromkeys(("key", "sha256", "listing_sha256"), "0" * 64)
+    entry = {"name": "base", **digests, "size_bytes": 5, "verity": verity, "inputs": {}}
+    (folder / "layer.json").write_text(json.dumps({"entry": entry, "kernel": None, "packages": []}))
+    (folder / "layer.squashfs").write_text("whole")
+    (folder / "listing.json").write_text("{}")
+    assert layers.find(tmp_path, "0" * 64).entry.name == "base"
+    (folder / name).unlink()
+    if content is not None:
+        (folder / name).write_text(content)
+    assert layers.find(tmp_path, "0" * 64) is None
+    out = tmp_path / "out"
+    out.mkdir()
+    layers.keep(out, folder)
+    assert folder.is_dir()
+    assert not list(folder.iterdir())
