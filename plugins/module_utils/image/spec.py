@@ -28,15 +28,17 @@ class Family:
 
 
 # Neither may begin with "-" (the builder's tool would read an option) nor hold a comma or white space (it would read
-# two packages). Debian: sources.list(5) and deb-version(7), NAME[:ARCH][=VERSION | /RELEASE]; dnf(8): NAME-VERSION,
-# globs and @group.
+# two packages). Debian: sources.list(5) and deb-version(7), NAME[:ARCH][=VERSION | /RELEASE]; a "-" at the end has
+# apt-get(8) remove it. dnf(8): NAME-VERSION, globs and @group.
 DEBIAN = Family(
-    "mmdebstrap", ("amd64", "arm64"), re.compile(r"[a-z0-9][a-z0-9+.-]+(:[a-z0-9-]+)?([=/][A-Za-z0-9.+~:-]+)?")
+    "mmdebstrap", ("amd64", "arm64"), re.compile(r"[a-z0-9][a-z0-9+.-]+(:[a-z0-9-]+)?([=/][A-Za-z0-9.+~:-]+)?(?<!-)")
 )
 RPM = Family("dnf", ("x86_64", "aarch64"), re.compile(r"@?[A-Za-z0-9][A-Za-z0-9._+~^:*?-]*"))
 DISTRIBUTIONS = {"debian": DEBIAN, "ubuntu": DEBIAN, "rhel": RPM, "rocky": RPM}
 
 URL = re.compile(r"https?://[^/\s@?#]+(/[^\s?#]*)?|file:///[^\s?#]*")
+# It becomes an option in brackets of sources.list(5), and a line of dnf's configuration.
+KEYRING = re.compile(r"/[^\s\[\]]+")
 # A suite becomes part of a URL; Debian's "updates/main"-like and flat archives' ("./", "/") are allowed.
 SUITE = re.compile(r"[A-Za-z0-9./][A-Za-z0-9._/+-]*")
 COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]*")
@@ -351,8 +353,11 @@ def _archive(record: _Record, family: Family) -> Archive:
     suites = record.texts("suites", SUITE)
     components = record.texts("components", COMPONENT)
     keyring = record.data.get("keyring")
-    if keyring is not None and (not isinstance(keyring, str) or not keyring.startswith("/")):
-        raise record.refuse(f"keyring {keyring!r} is not an absolute path", "give the file on the machine that builds")
+    if keyring is not None and (not isinstance(keyring, str) or not KEYRING.fullmatch(keyring)):
+        raise record.refuse(
+            f"keyring {keyring!r} is not an absolute path without spaces and brackets",
+            "give the file on the machine that builds",
+        )
     if family is DEBIAN:
         if not suites:
             raise record.refuse("it has no suites", 'name them, such as [bookworm], or ["./"] of a flat archive')

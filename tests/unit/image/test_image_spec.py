@@ -145,6 +145,11 @@ def image(setting, value):
         (at("base.archives.0.components", []), "archives[0]: it has no components"),
         (at("gpu.archives.0.components", ["main"]), "suite './' is a flat archive's"),
         (at("base.archives.0.keyring", "key.gpg"), "keyring 'key.gpg' is not an absolute path"),
+        (at("base.archives.0.keyring", "/a] http://b/"), "is not an absolute path without spaces and brackets"),
+        (at("base.archives.0.keyring", "/a\n[evil]"), "is not an absolute path without spaces and brackets"),
+        # apt-get(8) would remove it.
+        (at("gpu.packages", ["nano-"]), "packages: 'nano-' is not a name"),
+        (at("gpu.packages", ["nano=7.2-"]), "packages: 'nano=7.2-' is not a name"),
         (at("base.archives.0.release_sha256", {"sid": "a" * 64}), "release_sha256 is of 'sid', which is not there"),
         (at("base.archives.0.release_sha256", {"bookworm": "sha256:1"}), "release_sha256 of bookworm is 'sha256:1'"),
         (at("gpu.packages", "bash"), "layer gpu: packages is not a list"),
