@@ -192,7 +192,9 @@ def test_a_node_that_does_not_answer_proves_nothing():
     assert proof.counts.not_applicable == 0
 
 
-@pytest.mark.parametrize("gate", [Gate("check", False, "GPU 3 is gone"), Gate("check", None)])
+@pytest.mark.parametrize(
+    "gate", [Gate("check", False, "GPU 3 is gone"), Gate("check", None), Gate("check", False, "healthy")]
+)
 def test_a_health_gate_that_does_not_hold(root, gate):
     assert failures(read(root), gate) == ["the health gate holds"]
 
