@@ -43,7 +43,7 @@ esac
 
 
 def boot(fleet: Path, node: str) -> None:
-    """What the node does when its power comes on. Its fate is of {"NODE DIGEST": "lost", "ill", "sick" or "liar"}."""
+    """What the node does when its power comes on. Its fate is of {"NODE DIGEST": "lost", "ill", "sick", "mute", "hung" or "liar"}."""
     store = Store(str(fleet / "store"))
     fates = json.loads((fleet / "fates.json").read_text())
     script = channels.node_scripts(store)[mac(node).replace(":", "-")]
@@ -90,6 +90,9 @@ def boot(fleet: Path, node: str) -> None:
     (folder / "started").write_text(f"{time.time():.3f}\n")
     (folder / "failed_units").write_text("gpu.service loaded failed failed GPUs\n" if fate == "ill" else "")
     (folder / "sick").write_text("yes" if fate == "sick" else "no")
+    broken = {"mute": "#!/bin/sh\nexit 1\n", "hung": "#!/bin/sh\nexec sleep 60\n"}
+    (folder / "bin/systemctl").write_text(broken.get(fate) or SYSTEMCTL.format(node=folder))
+    (folder / "bin/systemctl").chmod(0o755)
     (folder / "up").touch()
 
 
@@ -107,8 +110,6 @@ def make_node(fleet: Path, node: str) -> None:
     """A node that is off."""
     folder = fleet / node
     (folder / "bin").mkdir(parents=True)
-    (folder / "bin/systemctl").write_text(SYSTEMCTL.format(node=folder))
-    (folder / "bin/systemctl").chmod(0o755)
 
 
 def serve(fleet: Path) -> None:

@@ -192,10 +192,11 @@ def test_a_rollout_that_goes_well(fleet):
     assert len(fleet.boots()) == 4
 
 
-@pytest.mark.parametrize("fate", ["sick", "lost"])
+# A mute node answers, and nothing can be read of it; of a hung one no answer comes.
+@pytest.mark.parametrize("fate", ["sick", "lost", "mute", "hung"])
 def test_a_canary_that_fails_is_taken_back_and_nobody_else_boots(fleet, fate):
     fleet.fate({("bm01", NEW): fate})
-    status, output = fleet.roll_out(node_boot_rollout_budget=3)
+    status, output = fleet.roll_out(node_boot_rollout_budget=3, __node_boot_read_s=5)
     assert status != 0
     assert fleet.boots() == ["bm01 new pin", "bm01 old channel"]
     assert set(fleet.runs().values()) == {"old"}
@@ -260,3 +261,23 @@ def test_one_node_is_imaged_anew_and_no_other_is_touched(fleet):
     assert status == 0, output
     assert fleet.boots() == ["bm02 old channel"]
     assert fleet.scripts() == 4
+
+
+def test_a_node_that_can_say_nothing_is_imaged_anew(fleet):
+    fleet.fate({("bm02", OLD): "mute"})
+    boot(fleet.folder, "bm02")
+    fleet.fate({})
+    status, output = fleet.play("reimage.yml", "-l", "bm02")
+    assert status == 0, output
+    assert fleet.boots() == ["bm02 old channel"] * 2
+
+
+def test_a_rollout_that_was_cut_takes_back_a_node_that_can_say_nothing(fleet):
+    fleet.fate({("bm01", NEW): "mute"})
+    channels.promote(fleet.store, "stable", NEW.digest)
+    boot(fleet.folder, "bm01")
+    status, output = fleet.roll_out()
+    assert status != 0
+    assert fleet.boots()[1:] == ["bm01 old channel"]
+    assert set(fleet.runs().values()) == {"old"}
+    assert "bm01 failed in the rollout" in output
