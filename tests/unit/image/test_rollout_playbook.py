@@ -217,6 +217,48 @@ def test_more_failures_than_the_budget_take_channel_and_failed_nodes_back(fleet)
     assert "gpu.service" in output
 
 
+@pytest.mark.parametrize("node", ["bm01", "bm02"])
+def test_a_node_that_dies_in_its_health_gate_is_taken_back(fleet, node):
+    fleet.fate({(node, NEW): "sick"})
+    gate = fleet.folder / "gate.yml"
+    files = str(fleet.folder / "{{ inventory_hostname }}")
+    dies = {"cmd": f"! grep -q yes {files}/sick || rm {files}/up"}
+    gate.write_text(
+        json.dumps(
+            [
+                {"ansible.builtin.shell": dies, "delegate_to": "localhost"},
+                {"ansible.builtin.command": {"argv": ["true"]}},
+            ]
+        )
+    )
+    status, output = fleet.roll_out(node_boot_health={"tasks": str(gate)})
+    assert status != 0
+    assert fleet.boots()[-2:] == [f"{node} new {'pin' if node == 'bm01' else 'channel'}", f"{node} old channel"]
+    assert fleet.channel() == "old"
+    assert fleet.scripts() == 4
+    assert fleet.runs() == {"bm01": "old" if node == "bm01" else "new", "bm02": "old", "bm03": "old", "bm04": "old"}
+    assert f"{node} failed in the rollout" in output
+
+
+def test_a_rollout_that_is_limited_to_some_nodes_is_refused(fleet):
+    status, output = fleet.roll_out("-l", "bm01")
+    assert status != 0
+    assert "--limit leaves out bm02, bm03, bm04" in " ".join(output.split())
+    status, output = fleet.roll_out(node_boot_servers=[])
+    assert status != 0
+    assert "needs boot servers in node_boot_servers" in output
+    assert fleet.boots() == []
+
+
+def test_a_host_of_a_hook_that_does_not_answer_is_said(fleet):
+    hook = {"command": ["true"], "host": "bm04"}
+    (fleet.folder / "bm04" / "up").unlink()
+    status, output = fleet.play("reimage.yml", "-l", "bm02", node_boot_drain=hook)
+    assert status == 2, output
+    assert "bm02: bm04, where the command true runs, does not answer" in output
+    assert fleet.boots() == []
+
+
 def test_within_the_budget_a_rollout_goes_on_and_says_who_failed(fleet):
     fleet.fate({("bm02", NEW): "lost"})
     status, output = fleet.roll_out(node_boot_rollout_budget=1)
