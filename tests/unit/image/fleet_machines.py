@@ -43,7 +43,10 @@ esac
 
 
 def boot(fleet: Path, node: str) -> None:
-    """What the node does when its power comes on. Its fate is of {"NODE DIGEST": "lost", "ill", "sick", "mute", "hung" or "liar"}."""
+    """What the node does when its power comes on.
+
+    Its fate is of {"NODE DIGEST": "lost", "ill", "sick", "mute", "hung" or "liar"}.
+    """
     store = Store(str(fleet / "store"))
     fates = json.loads((fleet / "fates.json").read_text())
     script = channels.node_scripts(store)[mac(node).replace(":", "-")]

@@ -6,15 +6,19 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
+import yaml
 from boot_server_role import nginx_configuration, render
 
+ROOT = Path(__file__).parents[3]
 NODES = [{"name": "bm01", "mac": "52:54:00:aa:bb:01", "address": "10.9.0.11"}]
 CONTENT = b"layer" * 1000
 NGINX, DNSMASQ = (shutil.which(name, path="/usr/sbin:/usr/bin:/sbin") for name in ("nginx", "dnsmasq"))
@@ -63,6 +67,79 @@ def test_ipxe_starts_with_every_server():
     assert all(line.endswith(" ||") for line in tries)
     assert text.startswith("#!ipxe\n")
     assert text.endswith("goto again\n")
+
+
+def checked(tmp_path: Path, changed: dict[str, object]) -> tuple[int, str]:
+    """The role's checks with these variables: exit status, and what was said, on one line."""
+    values = {
+        "ansible_python_interpreter": sys.executable,
+        "boot_server_interface": "lo",
+        "boot_server_address": "10.9.0.1",
+        "boot_server_netmask": "255.255.255.0",
+        "boot_server_nodes": NODES,
+    }
+    # Not the whole role: it would configure this machine.
+    checks = {"ansible.builtin.include_role": {"name": "sailloft.fleet.boot_server", "tasks_from": "check.yml"}}
+    play = [{"hosts": "localhost", "gather_facts": False, "vars": {**values, **changed}, "tasks": [checks]}]
+    (tmp_path / "play.yml").write_text(json.dumps(play))
+    ansible = str(Path(sys.executable).with_name("ansible-playbook"))
+    done = subprocess.run(
+        [ansible, "-i", "localhost,", "-c", "local", str(tmp_path / "play.yml")],
+        cwd=ROOT,
+        env={**os.environ, "ANSIBLE_NOCOLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {"boot_server_nodes": [{**NODES[0], "mac": "52:54:00:aa:bb"}]},
+            "node bm01 has the MAC address 52:54:00:aa:bb",
+        ),
+        ({"boot_server_nodes": [{**NODES[0], "mac": "any\nlog-dhcp"}]}, "node bm01 has the MAC address any"),
+        ({"boot_server_nodes": [{**NODES[0], "address": "bm01"}]}, "node bm01 has the address bm01"),
+        ({"boot_server_nodes": [{"name": "bm01", "mac": NODES[0]["mac"]}]}, "node bm01 has the address (none)"),
+        ({"boot_server_nodes": [{**NODES[0], "name": "bm 01"}]}, "node bm 01 has a name that is none of a host"),
+        (
+            {"boot_server_nodes": [*NODES, {"name": "bm02", "mac": "52-54-00-AA-BB-01", "address": "10.9.0.12"}]},
+            "two nodes have one name, MAC address or address",
+        ),
+        ({"boot_server_servers": ["http://boot01"]}, "boot_server_servers names http://boot01"),
+        ({"boot_server_servers": []}, "boot_server_servers is empty"),
+        ({"boot_server_address": "10.9.0.256"}, "boot_server_address is 10.9.0.256"),
+        ({"boot_server_netmask": "255.255.0.255"}, "boot_server_netmask is 255.255.0.255"),
+        ({"boot_server_gateway": "router"}, "boot_server_gateway is router"),
+        ({"boot_server_name_servers": ["ns1"]}, "boot_server_name_servers names ns1"),
+        ({"boot_server_interface": "no-such0"}, "no interface no-such0"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_touched(tmp_path, changed, said):
+    status, output = checked(tmp_path, changed)
+    assert status == 2, output
+    assert said in output
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"boot_server_gateway": "10.9.0.254", "boot_server_name_servers": ["10.9.0.2"], "boot_server_http_port": 8080},
+        {"boot_server_dhcp": "proxy", "boot_server_nodes": [{"name": "bm01", "mac": "52-54-00-AA-BB-01"}]},
+        {"boot_server_nodes": []},
+    ],
+)
+def test_good_input_is_taken(tmp_path, changed):
+    status, output = checked(tmp_path, changed)
+    assert status == 0, output
+
+
+def test_the_checks_come_first():
+    first = yaml.safe_load((ROOT / "roles/boot_server/tasks/main.yml").read_text())[0]
+    assert first["ansible.builtin.import_tasks"] == "check.yml"
 
 
 @pytest.fixture
