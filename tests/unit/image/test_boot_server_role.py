@@ -216,3 +216,22 @@ def test_reports_are_logged_by_field(server, tmp_path):
     wanted |= {"server": "http://a", "reason": 'a%20%22b"'}
     assert {name: entry[name] for name in wanted} == wanted
     assert entry["address"] == "127.0.0.1"
+
+
+@pytest.mark.skipif(not shutil.which("rsync"), reason="no rsync on this machine (bindep.txt)")
+def test_publishing_mends_a_blob_that_was_cut_short(tmp_path):
+    (task,) = yaml.safe_load((ROOT / "roles/boot_server/tasks/publish.yml").read_text())
+    master, served = tmp_path / "master/blobs", tmp_path / "served/blobs"
+    for folder in (master, served):
+        folder.mkdir(parents=True)
+    for name in ("whole", "cut"):
+        (master / name).write_bytes(CONTENT)
+    (master / ".new.new").write_bytes(CONTENT)
+    command = ["rsync", "--recursive", "--times", *task["ansible.posix.synchronize"]["rsync_opts"]]
+    subprocess.run([*command, f"{master}/", f"{served}/"], check=True)
+    before = (served / "whole").stat().st_ino
+    (served / "cut").write_bytes(CONTENT[:100])
+    subprocess.run([*command, f"{master}/", f"{served}/"], check=True)
+    assert (served / "cut").read_bytes() == CONTENT
+    assert (served / "whole").stat().st_ino == before
+    assert sorted(path.name for path in served.iterdir()) == ["cut", "whole"]
