@@ -31,6 +31,7 @@ SERVER = re.compile(rf"http://{ADDRESS}(:\d{{1,5}})?(/[A-Za-z0-9._~-]+)*")
 MAC = re.compile(r"(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}")
 # Of the first stage's own arguments, which the scripts set, the one that is a node's to set.
 OWN_ARGUMENT_ALLOWED = "sailloft.reboot_after_s="
+SECONDS = re.compile(r"[1-9][0-9]{0,8}")
 # What the image's arguments (spec.MOST_ARGUMENT_BYTES) leave of the 2048 bytes, with the zero at their end, at which
 # kernels cut the command line without a word.
 NODE_BYTES = 2047 - MOST_ARGUMENT_BYTES
@@ -146,3 +147,6 @@ def _check_argument(argument: str, subject: str) -> None:
         )
     if argument.startswith(RESERVED_ARGUMENTS) and not argument.startswith(OWN_ARGUMENT_ALLOWED):
         raise ImageError(subject, f"kernel argument {argument!r} is set by its script", "take it away")
+    # The first stage compares it with numbers: with a word, it would reboot at its first pause, again and again.
+    if argument.startswith(OWN_ARGUMENT_ALLOWED) and not SECONDS.fullmatch(argument[len(OWN_ARGUMENT_ALLOWED) :]):
+        raise ImageError(subject, f"kernel argument {argument!r} is not in whole seconds", "give a number, as 600")
