@@ -323,3 +323,13 @@ def test_a_rollout_that_was_cut_takes_back_a_node_that_can_say_nothing(fleet):
     assert fleet.boots()[1:] == ["bm01 old channel"]
     assert set(fleet.runs().values()) == {"old"}
     assert "bm01 failed in the rollout" in output
+
+
+def test_a_bmc_whose_certificate_is_not_trusted_is_told_nothing(fleet):
+    bmc = {"address": f"127.0.0.1:{fleet.port}", "username": "root", "password": "none", "system": system("bm02")}
+    status, output = fleet.play("reimage.yml", "-l", "bm02", node_boot_bmc=bmc)
+    assert status != 0
+    assert "Name its certificate authority in node_boot_bmc.ca" in " ".join(output.split())
+    assert fleet.boots() == []
+    status, output = fleet.play("reimage.yml", "-l", "bm02", node_boot_bmc={**bmc, "verify_tls": False})
+    assert status == 0, output
