@@ -36,9 +36,7 @@ $(cache)/id_ed25519:
 
 # The long part of the first run, on the screen as it goes; the playbook then finds the images made.
 images: packages $(cache)/id_ed25519
-	@for image in gpu-server boot-server; do \
-	  roles/lab/files/build-image $$image $(CURDIR)/$(cache)/images $(CURDIR)/$(cache)/id_ed25519.pub || exit; \
-	done
+	@roles/lab/files/build-image gpu-server $(CURDIR)/$(cache)/images $(CURDIR)/$(cache)/id_ed25519.pub
 
 lab: packages .venv/.runtime images
 	ansible-playbook -i inventories/lab -e '{lab_machines: [hv01]}' playbooks/lab.yml
