@@ -35,7 +35,11 @@ def test_the_keys_are_made_and_their_folder_stays_as_closed_as_it_was(tmp_path):
     (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
     environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"), "ANSIBLE_HOME": str(tmp_path)}
     done = subprocess.run(
-        [ANSIBLE, "-i", "localhost,", str(tmp_path / "play.yml")], env=environment, capture_output=True, text=True
+        [ANSIBLE, "-i", "localhost,", str(tmp_path / "play.yml")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert stat.S_IMODE(closed.stat().st_mode) == 0o700
