@@ -1,0 +1,277 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""``roce_policy``: what RoCE is to get on every hop, checked once, here, so that nothing later needs to doubt it.
+
+The defaults are NVIDIA's `nv set qos roce` with one DSCP instead of eight a class (Cumulus Linux user guide, "RDMA over
+Converged Ethernet": RoCE in traffic class 3 with half of the bandwidth and PFC on priority 3, CNP strict in 6; DSCP 26
+and 48 are the ones of each class that NVIDIA's and IBM's hosts send, arXiv 2407.05467).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
+    CLASSES,
+    DSCPS,
+    ECMP_FIELDS,
+    Ecn,
+    Watchdog,
+)
+
+POLICY = "roce_policy"
+LOSSLESS, LOSSY = "lossless", "lossy"
+NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")  # becomes part of profiles' names on switches
+ECT0, ECT1 = 2, 1  # RFC 3168
+# What an interface must carry for an InfiniBand MTU: its payload, and the headers that the kernel reckons with
+# (iboe_get_mtu in include/rdma/ib_addr.h: GRH 40, UDP 8, BTH 12, XRC 4, AtomicETH 28, ICRC 4).
+ROCE_HEADER_BYTES = 40 + 8 + 12 + 4 + 28 + 4
+PATH_MTUS_BYTES = (256, 512, 1024, 2048, 4096)  # InfiniBand Architecture Specification, volume 1, PathMTU
+MOST_IP_MTU_BYTES = 9216
+
+
+@dataclass(frozen=True)
+class RdmaClass:
+    """One class of RoCE traffic. ``ecn`` None: compiled for each switch from its ASIC and each port's speed."""
+
+    name: str
+    mode: str  # LOSSLESS or LOSSY
+    dscp: int
+    ect: int  # the ECN field that senders set: ECT0 or ECT1
+    traffic_class: int
+    priority: int
+    queue: int
+    bandwidth_percent: int
+    ecn: Ecn | None
+
+    @property
+    def tos(self) -> int:
+        """The ToS byte that senders set (NCCL_IB_TC)."""
+        return self.dscp << 2 | self.ect
+
+
+@dataclass(frozen=True)
+class CnpClass:
+    """Congestion notification packets: always strict, never paused, never marked."""
+
+    dscp: int
+    traffic_class: int
+    priority: int
+    queue: int
+
+
+@dataclass(frozen=True)
+class DefaultClass:
+    """All other traffic: every DSCP that no other class names."""
+
+    traffic_class: int
+    priority: int
+    queue: int
+    bandwidth_percent: int
+
+
+@dataclass(frozen=True)
+class Policy:
+    """One policy of one fabric. ``classes`` in the order given; the first is what hosts use where nothing says another.
+
+    ``ip_mtu_bytes``: the hosts' largest IP packet; ``switch_ip_mtu_bytes``: what switches let pass.
+    ``path_mtu_bytes``: the largest payload of a RoCE packet.
+    """
+
+    classes: tuple[RdmaClass, ...]
+    cnp: CnpClass
+    default: DefaultClass
+    ip_mtu_bytes: int
+    switch_ip_mtu_bytes: int
+    path_mtu_bytes: int
+    watchdog: Watchdog | None  # of lossless priorities
+    ecmp_fields: tuple[str, ...]
+
+    @property
+    def lossless(self) -> tuple[RdmaClass, ...]:
+        """The classes that need PFC and headroom."""
+        return tuple(each for each in self.classes if each.mode == LOSSLESS)
+
+    def dscp_to_class(self) -> tuple[int, ...]:
+        """The traffic class of each of the 64 DSCPs."""
+        classes = [self.default.traffic_class] * DSCPS
+        for each in (*self.classes, self.cnp):
+            classes[each.dscp] = each.traffic_class
+        return tuple(classes)
+
+
+def read_policy(given: Mapping[str, Any] | None) -> Policy:
+    """The variable ``roce_policy``, with defaults for what it leaves out. Raises FabricError for the first thing amiss.
+
+    Without ``classes`` there is one, "roce". Traffic class, priority and queue of a class are one number unless told
+    otherwise.
+    """
+    record = _Record(POLICY, given or {})
+    record.only(
+        "classes", "cnp", "default", "mtu_bytes", "switch_mtu_bytes", "path_mtu_bytes", "pfc_watchdog", "ecmp_fields"
+    )
+    named = record.data.get("classes", {"roce": {}})
+    if not isinstance(named, Mapping) or not named:
+        raise record.refuse("classes is not a dictionary of at least one class", "write it as roce: {mode: lossless}")
+    classes = tuple(_rdma_class(name, data) for name, data in named.items())
+    cnp = _cnp(_Record(f"{POLICY}: cnp", record.data.get("cnp", {})))
+    left_percent = 100 - sum(each.bandwidth_percent for each in classes)
+    default = _default(_Record(f"{POLICY}: default", record.data.get("default", {})), left_percent)
+    path_mtu = record.number("path_mtu_bytes", 4096, PATH_MTUS_BYTES[0], PATH_MTUS_BYTES[-1])
+    if path_mtu not in PATH_MTUS_BYTES:
+        raise record.refuse(
+            f"path_mtu_bytes {path_mtu} is none of InfiniBand's", f"there are {', '.join(map(str, PATH_MTUS_BYTES))}"
+        )
+    least = path_mtu + ROCE_HEADER_BYTES
+    mtu = record.number("mtu_bytes", max(9000, least), least, MOST_IP_MTU_BYTES)
+    switch_mtu = record.number("switch_mtu_bytes", max(9100, mtu), mtu, MOST_IP_MTU_BYTES)
+    fields = record.data.get("ecmp_fields", list(ECMP_FIELDS))
+    if not isinstance(fields, (list, tuple)) or not set(fields) <= set(ECMP_FIELDS) or "source_port" not in fields:
+        raise record.refuse(
+            f"ecmp_fields {fields!r} cannot spread RoCE's flows, which differ in their UDP source port",
+            f"give source_port and others of {', '.join(ECMP_FIELDS)}",
+        )
+    watchdog = _watchdog(record, any(each.mode == LOSSLESS for each in classes))
+    policy = Policy(classes, cnp, default, mtu, switch_mtu, path_mtu, watchdog, tuple(sorted(fields)))
+    _check_apart(policy)
+    return policy
+
+
+def _rdma_class(name: Any, given: Any) -> RdmaClass:
+    if not isinstance(name, str) or not NAME.fullmatch(name) or name in ("cnp", "default"):
+        raise FabricError(
+            f"{POLICY}: class {name!r}",
+            "not a name for a class of RoCE",
+            "use lower-case letters, digits and '_', 16 at most, a letter first; cnp and default are taken",
+        )
+    record = _Record(f"{POLICY}: class {name}", given)
+    record.only("mode", "dscp", "ect", "traffic_class", "priority", "queue", "bandwidth_percent", "ecn")
+    mode = record.data.get("mode", LOSSLESS)
+    if mode not in (LOSSLESS, LOSSY):
+        raise record.refuse(f"mode {mode!r} is unknown", f"there are {LOSSLESS} and {LOSSY}")
+    traffic_class = record.number("traffic_class", 3, 0, CLASSES - 1)
+    return RdmaClass(
+        name,
+        mode,
+        record.number("dscp", 26, 0, DSCPS - 1),
+        record.number("ect", ECT0, ECT1, ECT0),
+        traffic_class,
+        record.number("priority", traffic_class, 0, CLASSES - 1),
+        record.number("queue", traffic_class, 0, CLASSES - 1),
+        record.number("bandwidth_percent", 50, 1, 99),
+        _ecn(record),
+    )
+
+
+def _ecn(record: _Record) -> Ecn | None:
+    if "ecn" not in record.data:
+        return None
+    ecn = _Record(f"{record.subject}: ecn", record.data["ecn"])
+    ecn.only("minimum_bytes", "maximum_bytes", "probability_percent")
+    for setting in ("minimum_bytes", "maximum_bytes"):
+        if setting not in ecn.data:
+            raise ecn.refuse(f"{setting} is missing", "give both thresholds, or leave ecn out: then they are compiled")
+    minimum = ecn.number("minimum_bytes", 0, 1, 1 << 40)
+    maximum = ecn.number("maximum_bytes", 0, 1, 1 << 40)
+    if minimum > maximum:
+        raise ecn.refuse(
+            f"minimum_bytes {minimum} is above maximum_bytes {maximum}", "marking begins at the lower of them"
+        )
+    return Ecn(minimum, maximum, ecn.number("probability_percent", 100, 1, 100))
+
+
+def _watchdog(record: _Record, lossless: bool) -> Watchdog | None:
+    given = record.data.get("pfc_watchdog", lossless)
+    if given and not lossless:
+        raise record.refuse("pfc_watchdog is set and no class is lossless", "take it away, or make a class lossless")
+    if given is False:
+        return None
+    watchdog = _Record(f"{POLICY}: pfc_watchdog", {} if given is True else given)
+    watchdog.only("detection_ms", "restoration_ms", "action")
+    action = watchdog.data.get("action", "drop")
+    if action not in ("drop", "forward"):
+        raise watchdog.refuse(f"action {action!r} is unknown", "there are drop and forward")
+    # What SONiC's `pfcwd start_default` sets, and the range that it takes (sonic-utilities, pfcwd/main.py).
+    detection = watchdog.number("detection_ms", 200, 100, 5000)
+    return Watchdog(detection, watchdog.number("restoration_ms", 200, 100, 60000), action)
+
+
+def _cnp(record: _Record) -> CnpClass:
+    record.only("dscp", "traffic_class", "priority", "queue")
+    traffic_class = record.number("traffic_class", 6, 0, CLASSES - 1)
+    return CnpClass(
+        record.number("dscp", 48, 0, DSCPS - 1),
+        traffic_class,
+        record.number("priority", traffic_class, 0, CLASSES - 1),
+        record.number("queue", traffic_class, 0, CLASSES - 1),
+    )
+
+
+def _default(record: _Record, left_percent: int) -> DefaultClass:
+    record.only("traffic_class", "priority", "queue", "bandwidth_percent")
+    if left_percent < 1:
+        raise record.refuse(
+            f"the classes of RoCE take {100 - left_percent}% of the bandwidth and leave nothing to all other traffic",
+            "lower a class's bandwidth_percent",
+        )
+    traffic_class = record.number("traffic_class", 0, 0, CLASSES - 1)
+    percent = record.number("bandwidth_percent", left_percent, 1, 99)
+    if percent != left_percent:
+        raise record.refuse(
+            f"bandwidth_percent {percent}, with the classes of RoCE, makes {100 - left_percent + percent}%",
+            f"give {left_percent}, or leave it out",
+        )
+    return DefaultClass(
+        traffic_class,
+        record.number("priority", traffic_class, 0, CLASSES - 1),
+        record.number("queue", traffic_class, 0, CLASSES - 1),
+        percent,
+    )
+
+
+def _check_apart(policy: Policy) -> None:
+    """No two classes may share what keeps them apart."""
+    named = [*((each.name, each) for each in policy.classes), ("cnp", policy.cnp), ("default", policy.default)]
+    for setting in ("dscp", "traffic_class", "priority", "queue"):
+        taken: dict[int, str] = {}
+        for name, each in named:
+            number = getattr(each, setting, None)
+            if number is None:
+                continue
+            if number in taken:
+                raise FabricError(
+                    POLICY,
+                    f"{taken[number]} and {name} have the same {setting} {number}, so no switch can tell them apart",
+                    f"give one of them another {setting}",
+                )
+            taken[number] = name
+
+
+class _Record:
+    """A dictionary of the user's, and what it is called in a refusal."""
+
+    def __init__(self, subject: str, data: Any) -> None:
+        self.subject = subject
+        if not isinstance(data, Mapping):
+            raise self.refuse("not a dictionary", "write it as settings by name")
+        self.data = {name: value for name, value in data.items() if value is not None}
+
+    def refuse(self, why: str, mend: str) -> FabricError:
+        return FabricError(self.subject, why, mend)
+
+    def only(self, *known: str) -> None:
+        for name in self.data:
+            if name not in known:
+                raise self.refuse(f"unknown setting {name!r}", f"there are {', '.join(sorted(known))}")
+
+    def number(self, setting: str, default: int, least: int, most: int) -> int:
+        value = self.data.get(setting, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise self.refuse(
+                f"{setting} {value!r} is not a whole number of {least} to {most}", "give one in that range"
+            )
+        return value

@@ -1,0 +1,145 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""QoS as it is on a switch's ports and on a NIC, in no vendor's words.
+
+The same terms say what is wanted (``plan``), what is rendered from it and what is read back, so that two of them can be
+held against each other. None always means "not set, or not to be seen there"; what that leads to is the path check's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Optional  # unions in expressions are not Python 3.9's
+
+DSCPS = 64  # RFC 2474: 6 bits
+CLASSES = 8  # IEEE 802.1Q: priorities; and so traffic classes, and the queues that these systems give unicast
+Octet = tuple[Optional[int], ...]  # one entry a class (or a DSCP)
+
+
+@dataclass(frozen=True)
+class Ecn:
+    """WRED that marks instead of drops: none below ``minimum_bytes`` of queue, all above ``maximum_bytes``, and between
+    them with a probability that grows linearly to ``probability_percent``."""
+
+    minimum_bytes: int
+    maximum_bytes: int
+    probability_percent: int
+
+
+@dataclass(frozen=True)
+class Queue:
+    """One egress queue. ``bandwidth_percent`` is of what strict queues leave; None where ``strict``."""
+
+    strict: bool
+    bandwidth_percent: int | None = None
+    ecn: Ecn | None = None
+
+
+@dataclass(frozen=True)
+class Headroom:
+    """The ingress buffer of one lossless priority.
+
+    ``reserved_bytes`` are the priority's own. A pause is sent when its use of the shared buffer passes
+    2^``alpha_exponent`` times what is still free of it, and ended ``xon_offset_bytes`` below that; ``xoff_bytes`` is
+    room for what arrives between the pause's sending and its effect.
+    """
+
+    reserved_bytes: int
+    xoff_bytes: int
+    xon_offset_bytes: int
+    alpha_exponent: int
+
+
+@dataclass(frozen=True)
+class Watchdog:
+    """What ends a storm of pause frames: after ``detection_ms`` without a byte sent, ``action`` ("drop", "forward") on
+    the queue's packets, until ``restoration_ms`` without a pause."""
+
+    detection_ms: int
+    restoration_ms: int
+    action: str
+
+
+@dataclass(frozen=True)
+class PortQos:
+    """One port, both directions. Ports that are alike share one object.
+
+    ingress: ``dscp_to_class`` (64 entries; None: the port does not look at that DSCP), ``class_to_priority`` (8: in
+    which priority's name the port sends pauses for a traffic class), ``headroom`` (8, by priority).
+    egress: ``class_to_queue`` (8), ``priority_to_queue`` (8: which queue a received pause stops), ``queues`` (8).
+    both: ``pfc``, the priorities that pause; ``watchdog``; ``ip_mtu_bytes``, the largest IP packet that passes.
+    """
+
+    dscp_to_class: Octet = (None,) * DSCPS
+    class_to_queue: Octet = (None,) * CLASSES
+    class_to_priority: Octet = (None,) * CLASSES
+    priority_to_queue: Octet = (None,) * CLASSES
+    queues: tuple[Queue | None, ...] = (None,) * CLASSES
+    pfc: tuple[int, ...] = ()  # ascending
+    headroom: tuple[Headroom | None, ...] = (None,) * CLASSES
+    watchdog: Watchdog | None = None
+    ip_mtu_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A switch's QoS, wanted or read back. ``ports`` by the switch's own names, in their order in the inventory.
+
+    ``ecmp_fields``: what the hash over equal paths takes, of ECMP_FIELDS; None where it is not to be seen.
+    """
+
+    name: str
+    system: str  # a key of systems.SYSTEMS
+    ports: dict[str, PortQos] = field(default_factory=dict)
+    ecmp_fields: tuple[str, ...] | None = None  # sorted
+
+
+ECMP_FIELDS = ("destination_ip", "destination_port", "protocol", "source_ip", "source_port")
+
+
+@dataclass(frozen=True)
+class Nic:
+    """The QoS of one function of a NIC, wanted or read back on its host or in its guest.
+
+    ``name`` is the RDMA device ("mlx5_0"), ``interface`` the network's ("ens1f0np0"). ``trust``: "dscp" or "pcp".
+    ``notification`` and ``reaction``: on which priorities it sends CNPs for marked packets, and slows down for CNPs.
+    ``cm_tos``: the ToS byte that RDMA-CM gives new connections; ``forced_tos``: the one that the device gives all
+    (its "traffic class"), whatever the application asks for; None: the application's.
+    ``may_mark``: whether this function's packets keep the DSCP that it sets; None where nothing tells.
+    """
+
+    name: str
+    interface: str
+    is_vf: bool = False
+    trust: str | None = None
+    dscp_to_priority: Octet = (None,) * DSCPS
+    priority_to_class: Octet = (None,) * CLASSES
+    queues: tuple[Queue | None, ...] = (None,) * CLASSES  # by traffic class; no ECN: a NIC marks nothing
+    pfc: tuple[int, ...] = ()
+    notification: tuple[int, ...] | None = None
+    reaction: tuple[int, ...] | None = None
+    cnp_dscp: int | None = None
+    cm_tos: int | None = None
+    forced_tos: int | None = None
+    ip_mtu_bytes: int | None = None
+    may_mark: bool | None = None
+
+
+@dataclass(frozen=True)
+class Application:
+    """What an application asks of the fabric: ``tos`` is the whole byte (NCCL_IB_TC), DSCP and ECN."""
+
+    name: str
+    tos: int
+    gid_index: int | None = None
+    queue_pairs: int | None = None  # a connection; each has a UDP source port of its own, which ECMP spreads by
+
+
+def dscp_of(tos: int) -> int:
+    """The DSCP of a ToS byte: its upper 6 bits (RFC 2474)."""
+    return tos >> 2
+
+
+def ecn_of(tos: int) -> int:
+    """The ECN field of a ToS byte: 0 not-ECT, 1 ECT(1), 2 ECT(0), 3 CE (RFC 3168)."""
+    return tos & 3

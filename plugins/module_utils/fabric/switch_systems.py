@@ -1,0 +1,17 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The switch systems that a policy can be rendered for and read back from, by name.
+
+Each is a module of ``systems`` with these names:
+
+``NOT_HELD``: field of PortQos -> why this system's configuration does not hold it (the system decides it itself).
+``render(switch) -> str``: the configuration, in the system's own format; only what concerns QoS. Pure: the same bytes.
+``parse(text, name) -> Switch``: a running configuration (all of it or this part) back in the same terms, whoever wrote
+it; FabricError where it is none. ``parse(render(switch), switch.name)`` is ``switch``, less NOT_HELD.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+SYSTEMS: dict[str, ModuleType] = {}
