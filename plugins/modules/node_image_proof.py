@@ -47,6 +47,11 @@ options:
     type: list
     elements: str
     default: []
+  may_fail:
+    description: Units whose failure the inventory expects of this node.
+    type: list
+    elements: str
+    default: []
   state:
     description: The result of M(sailloft.fleet.node_image_info); empty for a node that does not answer.
     type: dict
@@ -127,7 +132,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import 
 
 def proof_of(params):
     """The proof of the module's arguments. Raises ImageError and ProofError."""
-    wish = Wish.of_text(params["digest"], params["manifest"], params["channel"], params["kernel_arguments"])
+    wish = Wish.of_text(
+        params["digest"], params["manifest"], params["channel"], params["kernel_arguments"], params["may_fail"]
+    )
     gate = Gate(**params["health"]) if params["health"] else None
     return prove(params["name"], wish, Seen(params["state"], gate))
 
@@ -142,6 +149,7 @@ def main():
             "channel": {"type": "str", "default": ""},
             "manifest": {"type": "str", "required": True},
             "kernel_arguments": {"type": "list", "elements": "str", "default": []},
+            "may_fail": {"type": "list", "elements": "str", "default": []},
             "state": {"type": "dict", "default": {}},
             "health": {
                 "type": "dict",

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import canonical_json, sha256_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.listing import listing
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.manifest import Kernel, ManifestLayer, Verity
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import DEBIAN, DISTRIBUTIONS, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import DEBIAN, DISTRIBUTIONS, Layer, Role
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.tools import Run, file_inside, inside
 
 SQUASHFS, LISTING, RECORD, VMLINUZ = "layer.squashfs", "listing.json", "layer.json", "vmlinuz"
@@ -73,8 +73,23 @@ def content_digests(layer: Layer) -> dict[str, str]:
                 "give a file of the build host",
             ) from error
     for role in layer.roles:
-        digests[role.name] = role_digest.content_digest(role.name)
+        digests[role.name] = _role_digest(role)
     return digests
+
+
+def _role_digest(role: Role) -> str:
+    """The role's files, and what is in each file of the build host that its variables name by an absolute path."""
+    found = role_digest.content_digest(role.name)
+    named = {text: sha256_of(text) for text in _texts(role.vars) if text.startswith("/") and os.path.isfile(text)}
+    return hashlib.sha256(canonical_json([found, named])).hexdigest() if named else found
+
+
+def _texts(data: Any) -> Iterator[str]:
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, (list, tuple, dict)):
+        for each in data.values() if isinstance(data, dict) else data:
+            yield from _texts(each)
 
 
 def require_unchanged(wish: Wish) -> None:

@@ -23,23 +23,25 @@ class Wish:
     """What a node should run.
 
     ``digest`` is what its pin or ``channel`` (empty for a pin) names, ``manifest`` that of just this digest,
-    ``kernel_arguments`` the node's own.
+    ``kernel_arguments`` the node's own, ``may_fail`` units whose failure the inventory expects.
     """
 
     digest: str
     manifest: Manifest
     channel: str = ""
     kernel_arguments: tuple[str, ...] = ()
+    may_fail: tuple[str, ...] = ()
 
     @classmethod
-    def of_text(cls, digest: str, text: str, channel: str, kernel_arguments: list[str]) -> Wish:
+    def of_text(cls, digest: str, text: str, channel: str, kernel_arguments: list[str], may_fail: list[str]) -> Wish:
         """With the bytes of manifest.json as text. Raises ImageError where they are not those of ``digest``."""
         data = text.encode()
         found = manifest.digest(data)
         if found != digest:
             why = f"its manifest has the digest {found}"
             raise ImageError(f"image {digest}", why, "publish the image to the boot servers again")
-        return cls(digest, manifest.load(data, f"image {digest}"), channel, tuple(kernel_arguments))
+        whole = manifest.load(data, f"image {digest}")
+        return cls(digest, whole, channel, tuple(kernel_arguments), tuple(may_fail))
 
     @property
     def arguments(self) -> list[str]:
@@ -67,7 +69,8 @@ class Seen:
 def prove(name: str, wish: Wish, seen: Seen) -> Proof:
     """The proof of the node ``name``. Raises ProofError where the name is no file name."""
     title = f"Node {name} runs the image {wish.manifest.name}"
-    claims = [*_image(wish, seen.state), *_kernel(wish, seen.state), *_layers(wish, seen.state), *_services(seen.state)]
+    claims = [*_image(wish, seen.state), *_kernel(wish, seen.state), *_layers(wish, seen.state)]
+    claims += _services(wish, seen.state)
     if seen.gate:
         claims.append(_gate(seen.gate))
     return Proof(name, title, name, claims)
@@ -138,7 +141,11 @@ def _layers(wish: Wish, state: dict[str, Any]) -> list[Claim]:
     return claims
 
 
-def _services(state: dict[str, Any]) -> list[Claim]:
+def _services(wish: Wish, state: dict[str, Any]) -> list[Claim]:
+    failed = state.get("failed_units")
+    if failed is not None:
+        failed = [unit for unit in failed if unit not in wish.may_fail]
+    aside = f" ({', '.join(wish.may_fail)} aside)" if wish.may_fail else ""
     systemd = state.get("systemd") or {}
     return [
         Claim(
@@ -149,7 +156,7 @@ def _services(state: dict[str, Any]) -> list[Claim]:
             systemd.get("state") in ("running", "degraded"),
             "systemctl show",
         ),
-        compare(SERVICES, "no unit has failed", [], state.get("failed_units"), "systemctl list-units --state=failed"),
+        compare(SERVICES, f"no unit has failed{aside}", [], failed, "systemctl list-units --state=failed"),
     ]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import layers
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import Archive, File, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import Archive, File, Layer, Role
 
 
 def test_a_file_that_changes_meanwhile_is_refused(tmp_path):
@@ -28,6 +28,24 @@ def test_a_file_that_changes_meanwhile_is_refused(tmp_path):
     source.unlink()
     with pytest.raises(ImageError, match=rf"layer base: file /etc/limits: cannot read {source}"):
         layers.content_digests(layer)
+
+
+def test_a_file_that_a_roles_variables_name_is_of_the_layers_key(tmp_path):
+    """node_identity's public key: the image has its content, and the inventory only its path."""
+    key = tmp_path / "image.pub"
+
+    def digest(variables):
+        archive = Archive("http://a/debian", ("bookworm",), ("main",), "/keys.gpg")
+        role = Role("sailloft.fleet.node_identity", variables)
+        layer = Layer("site", "base", "debian", "bookworm", "amd64", (archive,), roles=(role,))
+        return layers.content_digests(layer)[role.name]
+
+    without = digest({"node_identity_public_key": str(key)})
+    key.write_text("one")
+    one = digest({"node_identity_public_key": str(key)})
+    key.write_text("two")
+    assert len({without, one, digest({"node_identity_public_key": str(key)})}) == 3
+    assert digest({"deep": [{"er": str(key)}]}) == digest({"node_identity_public_key": str(key)})
 
 
 @pytest.mark.parametrize(

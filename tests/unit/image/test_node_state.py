@@ -131,7 +131,7 @@ def test_a_kernel_without_verity(root):
 
 
 def wish(**changes):
-    given = Wish.of_text(IMAGE.digest, manifests.dump(IMAGE.manifest).decode(), "stable", OWN)
+    given = Wish.of_text(IMAGE.digest, manifests.dump(IMAGE.manifest).decode(), "stable", OWN, [])
     return replace(given, **changes)
 
 
@@ -165,6 +165,15 @@ def test_a_node_that_runs_what_is_wished(root):
 def test_each_claim_fails_for_its_own_difference(root, change, claim):
     (failed,) = failures({**read(root), **change})
     assert failed.startswith(claim)
+
+
+def test_a_unit_that_may_fail_fails_no_proof_and_hides_no_other(root):
+    degraded = {**read(root), "systemd": {"state": "degraded"}, "failed_units": ["identity.service"]}
+    assert failures(degraded) == ["no unit has failed"]
+    excused = wish(may_fail=("identity.service",))
+    assert failures(degraded, wanted=excused) == []
+    both = {**degraded, "failed_units": ["gpu.service", "identity.service"]}
+    assert failures(both, wanted=excused) == ["no unit has failed (identity.service aside)"]
 
 
 def test_layers_are_held_against_the_manifest(root):
@@ -202,7 +211,7 @@ def test_a_health_gate_that_does_not_hold(root, gate):
 def test_a_manifest_of_another_digest_is_refused():
     text = manifests.dump(IMAGE.manifest).decode()
     with pytest.raises(ImageError, match="its manifest has the digest"):
-        Wish.of_text("0" * 64, text, "", [])
+        Wish.of_text("0" * 64, text, "", [], [])
 
 
 LIMITS = Limits("old", restart_s=30, boot_s=300)

@@ -1,0 +1,59 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""How a tool that takes an ssh command, as rsync does, reaches a host as Ansible reaches it."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: ssh_command
+short_description: The ssh command by which Ansible reaches a host, for rsync
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - M(ansible.posix.synchronize) leaves out what of a host's connection is a template in the inventory, as it does not
+    render it itself. This is for its C(--rsh).
+  - The host's name and user are not in it, they stand in rsync's destination. No question is ever asked.
+options:
+  _input:
+    description: The host's variables, such as C(hostvars[inventory_hostname]).
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+rsync_opts:
+  - --rsh={{ hostvars[inventory_hostname] | sailloft.fleet.ssh_command | quote }}
+"""
+
+RETURN = r"""
+_value:
+  description: The command, in one line.
+  type: str
+"""
+
+import shlex
+from collections.abc import Mapping
+
+from ansible.errors import AnsibleFilterError
+
+# Options that the inventory writes as a shell would read them.
+ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
+
+
+def ssh_command(variables: Mapping) -> str:
+    """ "ssh -o BatchMode=yes -p PORT -i KEY ...". Raises AnsibleFilterError where no host's variables are given."""
+    if not isinstance(variables, Mapping):
+        raise AnsibleFilterError(f"ssh_command: {type(variables).__name__} is no host's variables; give hostvars[HOST]")
+    words = ["ssh", "-o", "BatchMode=yes", "-p", str(variables.get("ansible_port") or 22)]
+    key = variables.get("ansible_ssh_private_key_file") or variables.get("ansible_private_key_file")
+    if key:
+        words += ["-i", shlex.quote(str(key))]
+    return " ".join([*words, *(str(variables[name]).strip() for name in ARGUMENTS if variables.get(name))])
+
+
+class FilterModule:
+    """What Ansible looks for."""
+
+    def filters(self):
+        return {"ssh_command": ssh_command}
