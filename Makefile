@@ -39,8 +39,10 @@ images: packages $(cache)/id_ed25519
 	@roles/lab/files/build-image gpu-server $(CURDIR)/$(cache)/images $(CURDIR)/$(cache)/id_ed25519.pub
 
 lab: packages .venv/.runtime images
-	ansible-playbook -i inventories/lab -e '{lab_machines: [hv01]}' playbooks/lab.yml
+	ansible-playbook -i inventories/lab playbooks/lab.yml
 	ansible-playbook -i inventories/lab playbooks/site.yml
+	ansible-playbook -i inventories/lab playbooks/boot_servers.yml playbooks/node_images.yml playbooks/node_identities.yml
+	[ -e $(cache)/lab/identities/opened ] || ansible-playbook -i inventories/lab --limit nodes,localhost playbooks/lab_break.yml
 	@cat proofs/*.txt; echo; echo "The whole report:"; ls proofs/*.html
 
 lab-down: .venv/.runtime
