@@ -159,10 +159,14 @@ class Node:
         return self.log.read_text(errors="replace").replace("\r", "") if self.log.exists() else ""
 
     def wait_for(self, text: str, seconds: float) -> str:
-        """The console, when ``text`` is on it."""
+        """The console, when ``text`` is on it, in a line that is whole."""
         deadline = time.monotonic() + seconds
-        while text not in self.console:
-            assert self.process.poll() is None or text in self.console, (
+
+        def is_there() -> bool:
+            return "\n" in self.console.partition(text)[2]
+
+        while not is_there():
+            assert self.process.poll() is None or is_there(), (
                 f"the machine ended\n{self.console}{self.messages.read_text()}"
             )
             assert time.monotonic() < deadline, f"no {text!r} in {seconds} s\n{self.console[-6000:]}"
