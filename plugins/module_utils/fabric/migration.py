@@ -1,0 +1,92 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""From what is to what is wanted, in the order in which no packet of a lossless class is dropped. Pure.
+
+A NIC that obeys pauses before switches have headroom loses packets; a switch that pauses a NIC that does not obey fills
+up. So what becomes lossless gets its buffers first, then the switches' PFC, and the NICs' last; what becomes lossy goes
+the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Nic, PortQos, Switch
+
+NicName = tuple[str, str]  # host, NIC
+
+
+@dataclass(frozen=True)
+class Qos:
+    """The QoS of a whole fabric, as it is or as it is wanted."""
+
+    switches: Mapping[str, Switch] = field(default_factory=dict)
+    nics: Mapping[NicName, Nic] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step, which is over on every device before the next begins. Only what changes is in it, as it is to be."""
+
+    name: str
+    switches: dict[str, Switch] = field(default_factory=dict)
+    nics: dict[NicName, Nic] = field(default_factory=dict)
+
+
+def stages(now: Qos, wanted: Qos) -> list[Stage]:
+    """The steps from ``now`` to ``wanted``; none that would change nothing.
+
+    Devices and ports that ``wanted`` lacks stay as they are; a device that ``now`` lacks counts as one without any QoS.
+    """
+    steps = (
+        ("NICs no longer pause what becomes lossy", False, _less_pfc),
+        ("switches no longer pause what becomes lossy", True, _less_pfc),
+        ("switches have their classes, queues and headroom", True, _all_but_new_pfc),
+        ("NICs have their classes and marks", False, _all_but_new_pfc),
+        ("switches pause what is lossless", True, _all),
+        ("NICs pause what is lossless", False, _all),
+    )
+    made = []
+    switches = {name: now.switches.get(name, Switch(name, each.system)) for name, each in wanted.switches.items()}
+    nics = {name: now.nics.get(name, Nic(each.name, each.interface)) for name, each in wanted.nics.items()}
+    for name, is_switches, step in steps:
+        changed_switches: dict[str, Switch] = {}
+        changed_nics: dict[NicName, Nic] = {}
+        if is_switches:
+            for switch, goal in wanted.switches.items():
+                after = _switch(switches[switch], goal, step)
+                if after != switches[switch]:
+                    switches[switch] = changed_switches[switch] = after
+        else:
+            for nic, wish in wanted.nics.items():
+                reached = step(nics[nic], wish)
+                if reached != nics[nic]:
+                    nics[nic] = changed_nics[nic] = reached
+        if changed_switches or changed_nics:
+            made.append(Stage(name, changed_switches, changed_nics))
+    return made
+
+
+def _switch(now: Switch, wanted: Switch, step) -> Switch:
+    if step is _less_pfc:
+        known = {name: step(qos, wanted.ports[name]) for name, qos in now.ports.items() if name in wanted.ports}
+        return replace(now, ports={**now.ports, **known})
+    ports = {name: step(now.ports.get(name, PortQos()), qos) for name, qos in wanted.ports.items()}
+    return replace(now, ports={**now.ports, **ports}, ecmp_fields=wanted.ecmp_fields)
+
+
+def _kept(now: PortQos | Nic, wanted: PortQos | Nic) -> tuple[int, ...]:
+    return tuple(each for each in now.pfc if each in wanted.pfc)
+
+
+def _less_pfc(now, wanted):
+    return replace(now, pfc=_kept(now, wanted))
+
+
+def _all_but_new_pfc(now, wanted):
+    return replace(wanted, pfc=_kept(now, wanted))
+
+
+def _all(_now, wanted):
+    return wanted
