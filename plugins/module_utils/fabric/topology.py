@@ -119,18 +119,15 @@ def buffer_cycle(fabric: Fabric, paused: Mapping[tuple[str, str], bool] | None =
         if any(other not in fabric.switches for other, _near, _far in fabric.neighbours.get(switch, [])):
             goals |= bit
     carries = _goals_by_link(index, near, goals)
-    live = {link for link in carries if paused is None or paused.get(link, False)}
+    # What a link carries for its own end goes no further.
+    live = {link for link, goes in carries.items() if goes != index[link[1]] and (paused is None or paused.get(link))}
     # A link after which nothing waits is in no cycle, nor then are those before it: of a Clos nothing is left.
     while True:
         after: dict[str, list[tuple[str, str]]] = {}
         for link in sorted(live):
             after.setdefault(link[0], []).append(link)
-        # What goes on from a link's end is not for that end.
         follows = {
-            link: [further for further in after.get(link[1], []) if carries[link] & carries[further]]
-            if carries[link] != index[link[1]]
-            else []
-            for link in live
+            link: [further for further in after.get(link[1], []) if carries[link] & carries[further]] for link in live
         }
         left = {link for link, further in follows.items() if further}
         if left == live:
