@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.record import Record
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
     CLASSES,
     DSCPS,
@@ -110,7 +111,7 @@ def read_policy(given: Mapping[str, Any] | None) -> Policy:
     Without ``classes`` there is one, "roce". Traffic class, priority and queue of a class are one number unless told
     otherwise.
     """
-    record = _Record(POLICY, given or {})
+    record = Record(POLICY, given or {})
     record.only(
         "classes", "cnp", "default", "mtu_bytes", "switch_mtu_bytes", "path_mtu_bytes", "pfc_watchdog", "ecmp_fields"
     )
@@ -118,9 +119,9 @@ def read_policy(given: Mapping[str, Any] | None) -> Policy:
     if not isinstance(named, Mapping) or not named:
         raise record.refuse("classes is not a dictionary of at least one class", "write it as roce: {mode: lossless}")
     classes = tuple(_rdma_class(name, data) for name, data in named.items())
-    cnp = _cnp(_Record(f"{POLICY}: cnp", record.data.get("cnp", {})))
+    cnp = _cnp(Record(f"{POLICY}: cnp", record.data.get("cnp", {})))
     left_percent = 100 - sum(each.bandwidth_percent for each in classes)
-    default = _default(_Record(f"{POLICY}: default", record.data.get("default", {})), left_percent)
+    default = _default(Record(f"{POLICY}: default", record.data.get("default", {})), left_percent)
     path_mtu = record.number("path_mtu_bytes", 4096, PATH_MTUS_BYTES[0], PATH_MTUS_BYTES[-1])
     if path_mtu not in PATH_MTUS_BYTES:
         raise record.refuse(
@@ -130,13 +131,13 @@ def read_policy(given: Mapping[str, Any] | None) -> Policy:
     mtu = record.number("mtu_bytes", max(9000, least), least, MOST_IP_MTU_BYTES)
     switch_mtu = record.number("switch_mtu_bytes", max(9100, mtu), mtu, MOST_IP_MTU_BYTES)
     fields = record.data.get("ecmp_fields", list(ECMP_FIELDS))
-    if not isinstance(fields, (list, tuple)) or not set(fields) <= set(ECMP_FIELDS) or "source_port" not in fields:
+    if not isinstance(fields, list) or any(each not in ECMP_FIELDS for each in fields) or "source_port" not in fields:
         raise record.refuse(
             f"ecmp_fields {fields!r} cannot spread RoCE's flows, which differ in their UDP source port",
             f"give source_port and others of {', '.join(ECMP_FIELDS)}",
         )
     watchdog = _watchdog(record, any(each.mode == LOSSLESS for each in classes))
-    policy = Policy(classes, cnp, default, mtu, switch_mtu, path_mtu, watchdog, tuple(sorted(fields)))
+    policy = Policy(classes, cnp, default, mtu, switch_mtu, path_mtu, watchdog, tuple(sorted(set(fields))))
     _check_apart(policy)
     return policy
 
@@ -148,7 +149,7 @@ def _rdma_class(name: Any, given: Any) -> RdmaClass:
             "not a name for a class of RoCE",
             "use lower-case letters, digits and '_', 16 at most, a letter first; cnp and default are taken",
         )
-    record = _Record(f"{POLICY}: class {name}", given)
+    record = Record(f"{POLICY}: class {name}", given)
     record.only("mode", "dscp", "ect", "traffic_class", "priority", "queue", "bandwidth_percent", "ecn")
     mode = record.data.get("mode", LOSSLESS)
     if mode not in (LOSSLESS, LOSSY):
@@ -167,10 +168,10 @@ def _rdma_class(name: Any, given: Any) -> RdmaClass:
     )
 
 
-def _ecn(record: _Record) -> Ecn | None:
+def _ecn(record: Record) -> Ecn | None:
     if "ecn" not in record.data:
         return None
-    ecn = _Record(f"{record.subject}: ecn", record.data["ecn"])
+    ecn = Record(f"{record.subject}: ecn", record.data["ecn"])
     ecn.only("minimum_bytes", "maximum_bytes", "probability_percent")
     for setting in ("minimum_bytes", "maximum_bytes"):
         if setting not in ecn.data:
@@ -184,13 +185,13 @@ def _ecn(record: _Record) -> Ecn | None:
     return Ecn(minimum, maximum, ecn.number("probability_percent", 100, 1, 100))
 
 
-def _watchdog(record: _Record, lossless: bool) -> Watchdog | None:
+def _watchdog(record: Record, lossless: bool) -> Watchdog | None:
     given = record.data.get("pfc_watchdog", lossless)
     if given and not lossless:
         raise record.refuse("pfc_watchdog is set and no class is lossless", "take it away, or make a class lossless")
     if given is False:
         return None
-    watchdog = _Record(f"{POLICY}: pfc_watchdog", {} if given is True else given)
+    watchdog = Record(f"{POLICY}: pfc_watchdog", {} if given is True else given)
     watchdog.only("detection_ms", "restoration_ms", "action")
     action = watchdog.data.get("action", "drop")
     if action not in ("drop", "forward"):
@@ -200,7 +201,7 @@ def _watchdog(record: _Record, lossless: bool) -> Watchdog | None:
     return Watchdog(detection, watchdog.number("restoration_ms", 200, 100, 60000), action)
 
 
-def _cnp(record: _Record) -> CnpClass:
+def _cnp(record: Record) -> CnpClass:
     record.only("dscp", "traffic_class", "priority", "queue")
     traffic_class = record.number("traffic_class", 6, 0, CLASSES - 1)
     return CnpClass(
@@ -211,7 +212,7 @@ def _cnp(record: _Record) -> CnpClass:
     )
 
 
-def _default(record: _Record, left_percent: int) -> DefaultClass:
+def _default(record: Record, left_percent: int) -> DefaultClass:
     record.only("traffic_class", "priority", "queue", "bandwidth_percent")
     if left_percent < 1:
         raise record.refuse(
@@ -249,29 +250,3 @@ def _check_apart(policy: Policy) -> None:
                     f"give one of them another {setting}",
                 )
             taken[number] = name
-
-
-class _Record:
-    """A dictionary of the user's, and what it is called in a refusal."""
-
-    def __init__(self, subject: str, data: Any) -> None:
-        self.subject = subject
-        if not isinstance(data, Mapping):
-            raise self.refuse("not a dictionary", "write it as settings by name")
-        self.data = {name: value for name, value in data.items() if value is not None}
-
-    def refuse(self, why: str, mend: str) -> FabricError:
-        return FabricError(self.subject, why, mend)
-
-    def only(self, *known: str) -> None:
-        for name in self.data:
-            if name not in known:
-                raise self.refuse(f"unknown setting {name!r}", f"there are {', '.join(sorted(known))}")
-
-    def number(self, setting: str, default: int, least: int, most: int) -> int:
-        value = self.data.get(setting, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise self.refuse(
-                f"{setting} {value!r} is not a whole number of {least} to {most}", "give one in that range"
-            )
-        return value

@@ -1,0 +1,351 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""From the policy and the inventory's switches to what each switch's QoS should be.
+
+All that can be refused is refused here, before anything is rendered: the switches and their links by ``read_switches``,
+what their ASICs cannot do by ``plan``. Ports with the same ASIC, speed and cable share one PortQos.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from types import ModuleType
+from typing import Any, Optional
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import thresholds
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.asics import (
+    MOST_BYTES,
+    MOST_CABLE_M,
+    Asic,
+    find_asic,
+    read_asics,
+    read_speed,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import Policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.record import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
+    CLASSES,
+    Ecn,
+    Headroom,
+    PortQos,
+    Queue,
+    Switch,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
+
+HOST, SWITCH = "host", "switch"
+Line = tuple[int, Optional[int]]  # speed in Gbit/s, cable in metres: ports of one switch with the same are alike
+
+
+@dataclass(frozen=True)
+class Peer:
+    """The far end of a port's link. ``port``: as its owner calls it; of a host, the RDMA device ("mlx5_0")."""
+
+    kind: str  # HOST or SWITCH
+    name: str
+    port: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}'s {self.port}"
+
+
+@dataclass(frozen=True)
+class PortSpec:
+    """One port as the inventory has it."""
+
+    speed_gbit_s: int
+    cable_m: int | None
+    peer: Peer | None
+
+
+@dataclass(frozen=True)
+class SwitchSpec:
+    """One switch as the inventory has it. ``asic`` is None only where the system sends no pauses.
+
+    ``own_headroom``: the user's xoff in bytes, by (speed, longest cable).
+    """
+
+    name: str
+    system: str
+    asic: Asic | None
+    ports: Mapping[str, PortSpec]
+    own_headroom: Mapping[tuple[int, int], int]
+
+
+def read_switches(
+    switches: Mapping[str, Any],
+    hosts: Mapping[str, Any] | None = None,
+    asics: Any = None,
+    systems: Mapping[str, ModuleType] = SYSTEMS,
+) -> list[SwitchSpec]:
+    """The inventory's switches, in its order, each checked alone and against the others.
+
+    ``switches``: name -> system, asic, ports and headroom, each as in roce_switch_system, roce_switch_asic,
+    roce_switch_ports and roce_switch_headroom. ``hosts``: name -> roce_host_nics of all hosts; None: whether hosts at
+    the far ends are there is not checked. ``asics``: roce_asics. Raises FabricError for the first thing amiss.
+    """
+    if not isinstance(switches, Mapping) or not switches:
+        raise FabricError("switches", "there are none", "put switches into the inventory's group roce_switches")
+    known = read_asics(asics)
+    specs = {name: _read_switch(name, data, known, systems) for name, data in switches.items()}
+    _check_links(specs)
+    if hosts is not None:
+        _check_hosts(specs, hosts)
+    return list(specs.values())
+
+
+def plan(policy: Policy, specs: list[SwitchSpec]) -> dict[str, Switch]:
+    """What each switch's QoS should be, by name, in the order given.
+
+    Raises FabricError for the first switch that cannot do what the policy asks.
+    """
+    shared: dict[Any, PortQos] = {}
+    return {spec.name: _plan_switch(policy, spec, shared) for spec in specs}
+
+
+def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mapping[str, ModuleType]) -> SwitchSpec:
+    record = Record(f"switch {name}", data)
+    record.only("system", "asic", "ports", "headroom")
+    system = record.data.get("system")
+    if system not in systems:
+        raise record.refuse(
+            f"system {system!r} is unknown" if system is not None else "roce_switch_system is missing",
+            f"there are {', '.join(sorted(systems))}",
+        )
+    asic = None
+    if "asic" in record.data or "pfc" not in systems[system].NOT_HELD:
+        asic = find_asic(asics, record.data.get("asic"), record.subject)
+    given = Record(f"{record.subject}: ports", record.data.get("ports", {})).data
+    if not given:
+        raise record.refuse("no ports are given", "name each with its speed_gbit_s and cable_m in roce_switch_ports")
+    ports: dict[str, PortSpec] = {}
+    spelled: dict[str, str] = {}
+    for port, port_data in given.items():
+        first = spelled.setdefault(str(port).casefold(), port)
+        if first != port:
+            raise record.refuse(f"port {port} is there twice, the other time as {first}", "keep one of them")
+        ports[port] = _read_port(f"{record.subject}: port {port}", port_data)
+    return SwitchSpec(name, system, asic, ports, _read_own(record))
+
+
+def _read_port(subject: str, data: Any) -> PortSpec:
+    record = Record(subject, data)
+    record.only("speed_gbit_s", "cable_m", "peer")
+    record.need("speed_gbit_s")
+    cable = record.number("cable_m", 1, 1, MOST_CABLE_M) if "cable_m" in record.data else None
+    return PortSpec(read_speed(record), cable, _read_peer(record))
+
+
+def _read_peer(record: Record) -> Peer | None:
+    if "peer" not in record.data:
+        return None
+    peer = Record(f"{record.subject}: peer", record.data["peer"])
+    peer.only(HOST, SWITCH, "port")
+    if (HOST in peer.data) == (SWITCH in peer.data):
+        raise peer.refuse("not one host or one switch", "write {switch: spine1, port: Ethernet0}")
+    peer.need("port")
+    kind = HOST if HOST in peer.data else SWITCH
+    return Peer(kind, peer.text(kind, ""), peer.text("port", ""))
+
+
+def _read_own(record: Record) -> dict[tuple[int, int], int]:
+    rows = record.data.get("headroom", [])
+    if not isinstance(rows, list):
+        raise record.refuse(
+            "headroom is not a list", "write rows of {speed_gbit_s: 400, cable_m: 40, headroom_bytes: 120000}"
+        )
+    own: dict[tuple[int, int], int] = {}
+    for at, data in enumerate(rows, 1):
+        row = Record(f"{record.subject}: headroom, row {at}", data)
+        row.only("speed_gbit_s", "cable_m", "headroom_bytes")
+        row.need("speed_gbit_s", "cable_m", "headroom_bytes")
+        key = read_speed(row), row.number("cable_m", 0, 1, MOST_CABLE_M)
+        if key in own:
+            raise row.refuse(f"{key[0]} Gbit/s and {key[1]} m are there twice", "keep one of the rows")
+        own[key] = row.number("headroom_bytes", 0, 1, MOST_BYTES)
+    return own
+
+
+def _check_links(specs: Mapping[str, SwitchSpec]) -> None:
+    """Both ends of each link between switches must say the same."""
+    for spec in specs.values():
+        for name, port in spec.ports.items():
+            peer = port.peer
+            if peer is None or peer.kind != SWITCH:
+                continue
+            subject = f"switch {spec.name}: port {name}"
+            other = specs.get(peer.name)
+            if other is None:
+                raise FabricError(
+                    subject, f"its peer, switch {peer.name}, is not in the inventory", "add it, or correct the name"
+                )
+            far = other.ports.get(peer.port)
+            if far is None:
+                raise FabricError(
+                    subject, f"its peer, switch {peer.name}, has no port {peer.port}", "add it, or correct the name"
+                )
+            if far.peer != Peer(SWITCH, spec.name, name) or (peer.name, peer.port) == (spec.name, name):
+                raise FabricError(
+                    subject,
+                    f"it names {peer} as its peer, which names {far.peer or 'none'}",
+                    "correct the one that is wrong",
+                )
+            for what, here, there in (
+                ("speed_gbit_s", port.speed_gbit_s, far.speed_gbit_s),
+                ("cable_m", port.cable_m, far.cable_m),
+            ):
+                if here != there:
+                    raise FabricError(
+                        subject,
+                        f"its {what} is {here}, and {there} at the other end, {peer}",
+                        "give both ends the same",
+                    )
+
+
+def _check_hosts(specs: Mapping[str, SwitchSpec], hosts: Mapping[str, Any]) -> None:
+    """Each host at a port must be there with that NIC, and no NIC can be at two ports."""
+    taken: dict[Peer, str] = {}
+    for spec in specs.values():
+        for name, port in spec.ports.items():
+            peer = port.peer
+            if peer is None or peer.kind != HOST:
+                continue
+            subject = f"switch {spec.name}: port {name}"
+            if peer.name not in hosts:
+                raise FabricError(
+                    subject, f"its peer, host {peer.name}, is not in the inventory", "add it, or correct the name"
+                )
+            nics = Record(f"host {peer.name}: roce_host_nics", hosts[peer.name] or {}).data
+            if peer.port not in nics:
+                raise FabricError(
+                    subject,
+                    f"its peer, host {peer.name}, has no NIC {peer.port} in roce_host_nics",
+                    f"there are {', '.join(sorted(nics))}" if nics else f"describe {peer.name}'s NICs there",
+                )
+            speed = Record(f"host {peer.name}: roce_host_nics: {peer.port}", nics[peer.port]).data.get("speed_gbit_s")
+            if speed is not None and speed != port.speed_gbit_s:
+                raise FabricError(
+                    subject,
+                    f"its speed_gbit_s is {port.speed_gbit_s}, and {speed} at the other end, {peer}",
+                    "give both ends the same",
+                )
+            if peer in taken:
+                raise FabricError(subject, f"{peer} is at {taken[peer]} too", "correct the one that is wrong")
+            taken[peer] = f"switch {spec.name}: port {name}"
+
+
+def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -> Switch:
+    subject = f"switch {spec.name}"
+    lossless = len(policy.lossless)
+    if spec.asic is not None:
+        _check_asic(policy, spec.asic, subject)
+    lines: dict[Line, str] = {}  # the first port of each
+    for name, port in spec.ports.items():
+        lines.setdefault((port.speed_gbit_s, port.cable_m), name)
+    headrooms: dict[Line, Headroom] = {}
+    bound: Fraction | None = None  # below which each queue's marking must begin
+    if lossless and spec.asic is not None:
+        taken_bytes = 0
+        count = Counter((port.speed_gbit_s, port.cable_m) for port in spec.ports.values())
+        for line, name in lines.items():
+            headrooms[line] = _headroom(policy, spec, spec.asic, line, f"{subject}: port {name}")
+            taken_bytes += thresholds.headroom_sum_bytes([headrooms[line]], lossless) * count[line]
+        if taken_bytes >= spec.asic.buffer_bytes:
+            raise FabricError(
+                subject,
+                f"the headroom of {lossless} lossless classes on {len(spec.ports)} ports, {taken_bytes} bytes, does "
+                f"not fit into {spec.asic.title}'s buffer of {spec.asic.buffer_bytes}",
+                "make a class lossy, or take shorter cables or fewer ports",
+            )
+        bound = thresholds.ecn_bound_bytes(
+            spec.asic,
+            taken_bytes,
+            len(spec.ports),
+            len(policy.classes) + 2,  # and CNP, and all other traffic
+            min(each.alpha_exponent for each in headrooms.values()),
+        )
+    made: dict[Line, PortQos] = {}
+    for line, name in lines.items():
+        ecns = _ecns(policy, line[0], bound, f"{subject}: port {name}")
+        headroom = headrooms.get(line)
+        key = ecns, headroom
+        if key not in shared:
+            shared[key] = _port_qos(policy, ecns, headroom)
+        made[line] = shared[key]
+    ports = {name: made[port.speed_gbit_s, port.cable_m] for name, port in spec.ports.items()}
+    return Switch(spec.name, spec.system, ports, policy.ecmp_fields)
+
+
+def _check_asic(policy: Policy, asic: Asic, subject: str) -> None:
+    lossless = [each.name for each in policy.lossless]
+    if len(lossless) > asic.lossless_classes:
+        raise FabricError(
+            subject,
+            f"the policy has {len(lossless)} lossless classes ({', '.join(lossless)}), and {asic.title}'s profiles are "
+            f"for {asic.lossless_classes}",
+            "make one of them lossy",
+        )
+    for name, each in (
+        *((each.name, each) for each in policy.classes),
+        ("cnp", policy.cnp),
+        ("default", policy.default),
+    ):
+        if each.queue >= asic.unicast_queues:
+            raise FabricError(
+                subject,
+                f"class {name} is to go to queue {each.queue}, and {asic.title} has queues 0 to "
+                f"{asic.unicast_queues - 1}",
+                "give the class another queue",
+            )
+
+
+def _headroom(policy: Policy, spec: SwitchSpec, asic: Asic, line: Line, subject: str) -> Headroom:
+    speed, cable = line
+    if cable is None:
+        raise FabricError(subject, "cable_m is missing, on which a lossless class's headroom depends", "give it")
+    return thresholds.headroom_of(asic, speed, cable, policy.switch_ip_mtu_bytes, spec.own_headroom, subject)
+
+
+def _ecns(policy: Policy, speed_gbit_s: int, bound_bytes: Fraction | None, subject: str) -> tuple[Ecn, ...]:
+    """The marking of each RDMA class, in the policy's order; where the switch pauses, before it does."""
+    reference = thresholds.reference_ecn(speed_gbit_s, policy.switch_ip_mtu_bytes)
+    if bound_bytes is None:
+        return tuple(each.ecn or reference for each in policy.classes)
+    found = []
+    for each in policy.classes:
+        if each.ecn is None:
+            found.append(thresholds.bounded_ecn(reference, bound_bytes, policy.switch_ip_mtu_bytes, subject))
+        else:
+            thresholds.check_ecn(each.ecn, bound_bytes, subject, each.name)
+            found.append(each.ecn)
+    return tuple(found)
+
+
+def _port_qos(policy: Policy, ecns: tuple[Ecn, ...], headroom: Headroom | None) -> PortQos:
+    classes = (*policy.classes, policy.cnp, policy.default)
+
+    def by(key: str, value: str) -> tuple[int | None, ...]:
+        table = {getattr(each, key): getattr(each, value) for each in classes}
+        return tuple(table.get(at) for at in range(CLASSES))
+
+    queues: list[Queue | None] = [None] * CLASSES
+    for each, ecn in zip(policy.classes, ecns):
+        queues[each.queue] = Queue(False, each.bandwidth_percent, ecn)
+    queues[policy.cnp.queue] = Queue(True)
+    queues[policy.default.queue] = Queue(False, policy.default.bandwidth_percent)
+    lossless = tuple(sorted(each.priority for each in policy.lossless))
+    return PortQos(
+        dscp_to_class=policy.dscp_to_class(),
+        class_to_queue=by("traffic_class", "queue"),
+        class_to_priority=by("traffic_class", "priority"),
+        priority_to_queue=by("priority", "queue"),
+        queues=tuple(queues),
+        pfc=lossless,
+        headroom=tuple(headroom if at in lossless else None for at in range(CLASSES)),
+        watchdog=policy.watchdog,
+        ip_mtu_bytes=policy.switch_ip_mtu_bytes,
+    )

@@ -1,0 +1,117 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the module roce_switch_config does, for all switches of an inventory at once; no switch is asked."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.plan import plan, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.record import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.terms import differences, to_data
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
+
+# Becomes a file's name.
+FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def rendered(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dict[str, Any]:
+    """Configurations from the policy. Without a path they are returned; with one, written, when all are rendered.
+
+    Raises FabricError before anything is written, ProofError where a file cannot be read or written.
+    """
+    path = params["path"]
+    texts: dict[str, str] = {}
+    for switch in _wanted(params).values():
+        if path and not FILE_NAME.fullmatch(switch.name):
+            raise FabricError(
+                f"switch {switch.name}", "the name cannot be a file's", "use letters, digits, '.', '_' and '-'"
+            )
+        name = os.path.join(path, f"{switch.name}.{switch.system}") if path else switch.name
+        texts[name] = SYSTEMS[switch.system].render(switch)
+    if not path:
+        return {"changed": False, "rendered": texts}
+    before = {name: files.read(name) for name in texts}
+    differing = [name for name, text in texts.items() if before[name] != text]
+    if not check_mode:
+        for name in differing:
+            files.write(name, texts[name])
+    result: dict[str, Any] = {"changed": bool(differing), "files": list(texts), "written": differing}
+    if diff_mode:
+        result["diff"] = [
+            {"before_header": name, "after_header": name, "before": before[name] or "", "after": texts[name]}
+            for name in differing
+        ]
+    return result
+
+
+def parsed(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Running configurations as data. Raises FabricError."""
+    found = {}
+    for name, text in _running(params).items():
+        system = Record(f"switch {name}", params["switches"].get(name, {})).data.get("system")
+        found[name] = to_data(_parse(system, name, text))
+    return {"changed": False, "parsed": found}
+
+
+def compared(params: Mapping[str, Any]) -> dict[str, Any]:
+    """What of the policy each running configuration does not have. Raises FabricError."""
+    wanted = _wanted(params)
+    found = {}
+    for name, text in _running(params).items():
+        if name not in wanted:
+            raise FabricError(
+                f"switch {name}", "its running configuration is given, but it is not in switches", "add it"
+            )
+        switch = wanted[name]
+        system = SYSTEMS[switch.system]
+        found[name] = [
+            {
+                "ports": list(each.ports),
+                "what": each.what,
+                "wanted": each.wanted,
+                "seen": each.seen,
+                "message": f"{name}: {each}",
+            }
+            for each in differences(switch, _parse(switch.system, name, text), system.NOT_HELD)
+        ]
+    return {
+        "changed": False,
+        "differences": found,
+        "as_wanted": not any(found.values()),
+        "not_held": {name: dict(SYSTEMS[wanted[name].system].NOT_HELD) for name in found},
+    }
+
+
+def _wanted(params: Mapping[str, Any]) -> dict[str, Switch]:
+    policy = read_policy(params["policy"])
+    return plan(policy, read_switches(params["switches"], params["hosts"], params["asics"]))
+
+
+def _running(params: Mapping[str, Any]) -> dict[str, str]:
+    running = params["running"]
+    if not running:
+        raise FabricError("running", "there is none", "give each switch's running configuration as text, by name")
+    return {str(name): text if isinstance(text, str) else _not_text(name) for name, text in running.items()}
+
+
+def _not_text(name: Any) -> str:
+    raise FabricError(f"switch {name}", "its running configuration is not a text", "give it as it was read")
+
+
+def _parse(system: Any, name: str, text: str) -> Switch:
+    module: ModuleType | None = SYSTEMS.get(system) if isinstance(system, str) else None
+    if module is None:
+        raise FabricError(
+            f"switch {name}", f"system {system!r} is unknown", f"there are {', '.join(sorted(SYSTEMS)) or 'none'}"
+        )
+    found: Switch = module.parse(text, name)
+    return found

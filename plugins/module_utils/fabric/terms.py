@@ -1,0 +1,155 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A switch's QoS as plain data, for people and templates to read, and what differs between two, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import PortQos, Queue, Switch
+
+SHOWN_PORTS = 3
+TABLES = {  # field of PortQos -> (what it is indexed by, what it holds)
+    "dscp_to_class": ("DSCP", "traffic class"),
+    "class_to_queue": ("traffic class", "queue"),
+    "class_to_priority": ("traffic class", "priority of pauses"),
+    "priority_to_queue": ("paused priority", "queue"),
+}
+
+
+def to_data(switch: Switch) -> dict[str, Any]:
+    """name, system, ecmp_fields and ports; of tables only what is set, by number written as text ("26": 3)."""
+    made = {id(qos): _port_data(qos) for qos in switch.ports.values()}
+    return {
+        "name": switch.name,
+        "system": switch.system,
+        "ecmp_fields": None if switch.ecmp_fields is None else list(switch.ecmp_fields),
+        "ports": {name: made[id(qos)] for name, qos in switch.ports.items()},
+    }
+
+
+def _port_data(qos: PortQos) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    for each in fields(qos):
+        value = getattr(qos, each.name)
+        if each.name in TABLES:
+            data[each.name] = {str(at): held for at, held in enumerate(value) if held is not None}
+        elif each.name in ("queues", "headroom"):
+            data[each.name] = {str(at): asdict(held) for at, held in enumerate(value) if held is not None}
+        elif each.name == "watchdog":
+            data[each.name] = None if value is None else asdict(value)
+        else:
+            data[each.name] = list(value) if isinstance(value, tuple) else value
+    return data
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Something of a switch that is not as wanted. ``ports`` has all that share it; empty for the switch as a whole."""
+
+    ports: tuple[str, ...]
+    what: str
+    wanted: str
+    seen: str
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.ports[:SHOWN_PORTS])
+        more = len(self.ports) - SHOWN_PORTS
+        where = f"{shown} and {more} more: " if more > 0 else f"{shown}: " if shown else ""
+        return f"{where}{self.what}: wanted {self.wanted}, seen {self.seen}"
+
+
+def differences(wanted: Switch, seen: Switch, not_held: Collection[str]) -> list[Difference]:
+    """How ``seen`` differs from ``wanted``, in what the system's configuration holds; ports beyond the wanted are not
+    looked at. Differences that ports share are one, in the order of the ports."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    compared: dict[tuple[int, int], list[tuple[str, str, str]]] = {}
+    for name, qos in wanted.ports.items():
+        other = seen.ports.get(name)
+        if other is None:
+            found.setdefault(("the port", "configured", "not there"), []).append(name)
+            continue
+        key = id(qos), id(other)
+        if key not in compared:
+            compared[key] = list(_port_differences(qos, other, not_held))
+        for each in compared[key]:
+            found.setdefault(each, []).append(name)
+    result = [Difference(tuple(ports), *what) for what, ports in found.items()]
+    if "ecmp_fields" not in not_held and wanted.ecmp_fields != seen.ecmp_fields:
+        hashed = ("not set" if each is None else _listed(each) for each in (wanted.ecmp_fields, seen.ecmp_fields))
+        result.append(Difference((), "what ECMP hashes", *hashed))
+    return result
+
+
+def _port_differences(wanted: PortQos, seen: PortQos, not_held: Collection[str]) -> Iterator[tuple[str, str, str]]:
+    for each in fields(PortQos):
+        here, there = getattr(wanted, each.name), getattr(seen, each.name)
+        if each.name in not_held or here == there:
+            continue
+        if each.name in TABLES:
+            yield from _table(*TABLES[each.name], here, there)
+        elif each.name == "queues":
+            for at, (one, other) in enumerate(zip(here, there)):
+                if one != other:
+                    yield f"queue {at}", _queue(one), _queue(other)
+        elif each.name == "headroom":
+            for at, (one, other) in enumerate(zip(here, there)):
+                if one != other:
+                    yield f"headroom of priority {at}", _settings(one), _settings(other)
+        elif each.name == "pfc":
+            yield "priorities with PFC", _listed(here), _listed(there)
+        elif each.name == "watchdog":
+            yield "PFC watchdog", _settings(here), _settings(there)
+        else:
+            yield "largest IP packet", _bytes(here), _bytes(there)
+
+
+def _table(index: str, held: str, wanted: Any, seen: Any) -> Iterator[tuple[str, str, str]]:
+    """Entries that differ in the same way are one: "DSCP 0-25, 27-63"."""
+    ways: dict[tuple[Any, Any], list[int]] = {}
+    for at, pair in enumerate(zip(wanted, seen)):
+        if pair[0] != pair[1]:
+            ways.setdefault(pair, []).append(at)
+    for (one, other), numbers in ways.items():
+        yield f"{held} of {index} {_ranges(numbers)}", _number(one), _number(other)
+
+
+def _ranges(numbers: list[int]) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+def _number(value: int | None) -> str:
+    return "none" if value is None else str(value)
+
+
+def _listed(values: tuple[Any, ...]) -> str:
+    return ", ".join(map(str, values)) or "none"
+
+
+def _bytes(value: int | None) -> str:
+    return "not set" if value is None else f"{value} bytes"
+
+
+def _queue(queue: Queue | None) -> str:
+    if queue is None:
+        return "not set"
+    share = "strict" if queue.strict else f"{_number(queue.bandwidth_percent)}%"
+    if queue.ecn is None:
+        return f"{share}, no ECN"
+    ecn = queue.ecn
+    return f"{share}, ECN {ecn.minimum_bytes} to {ecn.maximum_bytes} bytes at {ecn.probability_percent}%"
+
+
+def _settings(value: Any) -> str:
+    if value is None:
+        return "none"
+    data: Mapping[str, Any] = asdict(value)
+    return ", ".join(f"{name} {held}" for name, held in data.items())

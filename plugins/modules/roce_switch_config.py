@@ -1,0 +1,213 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Switches' RoCE configurations from one policy."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: roce_switch_config
+short_description: Switches' RoCE configurations from one policy, with no switch at hand
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Renders one RoCE policy for all switches of an inventory in one call, each in its own system's format; reads running
+    configurations back into the policy's terms; and tells what of the policy a running configuration does not have.
+  - It asks no switch and needs none. Run it once, on the controller.
+  - ECN thresholds and headroom are compiled for each port from the switch's ASIC, the port's speed, its cable and the
+    MTU. ECN marks before PFC pauses, or the task fails.
+  - All of the policy and of the inventory is checked before anything is rendered, and all is rendered before anything
+    is written. The first thing amiss fails the task with the switch, the port, the cause and the next step.
+options:
+  state:
+    description:
+      - V(rendered) makes configurations of O(policy) and O(switches).
+      - V(parsed) reads O(running). Of O(switches), only C(system) is looked at.
+      - V(compared) does both, and tells the differences.
+    type: str
+    choices: [rendered, parsed, compared]
+    default: rendered
+  policy:
+    description:
+      - The policy, as in the variable C(roce_policy). What it leaves out is at its default.
+      - It has C(classes), C(cnp), C(default), C(mtu_bytes), C(switch_mtu_bytes), C(path_mtu_bytes), C(pfc_watchdog) and
+        C(ecmp_fields), which docs/roce.md describes.
+    type: dict
+    default: {}
+  switches:
+    description:
+      - All switches by name. The filter P(sailloft.fleet.roce_switches#filter) makes this of the inventory.
+      - C(system) is the switch's operating system.
+      - C(asic) is a row of the table of ASICs, or one of O(asics). A system that sends no pauses needs none.
+      - C(ports) by the switch's own names, each with C(speed_gbit_s), C(cable_m) and, where it is known, C(peer), as
+        {switch:, port:} or {host:, port:}.
+      - C(headroom) is a list of C(speed_gbit_s), C(cable_m) and C(headroom_bytes), one's own numbers instead of those
+        of the ASIC's profile, for ports of that speed with cables of at most that length.
+    type: dict
+    required: true
+  hosts:
+    description:
+      - The NICs of all hosts (C(roce_host_nics)) by the host's name. With it, each host that a port names must be
+        there, with that NIC and that speed, and each NIC at one port.
+    type: dict
+  asics:
+    description:
+      - ASICs that the table does not have, or with other numbers than it has, by name.
+      - Each has C(source) (where its numbers are from), C(buffer_bytes), C(cell_bytes), C(lossless_classes) and, where
+        wanted, C(title), C(unicast_queues) and C(headroom), a list of C(speed_gbit_s), C(cable_m), C(reserved_bytes),
+        C(xoff_bytes), C(xon_offset_bytes) and C(alpha_exponent).
+    type: dict
+  running:
+    description:
+      - Running configurations as text, by switch, for O(state=parsed) and O(state=compared). Switches that are not
+        here are not looked at.
+    type: dict
+  path:
+    description:
+      - Folder for O(state=rendered), made if it is missing. Each switch has a file C(NAME.SYSTEM) there, which is
+        written whole or not at all, and only where it differs. Other files there are left alone.
+      - Left out, nothing is written, and the configurations are returned.
+    type: path
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
+    support: full
+seealso:
+  - plugin: sailloft.fleet.roce_switches
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: The configurations of all switches, as files
+  sailloft.fleet.roce_switch_config:
+    policy: "{{ roce_policy | default({}) }}"
+    switches: "{{ groups.roce_switches | sailloft.fleet.roce_switches(hostvars) }}"
+    path: fabric
+  delegate_to: localhost
+  run_once: true
+
+- name: Of two switches, returned
+  sailloft.fleet.roce_switch_config:
+    policy:
+      classes:
+        roce: {mode: lossless, dscp: 26}
+    switches:
+      leaf1:
+        system: sonic
+        asic: spectrum4
+        ports:
+          Ethernet0: {speed_gbit_s: 400, cable_m: 5, peer: {host: gpu01, port: mlx5_0}}
+          Ethernet8: {speed_gbit_s: 800, cable_m: 30, peer: {switch: spine1, port: Ethernet0}}
+      spine1:
+        system: sonic
+        asic: spectrum4
+        ports:
+          Ethernet0: {speed_gbit_s: 800, cable_m: 30, peer: {switch: leaf1, port: Ethernet8}}
+  delegate_to: localhost
+
+- name: What a running configuration says
+  sailloft.fleet.roce_switch_config:
+    state: parsed
+    switches:
+      leaf1: {system: sonic}
+    running:
+      leaf1: "{{ lookup('ansible.builtin.file', 'config_db.json') }}"
+  delegate_to: localhost
+
+- name: What of the policy it does not have
+  sailloft.fleet.roce_switch_config:
+    state: compared
+    switches: "{{ groups.roce_switches | sailloft.fleet.roce_switches(hostvars) }}"
+    running:
+      leaf1: "{{ lookup('ansible.builtin.file', 'config_db.json') }}"
+  delegate_to: localhost
+  register: held
+  failed_when: not held.as_wanted
+"""
+
+RETURN = r"""
+rendered:
+  description: The configuration of each switch as text, by its name.
+  returned: O(state=rendered) without O(path)
+  type: dict
+files:
+  description: The file of each switch, in the order of O(switches).
+  returned: O(state=rendered) with O(path)
+  type: list
+  elements: str
+  sample: [fabric/leaf1.sonic, fabric/spine1.eos]
+written:
+  description: Those that were not there, or were other than rendered.
+  returned: O(state=rendered) with O(path)
+  type: list
+  elements: str
+parsed:
+  description:
+    - By switch, what its running configuration says, in no vendor's words, with name, system, ecmp_fields and ports.
+    - Each port has dscp_to_class, class_to_queue, class_to_priority and priority_to_queue, from number to number where
+      one is set; queues and headroom, by number; pfc, watchdog and ip_mtu_bytes.
+  returned: O(state=parsed)
+  type: dict
+differences:
+  description: By switch, what differs from the policy; an empty list for a switch that has all of it.
+  returned: O(state=compared)
+  type: dict
+  sample:
+    leaf1:
+      - ports: [Ethernet0]
+        what: queue 3
+        wanted: 50%, ECN 600000 to 6000000 bytes at 100%
+        seen: 50%, no ECN
+        message: "leaf1: Ethernet0: queue 3: wanted 50%, ECN 600000 to 6000000 bytes at 100%, seen 50%, no ECN"
+as_wanted:
+  description: Whether no switch differs.
+  returned: O(state=compared)
+  type: bool
+not_held:
+  description: By switch, what its configuration cannot say, with the cause; it was not compared.
+  returned: O(state=compared)
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import switch_config
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
+
+
+def main():
+    """Run as an Ansible module."""
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["rendered", "parsed", "compared"], "default": "rendered"},
+            "policy": {"type": "dict", "default": {}},
+            "switches": {"type": "dict", "required": True},
+            "hosts": {"type": "dict"},
+            "asics": {"type": "dict"},
+            "running": {"type": "dict"},
+            "path": {"type": "path"},
+        },
+        required_if=[("state", "parsed", ["running"]), ("state", "compared", ["running"])],
+        supports_check_mode=True,
+    )
+    params = module.params
+    try:
+        if params["state"] == "rendered":
+            result = switch_config.rendered(params, module.check_mode, module._diff)
+        elif params["state"] == "parsed":
+            result = switch_config.parsed(params)
+        else:
+            result = switch_config.compared(params)
+    except (FabricError, ProofError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
