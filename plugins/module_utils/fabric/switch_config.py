@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -68,9 +69,7 @@ def compared(params: Mapping[str, Any]) -> dict[str, Any]:
     found = {}
     for name, text in _running(params).items():
         if name not in wanted:
-            raise FabricError(
-                f"switch {name}", "its running configuration is given, but it is not in switches", "add it"
-            )
+            raise FabricError(f"switch {name}", "it is in running, but not in switches", "add it there")
         switch = wanted[name]
         system = SYSTEMS[switch.system]
         found[name] = [
@@ -100,11 +99,15 @@ def _running(params: Mapping[str, Any]) -> dict[str, str]:
     running = params["running"]
     if not running:
         raise FabricError("running", "there is none", "give each switch's running configuration as text, by name")
-    return {str(name): text if isinstance(text, str) else _not_text(name) for name, text in running.items()}
+    return {str(name): _text(name, given) for name, given in running.items()}
 
 
-def _not_text(name: Any) -> str:
-    raise FabricError(f"switch {name}", "its running configuration is not a text", "give it as it was read")
+def _text(name: Any, given: Any) -> str:
+    if isinstance(given, (dict, list)):  # Ansible before 2.19 makes data of a text that is JSON
+        return json.dumps(given)
+    if not isinstance(given, str):
+        raise FabricError(f"switch {name}", "its running configuration is not a text", "give it as it was read")
+    return given
 
 
 def _parse(system: Any, name: str, text: str) -> Switch:

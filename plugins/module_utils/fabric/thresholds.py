@@ -177,11 +177,11 @@ def bounded_ecn(ecn: Ecn, bound_bytes: Fraction, ip_mtu_bytes: int, subject: str
     """
     if ecn.minimum_bytes < bound_bytes:
         return ecn
-    minimum = (-(-bound_bytes // 1) - 1) // ECN_STEP_BYTES * ECN_STEP_BYTES
+    minimum = (_whole(bound_bytes) - 1) // ECN_STEP_BYTES * ECN_STEP_BYTES
     if minimum < _least_bytes(ip_mtu_bytes):
         raise FabricError(
             subject,
-            f"to act before PFC, ECN would have to begin below {float(bound_bytes):.0f} bytes of queue, and a packet "
+            f"to act before PFC, ECN would have to begin below {_whole(bound_bytes)} bytes of queue, and a packet "
             f"has {ip_mtu_bytes + FRAME_OVERHEAD_BYTES}",
             "take a larger alpha, shorter cables, a smaller MTU, fewer ports or fewer classes",
         )
@@ -194,10 +194,15 @@ def check_ecn(ecn: Ecn, bound_bytes: Fraction, subject: str, name: str) -> None:
         raise FabricError(
             subject,
             f"PFC could pause before class {name} marks: its ECN begins at {ecn.minimum_bytes} bytes, and must begin "
-            f"below {float(bound_bytes):.0f} here",
+            f"below {_whole(bound_bytes)} here",
             "lower minimum_bytes, or leave ecn out: then it is compiled",
         )
 
 
 def _least_bytes(ip_mtu_bytes: int) -> int:
     return -(-(ip_mtu_bytes + FRAME_OVERHEAD_BYTES) // ECN_STEP_BYTES) * ECN_STEP_BYTES
+
+
+def _whole(bound_bytes: Fraction) -> int:
+    """The least whole number that is not below it: whole numbers are below the one if they are below the other."""
+    return -(-bound_bytes.numerator // bound_bytes.denominator)

@@ -1,0 +1,319 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Switches of an inventory, checked and planned."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from fractions import Fraction
+from types import SimpleNamespace
+
+import plain_system
+import pytest
+from hypothesis import given, settings
+from switches import policies, port_qos
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import thresholds
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.asics import ASICS
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.plan import plan, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Ecn, Headroom
+
+SYSTEMS = {"plain": plain_system, "soft": SimpleNamespace(NOT_HELD={"pfc": "it sends none", "headroom": "none"})}
+STORAGE = {"dscp": 20, "traffic_class": 4, "bandwidth_percent": 20}
+LEAF = {
+    "system": "plain",
+    "asic": "spectrum3",
+    "ports": {
+        "swp1": {"speed_gbit_s": 200, "cable_m": 3, "peer": {"host": "gpu01", "port": "mlx5_0"}},
+        "swp2": {"speed_gbit_s": 200, "cable_m": 3, "peer": {"host": "gpu01", "port": "mlx5_1"}},
+        "swp3": {"speed_gbit_s": 400, "cable_m": 30, "peer": {"switch": "spine1", "port": "Ethernet1"}},
+    },
+}
+SPINE = {
+    "system": "plain",
+    "asic": "tomahawk3",
+    "ports": {"Ethernet1": {"speed_gbit_s": 400, "cable_m": 30, "peer": {"switch": "leaf1", "port": "swp3"}}},
+}
+BOTH = {"leaf1": LEAF, "spine1": SPINE}
+HOSTS = {"gpu01": {"mlx5_0": {"speed_gbit_s": 200}, "mlx5_1": {}}, "gpu02": None}
+
+
+def read(switches=BOTH, hosts=HOSTS, asics=None):
+    return read_switches(switches, hosts, asics, SYSTEMS)
+
+
+def planned(policy=None, switches=BOTH, **given):
+    return plan(read_policy(policy), read(switches, **given))
+
+
+def one(asic="spectrum3", ports=2, speed=400, cable=5, **settings):
+    lines = {f"swp{at}": {"speed_gbit_s": speed, "cable_m": cable} for at in range(ports)}
+    return {"leaf1": {"system": "plain", "asic": asic, "ports": lines, **settings}}
+
+
+def test_the_reference_policy():
+    wanted = planned()
+    assert list(wanted) == ["leaf1", "spine1"]
+    leaf, spine = wanted["leaf1"], wanted["spine1"]
+    assert (leaf.name, leaf.system, list(leaf.ports)) == ("leaf1", "plain", ["swp1", "swp2", "swp3"])
+    assert leaf.ecmp_fields == read_policy(None).ecmp_fields
+    policy = read_policy(None)
+    own = Headroom(19_456, 35_840, 0, 0)
+    assert leaf.ports["swp1"] == port_qos(policy, Ecn(300_000, 3_000_000, 100), own)
+    assert leaf.ports["swp3"] == port_qos(policy, Ecn(600_000, 6_000_000, 100), Headroom(47_104, 77_824, 9_216, 0))
+    assert spine.ports["Ethernet1"].headroom[3] == Headroom(2_540, 201_930, 2_540, -2)
+
+
+def test_ports_that_are_alike_are_one_object():
+    wanted = planned(switches={**BOTH, "leaf2": one(ports=64)["leaf1"]})
+    assert wanted["leaf1"].ports["swp1"] is wanted["leaf1"].ports["swp2"]
+    assert len({id(qos) for qos in wanted["leaf2"].ports.values()}) == 1
+    full = {f"leaf{at}": one(ports=32)["leaf1"] for at in range(3)}
+    assert len({id(qos) for switch in planned(switches=full).values() for qos in switch.ports.values()}) == 1
+
+
+def test_two_classes_at_once():
+    classes = {"roce": {}, "storage": STORAGE}
+    (switch,) = planned({"classes": classes}, one()).values()
+    qos = switch.ports["swp0"]
+    assert qos.pfc == (3, 4)
+    assert qos.headroom[3] == qos.headroom[4] == Headroom(47_104, 38_912, 9_216, 0)
+    assert [qos.dscp_to_class[dscp] for dscp in (26, 20, 48, 0)] == [3, 4, 6, 0]
+    assert [queue and queue.bandwidth_percent for queue in qos.queues] == [30, None, None, 50, 20, None, None, None]
+    assert qos.queues[3].ecn == qos.queues[4].ecn == Ecn(600_000, 6_000_000, 100)
+    lossy = planned({"classes": {"roce": {}, "storage": {**STORAGE, "mode": "lossy"}}}, one())["leaf1"].ports["swp0"]
+    assert (lossy.pfc, lossy.headroom[4], lossy.queues[4]) == ((3,), None, qos.queues[4])
+
+
+def test_a_lossy_policy_needs_no_headroom_and_no_cable():
+    ports = change(("leaf1", "ports", "swp0", "cable_m"), None, one())
+    qos = planned({"classes": {"roce": {"mode": "lossy"}}}, ports)["leaf1"].ports["swp0"]
+    assert (qos.pfc, qos.headroom, qos.watchdog) == ((), (None,) * 8, None)
+    assert qos.queues[3].ecn == Ecn(600_000, 6_000_000, 100)
+    with pytest.raises(FabricError, match="switch leaf1: port swp0: cable_m is missing, on which"):
+        planned(None, ports)
+
+
+def test_a_system_that_sends_no_pauses_needs_no_asic():
+    soft = {"sw01": {"system": "soft", "ports": {"eth1": {"speed_gbit_s": 10}}}}
+    qos = planned(None, soft)["sw01"].ports["eth1"]
+    assert qos.headroom == (None,) * 8
+    assert qos.queues[3].ecn == thresholds.reference_ecn(10, 9100)
+
+
+def test_marking_is_lowered_where_ports_are_many():
+    """The bound is that of the whole switch: of 128 ports, and of the smallest alpha."""
+    few, many = planned(None, one(ports=2))["leaf1"], planned(None, one(ports=128))["leaf1"]
+    assert few.ports["swp0"].queues[3].ecn.minimum_bytes == 600_000
+    taken = 128 * (47_104 + 38_912)
+    bound = Fraction(60_817_392 - taken, 128 * 4)
+    assert many.ports["swp0"].queues[3].ecn.minimum_bytes == int(bound) // 1000 * 1000
+    asics = {
+        "own": {
+            "source": "a test",
+            "buffer_bytes": 60_000_000,
+            "cell_bytes": 254,
+            "lossless_classes": 2,
+            "headroom": [
+                {"speed_gbit_s": 100, "cable_m": 9, "reserved_bytes": 0, "xoff_bytes": 60_000, "alpha_exponent": 0},
+                {"speed_gbit_s": 400, "cable_m": 9, "reserved_bytes": 0, "xoff_bytes": 160_000, "alpha_exponent": -6},
+            ],
+        }
+    }
+    mixed = one("own", ports=30, speed=100)
+    mixed["leaf1"]["ports"]["up"] = {"speed_gbit_s": 400, "cable_m": 5}
+    wanted = planned(None, mixed, asics=asics)["leaf1"].ports
+    assert wanted["swp0"].queues[3].ecn == wanted["up"].queues[3].ecn
+    assert wanted["up"].queues[3].ecn.minimum_bytes < 60_000_000 / 64 / 31
+
+
+def test_own_headroom():
+    own = [{"speed_gbit_s": 400, "cable_m": 10, "headroom_bytes": 60_000}]
+    assert planned(None, one(headroom=own))["leaf1"].ports["swp0"].headroom[3].xoff_bytes == 60_000
+
+
+@pytest.mark.parametrize("asic", ASICS)
+def test_each_asic_full_of_its_fastest_ports(asic):
+    speed = max(speed for speed, _ in ASICS[asic].headroom)
+    ports = 18 if asic == "jericho2" else 64 if speed >= 800 else 32
+    wanted = planned(None, one(asic, ports=ports, speed=speed, cable=3))
+    assert wanted["leaf1"].ports["swp0"].queues[3].ecn.minimum_bytes >= 10_000
+
+
+@settings(deadline=None)
+@given(policies())
+def test_any_policy_is_planned_as_it_says(given):
+    policy = read_policy(given)
+    for switch in planned(given, BOTH).values():
+        for qos in switch.ports.values():
+            assert qos.pfc == tuple(sorted(each.priority for each in policy.lossless))
+            assert tuple(at for at in range(8) if qos.headroom[at]) == qos.pfc
+            for each in policy.classes:
+                assert qos.queues[qos.class_to_queue[qos.dscp_to_class[each.dscp]]].ecn.maximum_bytes
+                assert qos.priority_to_queue[each.priority] == each.queue
+            assert qos.queues[policy.cnp.queue].strict
+
+
+def change(path, value, switches=BOTH):
+    """``switches`` with one thing other; value None takes it away."""
+    changed = deepcopy(switches)
+    at = changed
+    for key in path[:-1]:
+        at = at[key]
+    if value is None:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = value
+    return changed
+
+
+UP = ("leaf1", "ports", "swp3")
+DOWN = ("spine1", "ports", "Ethernet1")
+FAR = {"switch": "spine1", "port": "Ethernet1"}
+BAD_SWITCHES = [
+    ({}, "switches: there are none"),
+    ([LEAF], "switches: there are none"),
+    ({"leaf1": None}, "switch leaf1: not a dictionary"),
+    (change(("leaf1", "os"), "x"), "switch leaf1: unknown setting 'os'"),
+    (change(("leaf1", "system"), None), "roce_switch_system is missing; there are plain, soft"),
+    (change(("leaf1", "system"), "ios"), "switch leaf1: system 'ios' is unknown; there are plain, soft"),
+    (change(("leaf1", "asic"), None), "switch leaf1: roce_switch_asic is missing; there are jericho2, "),
+    (change(("leaf1", "asic"), "asic9"), "switch leaf1: ASIC 'asic9' is unknown; there are jericho2, "),
+    (change(("leaf1", "ports"), None), "switch leaf1: no ports are given"),
+    (change(("leaf1", "ports"), {}), "switch leaf1: no ports are given"),
+    (change(("leaf1", "ports"), ["swp1"]), "switch leaf1: ports: not a dictionary"),
+    (change(("leaf1", "ports", "SWP1"), {"speed_gbit_s": 200}), "port SWP1 is there twice, the other time as swp1"),
+    (change(("leaf1", "ports", "swp1"), "up"), "switch leaf1: port swp1: not a dictionary"),
+    (change((*UP, "speed_gbit_s"), None), "port swp3: speed_gbit_s is missing"),
+    (change((*UP, "speed_gbit_s"), 399), "port swp3: speed_gbit_s 399 is no speed of Ethernet; there are 1, 2,"),
+    (change((*UP, "speed_gbit_s"), "400G"), "port swp3: speed_gbit_s '400G' is not a whole number"),
+    (change((*UP, "cable_m"), 0), "port swp3: cable_m 0 is not"),
+    (change((*UP, "lane"), 1), "port swp3: unknown setting 'lane'"),
+    (change((*UP, "peer"), "spine1"), "port swp3: peer: not a dictionary"),
+    (change((*UP, "peer"), {"port": "x"}), "peer: not one host or one switch"),
+    (change((*UP, "peer"), {**FAR, "host": "x"}), "peer: not one host or one switch"),
+    (change((*UP, "peer"), {"switch": "spine1"}), "peer: port is missing"),
+    (change((*UP, "peer"), {"switch": "spine1", "port": 1}), "peer: port 1 is not a text"),
+    (change((*UP, "peer", "switch"), "spine2"), "port swp3: its peer, switch spine2, is not in the inventory"),
+    (change((*UP, "peer", "port"), "Ethernet2"), "port swp3: its peer, switch spine1, has no port Ethernet2"),
+    (
+        change((*DOWN, "peer", "port"), "swp2"),
+        "switch leaf1: port swp3: it names switch spine1's Ethernet1 as its peer, ",
+    ),
+    (change((*DOWN, "peer"), None), "which names none; correct"),
+    (
+        change((*UP, "peer"), {"switch": "leaf1", "port": "swp3"}),
+        "it names switch leaf1's swp3 as its peer, which names switch leaf1's swp3",
+    ),
+    (
+        change((*UP, "speed_gbit_s"), 200),
+        "its speed_gbit_s is 200, and 400 at the other end, switch spine1's Ethernet1",
+    ),
+    (change((*DOWN, "cable_m"), 31), "switch leaf1: port swp3: its cable_m is 30, and 31 at the other end"),
+    (change((*DOWN, "cable_m"), None), "its cable_m is 30, and None at the other end"),
+    (change(("leaf1", "ports", "swp1", "peer", "host"), "gpu09"), "its peer, host gpu09, is not in the inventory"),
+    (
+        change(("leaf1", "ports", "swp1", "peer", "host"), "gpu02"),
+        "has no NIC mlx5_0 in roce_host_nics; describe gpu02's",
+    ),
+    (
+        change(("leaf1", "ports", "swp1", "peer", "port"), "mlx5_7"),
+        "has no NIC mlx5_7 in roce_host_nics; there are mlx5_0",
+    ),
+    (change(("leaf1", "ports", "swp1", "speed_gbit_s"), 100), "is 100, and 200 at the other end, host gpu01's mlx5_0"),
+    (
+        change(("leaf1", "ports", "swp1", "peer", "port"), "mlx5_1"),
+        "switch leaf1: port swp2: host gpu01's mlx5_1 is at switch leaf1: port swp1 too",
+    ),
+    (change(("leaf1", "headroom"), {}), "switch leaf1: headroom is not a list"),
+    (change(("leaf1", "headroom"), [{"speed_gbit_s": 400}]), "headroom, row 1: cable_m is missing"),
+    (
+        change(("leaf1", "headroom"), [{"speed_gbit_s": 400, "cable_m": 5, "headroom_bytes": 60_000}] * 2),
+        "headroom, row 2: 400 Gbit/s and 5 m are there twice",
+    ),
+]
+
+
+@pytest.mark.parametrize(("switches", "message"), BAD_SWITCHES, ids=[message for _, message in BAD_SWITCHES])
+def test_switches_refused(switches, message):
+    with pytest.raises(FabricError) as refused:
+        read(switches)
+    assert message in str(refused.value)
+
+
+def test_hosts_that_are_not_given_are_not_looked_for():
+    assert read(change(("leaf1", "ports", "swp1", "peer", "host"), "gpu09"), hosts=None)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "message"),
+    [
+        ({"gpu01": 5}, "host gpu01: roce_host_nics: not a dictionary"),
+        ({"gpu01": {"mlx5_0": 5}}, "host gpu01: roce_host_nics: mlx5_0: not a dictionary"),
+    ],
+)
+def test_hosts_refused(hosts, message):
+    with pytest.raises(FabricError, match=message):
+        read(hosts=hosts)
+
+
+THREE = {"roce": {}, "storage": STORAGE, "third": {"dscp": 1, "traffic_class": 5, "bandwidth_percent": 5}}
+NARROW = {
+    "narrow": {
+        "source": "a test",
+        "buffer_bytes": 9_000_000,
+        "cell_bytes": 64,
+        "lossless_classes": 1,
+        "unicast_queues": 4,
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("policy", "switches", "message"),
+    [
+        (
+            {"classes": THREE},
+            BOTH,
+            "switch leaf1: the policy has 3 lossless classes (roce, storage, third), and NVIDIA Spectrum-3's profiles "
+            "are for 2",
+        ),
+        (None, one("narrow"), "switch leaf1: class cnp is to go to queue 6, and narrow has queues 0 to 3"),
+        (None, one("trident4", speed=10), "switch leaf1: port swp0: Broadcom Trident 4 has no headroom profile for 10"),
+        (None, one(cable=999), "switch leaf1: port swp0: a cable of 999 m is longer than"),
+        (
+            None,
+            one("spectrum", ports=114, speed=100, cable=300),
+            "switch leaf1: the headroom of 1 lossless classes on 114 ports, 14125056 bytes, does not fit into NVIDIA "
+            "Spectrum's buffer of 14024599",
+        ),
+        (
+            None,
+            one("spectrum", ports=112, speed=100, cable=300),
+            "switch leaf1: port swp0: to act before PFC, ECN would have to begin below 329 bytes of queue, and a "
+            "packet has 9122",
+        ),
+        (
+            {"classes": {"roce": {"ecn": {"minimum_bytes": 10**6, "maximum_bytes": 2 * 10**6}}}},
+            one(ports=32),
+            "switch leaf1: port swp0: PFC could pause before class roce marks: its ECN begins at 1000000 bytes, and "
+            "must begin below 453632 here",
+        ),
+        (
+            None,
+            one(headroom=[{"speed_gbit_s": 400, "cable_m": 5, "headroom_bytes": 120}]),
+            "switch leaf1: port swp0: headroom_bytes of 120 bytes for 400 Gbit/s, 5 m and IP packets of 9100 bytes is "
+            "not within",
+        ),
+    ],
+)
+def test_what_an_asic_cannot_do(policy, switches, message):
+    with pytest.raises(FabricError) as refused:
+        planned(policy, switches, asics=NARROW)
+    assert message in str(refused.value)
+
+
+def test_the_same_input_gives_the_same_plan():
+    assert planned() == planned()

@@ -1,0 +1,171 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The module roce_switch_config, called as Ansible calls it, with a system of its own."""
+
+from __future__ import annotations
+
+import json
+
+import plain_system
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible.module_utils.testing import patch_module_args
+
+from ansible_collections.sailloft.fleet.plugins.filter.roce_switches import FilterModule
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
+from ansible_collections.sailloft.fleet.plugins.modules import roce_switch_config
+
+SWITCHES = {
+    name: {
+        "system": "plain",
+        "asic": "spectrum4",
+        "ports": {
+            "swp1": {"speed_gbit_s": 400, "cable_m": 5, "peer": {"host": f"gpu-{name}", "port": "mlx5_0"}},
+            "swp2": {"speed_gbit_s": 800, "cable_m": 30, "peer": {"switch": other, "port": "swp2"}},
+        },
+    }
+    for name, other in (("leaf1", "leaf2"), ("leaf2", "leaf1"))
+}
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Call the module; returns its result."""
+    monkeypatch.setitem(SYSTEMS, "plain", plain_system)
+
+    def call(**given):
+        with patch_module_args(json.loads(json.dumps({"switches": SWITCHES, **given}))), pytest.raises(SystemExit):
+            roce_switch_config.main()
+        return json.loads(capsys.readouterr().out)
+
+    return call
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.exists() else {}
+
+
+def test_rendered_and_returned(run):
+    result = run()
+    assert not result["changed"]
+    assert list(result["rendered"]) == ["leaf1", "leaf2"]
+    seen = plain_system.parse(result["rendered"]["leaf1"], "leaf1")
+    assert seen.ports["swp1"].queues[3].ecn.minimum_bytes == 600_000
+
+
+def test_rendered_into_a_folder(run, tmp_path):
+    folder = tmp_path / "configs" / "vela"
+    given = {"path": str(folder), "_ansible_diff": True}
+    asked = run(**given, _ansible_check_mode=True)
+    assert asked["changed"]
+    assert contents(folder) == {}
+    first = run(**given)
+    assert {name: first[name] for name in ("changed", "files", "written", "diff")} == {
+        name: asked[name] for name in ("changed", "files", "written", "diff")
+    }
+    texts = run()["rendered"]
+    assert contents(folder) == {f"{name}.plain": text.encode() for name, text in texts.items()}
+    for each, name in zip(first["diff"], texts):
+        assert each["after_header"] == str(folder / f"{name}.plain")
+        assert (each["before"], each["after"]) == ("", texts[name])
+    second = run(**given)
+    assert (second["changed"], second["written"], second["diff"]) == (False, [], [])
+    assert second["files"] == first["files"]
+
+
+def test_only_what_differs_is_written(run, tmp_path):
+    run(path=str(tmp_path))
+    (tmp_path / "leaf2.plain").write_text("edited")
+    (tmp_path / "notes").write_text("mine")
+    before = (tmp_path / "leaf1.plain").stat()
+    result = run(path=str(tmp_path), _ansible_diff=True)
+    assert result["written"] == [str(tmp_path / "leaf2.plain")]
+    assert result["diff"][0]["before"] == "edited"
+    assert (tmp_path / "leaf1.plain").stat() == before
+    assert (tmp_path / "notes").read_text() == "mine"
+
+
+def test_nothing_is_written_where_one_switch_is_refused(run, tmp_path):
+    bad = {**SWITCHES, "leaf3": {"system": "plain", "asic": "none", "ports": {"swp1": {"speed_gbit_s": 400}}}}
+    result = run(switches=bad, path=str(tmp_path / "configs"))
+    assert result["failed"]
+    assert result["msg"].startswith("switch leaf3: ASIC 'none' is unknown; there are jericho2, ")
+    assert not (tmp_path / "configs").exists()
+
+
+@pytest.mark.parametrize("name", ["../leaf3", "a/b", ".leaf", ""])
+def test_a_name_that_is_no_files(run, tmp_path, name):
+    bad = {name: {"system": "plain", "asic": "spectrum4", "ports": {"swp1": {"speed_gbit_s": 400, "cable_m": 5}}}}
+    result = run(switches=bad, path=str(tmp_path / "configs"))
+    assert result["msg"] == f"switch {name}: the name cannot be a file's; use letters, digits, '.', '_' and '-'"
+
+
+def test_a_folder_that_cannot_be_written(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert run(path=str(tmp_path / "file"))["msg"].startswith("cannot ")
+
+
+def test_policy_hosts_and_asics_are_heeded(run):
+    assert run(policy={"classes": {}})["msg"].startswith("roce_policy: classes is not")
+    assert "host gpu-leaf1, is not in the inventory" in run(hosts={})["msg"]
+    assert run(hosts={"gpu-leaf1": {"mlx5_0": {}}, "gpu-leaf2": {"mlx5_0": {}}})["rendered"]
+    assert run(asics={"own": {}})["msg"].startswith("roce_asics: own: source is missing")
+
+
+def test_parsed(run):
+    running = run()["rendered"]
+    given = {"state": "parsed", "switches": {"leaf1": {"system": "plain"}}}
+    found = run(**given, running={"leaf1": running["leaf1"]})["parsed"]
+    assert run(**given, running={"leaf1": json.loads(running["leaf1"])})["parsed"] == found
+    assert list(found) == ["leaf1"]
+    assert found["leaf1"]["ports"]["swp1"]["dscp_to_class"]["26"] == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"state": "parsed"}, "state is parsed but all of the following are missing: running"),
+        ({"state": "compared"}, "state is compared but all of the following are missing: running"),
+        ({"state": "parsed", "running": {}}, "running: there is none"),
+        ({"state": "parsed", "running": {"leaf1": "garbage"}}, "switch leaf1: not a configuration of a plain switch"),
+        ({"state": "parsed", "running": {"leaf1": None}}, "switch leaf1: its running configuration is not a text"),
+        ({"state": "parsed", "running": {"leaf9": "{}"}}, "switch leaf9: system None is unknown; there are "),
+        ({"state": "parsed", "switches": {"a": 5}, "running": {"a": ""}}, "switch a: not a dictionary"),
+        (
+            {"state": "parsed", "switches": {"a": {"system": []}}, "running": {"a": ""}},
+            "switch a: system [] is unknown",
+        ),
+        ({"state": "compared", "running": {"leaf9": "{}"}}, "switch leaf9: it is in running, but not in switches"),
+    ],
+)
+def test_refused(run, given, message):
+    assert message in run(**given)["msg"]
+
+
+def test_compared(run):
+    running = run()["rendered"]
+    same = run(state="compared", running=running)
+    assert (same["as_wanted"], same["differences"]) == (True, {"leaf1": [], "leaf2": []})
+    assert same["not_held"]["leaf1"] == plain_system.NOT_HELD
+    assert not same["changed"]
+    running["leaf2"] = running["leaf2"].replace('"minimum_bytes": 600000', '"minimum_bytes": 600')
+    other = run(state="compared", running={"leaf2": running["leaf2"]})
+    assert not other["as_wanted"]
+    (found,) = other["differences"]["leaf2"]
+    assert found == {
+        "ports": ["swp1"],
+        "what": "queue 3",
+        "wanted": "50%, ECN 600000 to 6000000 bytes at 100%",
+        "seen": "50%, ECN 600 to 6000000 bytes at 100%",
+        "message": "leaf2: swp1: queue 3: wanted 50%, ECN 600000 to 6000000 bytes at 100%, seen 50%, ECN 600 to "
+        "6000000 bytes at 100%",
+    }
+
+
+def test_the_filter():
+    roce_switches = FilterModule().filters()["roce_switches"]
+    variables = {f"roce_switch_{name}": value for name, value in SWITCHES["leaf1"].items()}
+    hostvars = {"leaf1": {**variables, "other": 1}, "leaf2": {"roce_switch_headroom": None}}
+    assert roce_switches(["leaf1", "leaf2"], hostvars) == {"leaf1": SWITCHES["leaf1"], "leaf2": {}}
+    with pytest.raises(AnsibleFilterError, match="switch leaf3: not in the inventory"):
+        roce_switches(["leaf3"], hostvars)
