@@ -66,7 +66,8 @@ class PortSpec:
 class SwitchSpec:
     """One switch as the inventory has it. ``asic`` is None only where the system sends no pauses.
 
-    ``own_headroom``: the user's xoff in bytes, by (speed, longest cable).
+    ``own_headroom``: the user's xoff in bytes, by (speed, longest cable). ``reckons_headroom``: the system sizes
+    headroom itself; what is planned then only bounds ECN.
     """
 
     name: str
@@ -74,6 +75,7 @@ class SwitchSpec:
     asic: Asic | None
     ports: Mapping[str, PortSpec]
     own_headroom: Mapping[tuple[int, int], int]
+    reckons_headroom: bool
 
 
 def read_switches(
@@ -129,7 +131,7 @@ def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mappi
         if first != port:
             raise record.refuse(f"port {port} is there twice, the other time as {first}", "keep one of them")
         ports[port] = _read_port(f"{record.subject}: port {port}", port_data)
-    return SwitchSpec(name, system, asic, ports, _read_own(record))
+    return SwitchSpec(name, system, asic, ports, _read_own(record), "headroom" in systems[system].NOT_HELD)
 
 
 def _read_port(subject: str, data: Any) -> PortSpec:
@@ -272,9 +274,10 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -
     for line, name in lines.items():
         ecns = _ecns(policy, line[0], bound, f"{subject}: port {name}")
         headroom = headrooms.get(line)
-        key = ecns, headroom
+        cable = line[1] if headroom is not None and spec.reckons_headroom else None
+        key = ecns, headroom, cable
         if key not in shared:
-            shared[key] = _port_qos(policy, ecns, headroom)
+            shared[key] = _port_qos(policy, ecns, headroom, cable)
         made[line] = shared[key]
     ports = {name: made[port.speed_gbit_s, port.cable_m] for name, port in spec.ports.items()}
     return Switch(spec.name, spec.system, ports, policy.ecmp_fields)
@@ -325,7 +328,7 @@ def _ecns(policy: Policy, speed_gbit_s: int, bound_bytes: Fraction | None, subje
     return tuple(found)
 
 
-def _port_qos(policy: Policy, ecns: tuple[Ecn, ...], headroom: Headroom | None) -> PortQos:
+def _port_qos(policy: Policy, ecns: tuple[Ecn, ...], headroom: Headroom | None, cable_m: int | None) -> PortQos:
     classes = (*policy.classes, policy.cnp, policy.default)
 
     def by(key: str, value: str) -> tuple[int | None, ...]:
@@ -348,4 +351,5 @@ def _port_qos(policy: Policy, ecns: tuple[Ecn, ...], headroom: Headroom | None) 
         headroom=tuple(headroom if at in lossless else None for at in range(CLASSES)),
         watchdog=policy.watchdog,
         ip_mtu_bytes=policy.switch_ip_mtu_bytes,
+        cable_m=cable_m,
     )

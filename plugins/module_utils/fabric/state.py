@@ -67,7 +67,8 @@ class PortQos:
     ingress: ``dscp_to_class`` (64 entries; None: the port does not look at that DSCP), ``class_to_priority`` (8: in
     which priority's name the port sends pauses for a traffic class), ``headroom`` (8, by priority).
     egress: ``class_to_queue`` (8), ``priority_to_queue`` (8: which queue a received pause stops), ``queues`` (8).
-    both: ``pfc``, the priorities that pause; ``watchdog``; ``ip_mtu_bytes``, the largest IP packet that passes.
+    both: ``pfc``, the priorities that pause; ``watchdog``; ``ip_mtu_bytes``, the largest IP packet that passes;
+    ``cable_m``, the longest cable that headroom is for, where the system reckons headroom itself (else None).
     """
 
     dscp_to_class: Octet = (None,) * DSCPS
@@ -79,6 +80,7 @@ class PortQos:
     headroom: tuple[Headroom | None, ...] = (None,) * CLASSES
     watchdog: Watchdog | None = None
     ip_mtu_bytes: int | None = None
+    cable_m: int | None = None
 
 
 @dataclass(frozen=True)

@@ -102,8 +102,10 @@ def _port_differences(wanted: PortQos, seen: PortQos, not_held: Collection[str])
             yield "priorities with PFC", _listed(here), _listed(there)
         elif each.name == "watchdog":
             yield "PFC watchdog", _settings(here), _settings(there)
-        else:
+        elif each.name == "ip_mtu_bytes":
             yield "largest IP packet", _bytes(here), _bytes(there)
+        elif here is not None:
+            yield "longest cable, in metres", _number(here), _number(there)
 
 
 def _table(index: str, held: str, wanted: Any, seen: Any) -> Iterator[tuple[str, str, str]]:

@@ -20,7 +20,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.plan import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Ecn, Headroom
 
-SYSTEMS = {"plain": plain_system, "soft": SimpleNamespace(NOT_HELD={"pfc": "it sends none", "headroom": "none"})}
+SYSTEMS = {
+    "plain": plain_system,
+    "soft": SimpleNamespace(NOT_HELD={"pfc": "it sends none", "headroom": "none"}),
+    "reckons": SimpleNamespace(NOT_HELD={"headroom": "it reckons it"}),
+}
 STORAGE = {"dscp": 20, "traffic_class": 4, "bandwidth_percent": 20}
 LEAF = {
     "system": "plain",
@@ -62,7 +66,7 @@ def test_the_reference_policy():
     policy = read_policy(None)
     own = Headroom(19_456, 35_840, 0, 0)
     assert leaf.ports["swp1"] == port_qos(policy, Ecn(300_000, 3_000_000, 100), own)
-    assert leaf.ports["swp3"] == port_qos(policy, Ecn(600_000, 6_000_000, 100), Headroom(47_104, 77_824, 9_216, 0))
+    assert leaf.ports["swp3"] == port_qos(policy, Ecn(600_000, 6_000_000, 100), Headroom(47_104, 77_824, 0, 0))
     assert spine.ports["Ethernet1"].headroom[3] == Headroom(2_540, 201_930, 2_540, -2)
 
 
@@ -79,7 +83,7 @@ def test_two_classes_at_once():
     (switch,) = planned({"classes": classes}, one()).values()
     qos = switch.ports["swp0"]
     assert qos.pfc == (3, 4)
-    assert qos.headroom[3] == qos.headroom[4] == Headroom(47_104, 38_912, 9_216, 0)
+    assert qos.headroom[3] == qos.headroom[4] == Headroom(47_104, 38_912, 0, 0)
     assert [qos.dscp_to_class[dscp] for dscp in (26, 20, 48, 0)] == [3, 4, 6, 0]
     assert [queue and queue.bandwidth_percent for queue in qos.queues] == [30, None, None, 50, 20, None, None, None]
     assert qos.queues[3].ecn == qos.queues[4].ecn == Ecn(600_000, 6_000_000, 100)
@@ -101,6 +105,14 @@ def test_a_system_that_sends_no_pauses_needs_no_asic():
     qos = planned(None, soft)["sw01"].ports["eth1"]
     assert qos.headroom == (None,) * 8
     assert qos.queues[3].ecn == thresholds.reference_ecn(10, 9100)
+
+
+def test_a_system_that_reckons_headroom_itself_is_told_the_cable():
+    reckons = change(("leaf1", "system"), "reckons")
+    wanted = planned(None, reckons)
+    assert [qos.cable_m for qos in wanted["leaf1"].ports.values()] == [3, 3, 30]
+    assert wanted["spine1"].ports["Ethernet1"].cable_m is None
+    assert planned({"classes": {"roce": {"mode": "lossy"}}}, reckons)["leaf1"].ports["swp1"].cable_m is None
 
 
 def test_marking_is_lowered_where_ports_are_many():
@@ -177,8 +189,8 @@ BAD_SWITCHES = [
     ([LEAF], "switches: there are none"),
     ({"leaf1": None}, "switch leaf1: not a dictionary"),
     (change(("leaf1", "os"), "x"), "switch leaf1: unknown setting 'os'"),
-    (change(("leaf1", "system"), None), "roce_switch_system is missing; there are plain, soft"),
-    (change(("leaf1", "system"), "ios"), "switch leaf1: system 'ios' is unknown; there are plain, soft"),
+    (change(("leaf1", "system"), None), "roce_switch_system is missing; there are plain, reckons, soft"),
+    (change(("leaf1", "system"), "ios"), "switch leaf1: system 'ios' is unknown; there are plain, reckons, soft"),
     (change(("leaf1", "asic"), None), "switch leaf1: roce_switch_asic is missing; there are jericho2, "),
     (change(("leaf1", "asic"), "asic9"), "switch leaf1: ASIC 'asic9' is unknown; there are jericho2, "),
     (change(("leaf1", "ports"), None), "switch leaf1: no ports are given"),

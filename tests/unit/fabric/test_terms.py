@@ -91,6 +91,15 @@ def test_a_difference_in_words(changes, words):
     assert differences(WANTED, seen(**changes), {field}) == []
 
 
+def test_a_cable_is_compared_where_one_is_wanted():
+    wanted = replace(WANTED, ports={"swp1": replace(QOS, cable_m=5)})
+    assert [str(each) for each in differences(wanted, WANTED, ())] == [
+        "swp1: longest cable, in metres: wanted 5, seen none"
+    ]
+    assert differences(WANTED, wanted, ("the port",))[0].what == "the port"
+    assert differences(replace(WANTED, ports={"swp1": QOS}), wanted, ()) == []
+
+
 def test_a_difference_of_one_port_and_a_port_that_is_not_there():
     ports = {**WANTED.ports, "swp2": replace(QOS, pfc=())}
     del ports["swp4"]
