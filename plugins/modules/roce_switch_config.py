@@ -49,8 +49,10 @@ options:
     required: true
   hosts:
     description:
-      - The NICs of all hosts (C(roce_host_nics)) by the host's name. With it, each host that a port names must be
-        there, with that NIC and that speed, and each NIC at one port.
+      - The NICs of all hosts by the host's name; the filter P(sailloft.fleet.roce_hosts#filter) makes this of the
+        inventory. With it, each host that a port names must be
+        there, and each NIC at one port; and where the host's NICs are not null, that NIC must be among them, at that
+        speed.
     type: dict
   asics:
     description:
@@ -80,6 +82,8 @@ attributes:
 seealso:
   - plugin: sailloft.fleet.roce_switches
     plugin_type: filter
+  - plugin: sailloft.fleet.roce_hosts
+    plugin_type: filter
 """
 
 EXAMPLES = r"""
@@ -87,6 +91,7 @@ EXAMPLES = r"""
   sailloft.fleet.roce_switch_config:
     policy: "{{ roce_policy | default({}) }}"
     switches: "{{ groups.roce_switches | sailloft.fleet.roce_switches(hostvars) }}"
+    hosts: "{{ groups.all | sailloft.fleet.roce_hosts(hostvars) }}"
     path: fabric
   delegate_to: localhost
   run_once: true

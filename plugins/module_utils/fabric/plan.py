@@ -87,8 +87,9 @@ def read_switches(
     """The inventory's switches, in its order, each checked alone and against the others.
 
     ``switches``: name -> system, asic, ports and headroom, each as in roce_switch_system, roce_switch_asic,
-    roce_switch_ports and roce_switch_headroom. ``hosts``: name -> roce_host_nics of all hosts; None: whether hosts at
-    the far ends are there is not checked. ``asics``: roce_asics. Raises FabricError for the first thing amiss.
+    roce_switch_ports and roce_switch_headroom. ``hosts``: name -> roce_host_nics of all hosts, None for one that has
+    none given; None as a whole: whether hosts at the far ends are there is not checked. ``asics``: roce_asics. Raises
+    FabricError for the first thing amiss.
     """
     if not isinstance(switches, Mapping) or not switches:
         raise FabricError("switches", "there are none", "put switches into the inventory's group roce_switches")
@@ -221,7 +222,12 @@ def _check_hosts(specs: Mapping[str, SwitchSpec], hosts: Mapping[str, Any]) -> N
                 raise FabricError(
                     subject, f"its peer, host {peer.name}, is not in the inventory", "add it, or correct the name"
                 )
-            nics = Record(f"host {peer.name}: roce_host_nics", hosts[peer.name] or {}).data
+            taken_by = taken.setdefault(peer, subject)
+            if taken_by != subject:
+                raise FabricError(subject, f"{peer} is at {taken_by} too", "correct the one that is wrong")
+            if hosts[peer.name] is None:
+                continue
+            nics = Record(f"host {peer.name}: roce_host_nics", hosts[peer.name]).data
             if peer.port not in nics:
                 raise FabricError(
                     subject,
@@ -235,9 +241,6 @@ def _check_hosts(specs: Mapping[str, SwitchSpec], hosts: Mapping[str, Any]) -> N
                     f"its speed_gbit_s is {port.speed_gbit_s}, and {speed} at the other end, {peer}",
                     "give both ends the same",
                 )
-            if peer in taken:
-                raise FabricError(subject, f"{peer} is at {taken[peer]} too", "correct the one that is wrong")
-            taken[peer] = f"switch {spec.name}: port {name}"
 
 
 def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -> Switch:

@@ -41,7 +41,7 @@ SPINE = {
     "ports": {"Ethernet1": {"speed_gbit_s": 400, "cable_m": 30, "peer": {"switch": "leaf1", "port": "swp3"}}},
 }
 BOTH = {"leaf1": LEAF, "spine1": SPINE}
-HOSTS = {"gpu01": {"mlx5_0": {"speed_gbit_s": 200}, "mlx5_1": {}}, "gpu02": None}
+HOSTS = {"gpu01": {"mlx5_0": {"speed_gbit_s": 200}, "mlx5_1": {}}, "gpu02": {}, "gpu03": None}
 
 
 def read(switches=BOTH, hosts=HOSTS, asics=None):
@@ -253,6 +253,14 @@ def test_switches_refused(switches, message):
     with pytest.raises(FabricError) as refused:
         read(switches)
     assert message in str(refused.value)
+
+
+def test_a_host_whose_nics_are_not_given_is_only_looked_for():
+    assert read(change(("leaf1", "ports", "swp1", "peer", "host"), "gpu03"))
+    both = change(("leaf1", "ports", "swp1", "peer"), {"host": "gpu03", "port": "a"})
+    both["leaf1"]["ports"]["swp2"]["peer"] = {"host": "gpu03", "port": "a"}
+    with pytest.raises(FabricError, match="port swp2: host gpu03's a is at switch leaf1: port swp1 too"):
+        read(both)
 
 
 def test_hosts_that_are_not_given_are_not_looked_for():

@@ -11,7 +11,7 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.sailloft.fleet.plugins.filter.roce_switches import FilterModule
+from ansible_collections.sailloft.fleet.plugins.filter import roce_hosts, roce_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.modules import roce_switch_config
 
@@ -162,10 +162,12 @@ def test_compared(run):
     }
 
 
-def test_the_filter():
-    roce_switches = FilterModule().filters()["roce_switches"]
+def test_the_filters():
+    switches_of = roce_switches.FilterModule().filters()["roce_switches"]
     variables = {f"roce_switch_{name}": value for name, value in SWITCHES["leaf1"].items()}
     hostvars = {"leaf1": {**variables, "other": 1}, "leaf2": {"roce_switch_headroom": None}}
-    assert roce_switches(["leaf1", "leaf2"], hostvars) == {"leaf1": SWITCHES["leaf1"], "leaf2": {}}
+    assert switches_of(["leaf1", "leaf2"], hostvars) == {"leaf1": SWITCHES["leaf1"], "leaf2": {}}
     with pytest.raises(AnsibleFilterError, match="switch leaf3: not in the inventory"):
-        roce_switches(["leaf3"], hostvars)
+        switches_of(["leaf3"], hostvars)
+    hosts_of = roce_hosts.FilterModule().filters()["roce_hosts"]
+    assert hosts_of(["a", "b"], {"a": {"roce_host_nics": {}}, "b": {}}) == {"a": {}, "b": None}
