@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.asics import
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Headroom
 
+DOCS = Path(__file__).parents[3] / "docs/roce.md"
 BROADCOM = [name for name in ASICS if not name.startswith("spectrum")]
 OWN = {
     "source": "our lab's switch, show buffer, 2026-02-03",
@@ -33,6 +35,17 @@ def test_each_row_has_a_source_and_whole_numbers(asic):
     for headroom in asic.headroom.values():
         assert min(headroom.reserved_bytes, headroom.xoff_bytes) > 0
         assert 0 <= headroom.xon_offset_bytes <= 2 * headroom.reserved_bytes
+
+
+@pytest.mark.parametrize("asic", ASICS.values(), ids=list(ASICS))
+def test_the_documentation_has_it(asic):
+    def listed(numbers):
+        return ", ".join(map(str, sorted(set(numbers))))
+
+    cells = [f"`{asic.name}`", asic.title, f"{asic.buffer_bytes:,}", str(asic.cell_bytes)]
+    cells += [listed(speed for speed, _ in asic.headroom), listed(cable for _, cable in asic.headroom)]
+    cells += [listed(each.alpha_exponent for each in asic.headroom.values())]
+    assert f"\n| {' | '.join(cells)} | `" in DOCS.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", BROADCOM)

@@ -5,6 +5,10 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import plain_system
 import pytest
@@ -15,6 +19,16 @@ from ansible_collections.sailloft.fleet.plugins.filter import roce_hosts, roce_s
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.modules import roce_switch_config
 
+PROJECT = Path(__file__).parents[3]
+PORTS = {  # two ports as each system calls them
+    "sonic": ("Ethernet0", "Ethernet8"),
+    "dell_sonic": ("Eth1/1", "Eth1/2"),
+    "eos": ("Ethernet1", "Ethernet2/1"),
+    "nxos": ("Ethernet1/1", "Ethernet1/2"),
+    "cumulus": ("swp1", "swp2"),
+    "junos": ("et-0/0/0", "et-0/0/1"),
+    "linux": ("eth1", "eth2"),
+}
 SWITCHES = {
     name: {
         "system": "plain",
@@ -171,3 +185,41 @@ def test_the_filters():
         switches_of(["leaf3"], hostvars)
     hosts_of = roce_hosts.FilterModule().filters()["roce_hosts"]
     assert hosts_of(["a", "b"], {"a": {"roce_host_nics": {}}, "b": {}}) == {"a": {}, "b": None}
+
+
+@pytest.mark.parametrize("system", [name for name in SYSTEMS if name in PORTS])
+def test_what_each_system_renders_is_what_it_reads(run, system):
+    """Of the reference policy and of two classes: compared with itself, a rendered switch is as wanted."""
+    down, up = PORTS[system]
+    ports = {down: {"speed_gbit_s": 400, "cable_m": 3}, up: {"speed_gbit_s": 400, "cable_m": 30}}
+    switches = {"leaf1": {"system": system, "asic": "spectrum4", "ports": ports}}
+    storage = {"dscp": 20, "traffic_class": 4, "bandwidth_percent": 20, "mode": "lossy"}
+    for policy in ({}, {"classes": {"roce": {}, "storage": storage}}):
+        given = {"policy": policy, "switches": switches}
+        held = run(**given, state="compared", running=run(**given)["rendered"])
+        assert held["differences"] == {"leaf1": []}
+
+
+@pytest.mark.skipif("sonic" not in SYSTEMS, reason="the example's switches run SONiC")
+def test_the_playbook_on_the_example(tmp_path):
+    command = [
+        Path(sys.executable).parent / "ansible-playbook",
+        "-i",
+        "inventories/vela",
+        "playbooks/fabric_config.yml",
+    ]
+    command += ["-e", f"fabric_path={tmp_path}/fabric"]
+
+    def play(*more):
+        done = subprocess.run([*command, *more], cwd=PROJECT, capture_output=True, text=True, check=True)
+        return re.search(r"msg: (.*)", done.stdout)[1]
+
+    assert play("--check") == "3 switches, 3 of them other than before"
+    assert contents(tmp_path / "fabric") == {}
+    assert play() == "3 switches, 3 of them other than before"
+    assert sorted(contents(tmp_path / "fabric")) == [
+        "leaf-001.example.com.sonic",
+        "leaf-002.example.com.sonic",
+        "spine-001.example.com.sonic",
+    ]
+    assert play() == "3 switches, 0 of them other than before"

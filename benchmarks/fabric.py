@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Rendering a fabric: 1,024 switches and 8,192 hosts in one call, against Ansible's template task run per switch.
+
+    benchmarks/fabric.py                 # all
+    benchmarks/fabric.py --groups 16     # one size in this process, its figures as JSON
+
+A group is a two-layer Clos of 32 leaves and 32 spines: a leaf has 32 hosts' NICs and a link to each spine, and each
+host a NIC at two leaves. 16 groups are the whole fabric, 49,152 ports in use; 4 are a quarter of it, to see the growth.
+
+The one call is the module's: the policy and all switches are read and checked, their links held against each other,
+everything compiled, rendered and written into files. The playbook is that call made by `ansible-playbook
+playbooks/fabric_config.yml`, with the inventory read before. The template task has the same lines in a template written
+by hand, with thresholds that somebody else has computed, and no checks; it is run for SAMPLE switches of the same
+inventory with the forks of ansible.cfg, less what it takes for one of them, and its time for the rest is scaled up.
+Times are processor time, so that a busy machine does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / ".collections"))
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import switch_config
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.plan import plan, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
+
+GROUPS = 16
+SPREAD = 32  # leaves, and spines, of a group; and hosts' NICs at a leaf
+SAMPLE = 64
+TARGET = 50
+SYSTEM = "eos"
+# The lines that the system renders for one port and for the whole switch, as a user would write them for themselves.
+TEMPLATE = """\
+{% set classes = {26: 3, 48: 6} %}
+!
+qos map dscp {% for dscp in range(64) if dscp not in classes %}{{ dscp }} {% endfor %}to traffic-class 0
+{% for dscp, class in classes.items() %}
+qos map dscp {{ dscp }} to traffic-class {{ class }}
+{% endfor %}
+{% for class in (0, 3, 6) %}
+qos map traffic-class {{ class }} to tx-queue {{ class }}
+{% endfor %}
+!
+{% for speed, minimum in {400: 600000, 800: 1200000}.items() %}
+qos profile roce-{{ speed }}
+   qos trust dscp
+   priority-flow-control on
+   priority-flow-control priority 3 no-drop
+   priority-flow-control pause watchdog
+   priority-flow-control pause watchdog port timer timeout 0.2 polling-interval auto recovery-time 0.2
+   priority-flow-control pause watchdog port action drop
+   !
+   uc-tx-queue 0
+      no priority
+      bandwidth percent 50
+   !
+   uc-tx-queue 3
+      no priority
+      bandwidth percent 50
+      random-detect ecn minimum-threshold {{ minimum }} bytes maximum-threshold {{ minimum * 10 }} bytes \
+max-mark-probability 100 weight 0
+   !
+   uc-tx-queue 6
+      priority strict
+!
+{% endfor %}
+{% for name, port in roce_switch_ports.items() %}
+interface {{ name }}
+   mtu 9100
+   service-profile roce-{{ port.speed_gbit_s }}
+!
+{% endfor %}
+"""
+PLAY = """\
+- hosts: roce_switches
+  gather_facts: false
+  connection: local
+  tasks:
+    - ansible.builtin.template:
+        src: {folder}/switch.j2
+        dest: {folder}/{{{{ inventory_hostname }}}}.cfg
+        mode: "0644"
+"""
+
+
+def fabric(groups: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(switches, hosts' NICs) of that many groups, as the module takes them."""
+    switches: dict[str, Any] = {}
+    hosts: dict[str, Any] = {}
+    for group in range(groups):
+        for number in range(SPREAD):
+            leaf, spine = f"leaf-{group}-{number}", f"spine-{group}-{number}"
+            down, up, ends = {}, {}, {}
+            for at in range(SPREAD):
+                host, nic = f"gpu-{group}-{number // 2 * SPREAD + at}", f"mlx5_{number % 2}"
+                hosts.setdefault(host, {})[nic] = {"speed_gbit_s": 400}
+                down[f"Ethernet{at + 1}"] = {"speed_gbit_s": 400, "cable_m": 3, "peer": {"host": host, "port": nic}}
+                up[f"Ethernet{SPREAD + at + 1}"] = {
+                    "speed_gbit_s": 800,
+                    "cable_m": 30,
+                    "peer": {"switch": f"spine-{group}-{at}", "port": f"Ethernet{number + 1}"},
+                }
+                ends[f"Ethernet{at + 1}"] = {
+                    "speed_gbit_s": 800,
+                    "cable_m": 30,
+                    "peer": {"switch": f"leaf-{group}-{at}", "port": f"Ethernet{SPREAD + number + 1}"},
+                }
+            switches[leaf] = {"system": SYSTEM, "asic": "tomahawk5", "ports": {**down, **up}}
+            switches[spine] = {"system": SYSTEM, "asic": "tomahawk5", "ports": ends}
+    return switches, hosts
+
+
+def measure(groups: int) -> dict[str, Any]:
+    """Processor seconds of the stages and of the whole call, the call's wall seconds, and its peak memory."""
+    switches, hosts = fabric(groups)
+    params = {"policy": {}, "switches": switches, "hosts": hosts, "asics": None}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with tempfile.TemporaryDirectory() as folder:
+        wall, start = time.monotonic(), time.process_time()
+        done = switch_config.rendered({**params, "path": folder}, False, False)
+        seconds, wall = time.process_time() - start, time.monotonic() - wall
+    assert len(done["written"]) == len(switches)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.process_time()
+    specs = read_switches(switches, hosts)
+    read = time.process_time()
+    planned = plan(read_policy(None), specs)
+    compiled = time.process_time()
+    lines = sum(SYSTEMS[SYSTEM].render(switch).count("\n") for switch in planned.values())
+    rendered = time.process_time()
+    return {
+        "switches": len(switches),
+        "hosts": len(hosts),
+        "ports": sum(len(switch["ports"]) for switch in switches.values()),
+        "lines": lines,
+        "read": read - start,
+        "plan": compiled - read,
+        "render": rendered - compiled,
+        "seconds": seconds,
+        "wall": wall,
+        "more_mib": (peak - before) / 1024,
+        "peak_mib": peak / 1024,
+    }
+
+
+def inventory(folder: Path) -> Path:
+    """The whole fabric as an inventory that is a program, which Ansible reads fastest."""
+    switches, hosts = fabric(GROUPS)
+    variables = {
+        name: {f"roce_switch_{setting}": value for setting, value in switch.items()}
+        for name, switch in switches.items()
+    }
+    variables |= {name: {"roce_host_nics": nics} for name, nics in hosts.items()}
+    data = {
+        "_meta": {"hostvars": variables},
+        "roce_switches": {"hosts": list(switches)},
+        "gpus": {"hosts": list(hosts)},
+    }
+    (folder / "inventory.json").write_text(json.dumps(data), encoding="utf-8")
+    script = folder / "inventory"
+    script.write_text(f"#!/bin/sh\nexec cat {folder}/inventory.json\n", encoding="utf-8")
+    script.chmod(0o755)
+    return script
+
+
+def played(*arguments: str) -> tuple[float, float]:
+    """(processor, wall) seconds of a run of ansible-playbook and all that it starts."""
+    before, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    done = subprocess.run(
+        ["ansible-playbook", *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    if done.returncode:
+        sys.exit(done.stdout.decode()[-2000:])
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, time.monotonic() - wall
+
+
+def main() -> int:
+    """Exit status 0 where all was measured, whatever the figures are."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--groups", type=int, help="measure this size alone, here, and print it as JSON")
+    options = parser.parse_args()
+    if options.groups:
+        print(json.dumps(measure(options.groups)))
+        return 0
+    found = {}
+    heads = ("switches", "hosts", "ports", "read s", "plan s", "render s", "call s", "wall s", "more MiB", "peak MiB")
+    print("".join(f"{head:>10}" for head in heads))
+    for groups in (GROUPS // 4, GROUPS):
+        done = subprocess.run([sys.executable, __file__, "--groups", str(groups)], stdout=subprocess.PIPE, check=True)
+        found[groups] = row = json.loads(done.stdout)
+        cells = [f"{row[name]}" for name in ("switches", "hosts", "ports")]
+        cells += [f"{row[name]:.2f}" for name in ("read", "plan", "render", "seconds", "wall")]
+        cells += [f"{row[name]:.1f}" for name in ("more_mib", "peak_mib")]
+        print("".join(f"{cell:>10}" for cell in cells), flush=True)
+    whole = found[GROUPS]
+    growth = whole["seconds"] / found[GROUPS // 4]["seconds"] / 4
+    print(f"growth to four times the size: {growth:.2f} (1.00 is linear); {whole['lines']} lines")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        script = inventory(folder)
+        ours = played("-i", str(script), "playbooks/fabric_config.yml", "-e", f"fabric_path={folder}/fabric")
+        (folder / "switch.j2").write_text(TEMPLATE, encoding="utf-8")
+        (folder / "play.yml").write_text(PLAY.format(folder=folder), encoding="utf-8")
+        play = ("-i", str(script), str(folder / "play.yml"), "--limit")
+        one = played(*play, "leaf-0-0")
+        many = played(*play, ",".join(f"leaf-0-{at // 2}" if at % 2 else f"spine-0-{at // 2}" for at in range(SAMPLE)))
+    rest = (whole["switches"] - 1) / (SAMPLE - 1)
+    theirs = [first + (sample - first) * rest for first, sample in zip(one, many)]
+    print(f"the playbook: {ours[0]:.1f} s of processor, {ours[1]:.1f} s by the clock")
+    print(
+        f"template task: {many[0]:.1f} s of processor for {SAMPLE} switches, of that {one[0]:.1f} s for the first; "
+        f"scaled to all {theirs[0]:.0f} s ({theirs[1]:.0f} s by the clock)"
+    )
+    for name, seconds in (("one call", whole["seconds"]), ("the playbook", ours[0])):
+        ratio = theirs[0] / seconds
+        met = "met" if ratio >= TARGET else "not met"
+        print(f"{name}: {ratio:.0f} times faster than the template task, target {TARGET}: {met}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
