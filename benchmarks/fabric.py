@@ -87,7 +87,6 @@ interface {{ name }}
 PLAY = """\
 - hosts: roce_switches
   gather_facts: false
-  connection: local
   tasks:
     - ansible.builtin.template:
         src: {folder}/switch.j2
@@ -164,10 +163,13 @@ def inventory(folder: Path) -> Path:
         for name, switch in switches.items()
     }
     variables |= {name: {"roce_host_nics": nics} for name, nics in hosts.items()}
+    variables["localhost"] = {}
+    for each in variables.values():
+        each |= {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     data = {
         "_meta": {"hostvars": variables},
         "roce_switches": {"hosts": list(switches)},
-        "gpus": {"hosts": list(hosts)},
+        "all": {"hosts": list(variables)},
     }
     (folder / "inventory.json").write_text(json.dumps(data), encoding="utf-8")
     script = folder / "inventory"

@@ -11,8 +11,8 @@ version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Takes C(roce_switch_system), C(roce_switch_asic), C(roce_switch_ports) and C(roce_switch_headroom) of each switch.
-    The module says what is wrong with them.
+  - Takes C(roce_switch_system), C(roce_switch_asic), C(roce_switch_ports), C(roce_switch_headroom) and
+    C(roce_switch_queue_buffer_bytes) of each switch. The module says what is wrong with them.
 options:
   _input:
     description: The names of the switches.
@@ -33,7 +33,7 @@ switches: "{{ groups.roce_switches | sailloft.fleet.roce_switches(hostvars) }}"
 
 RETURN = r"""
 _value:
-  description: By switch, a dictionary of system, asic, ports and headroom.
+  description: By switch, a dictionary of those that it has.
   type: dict
 """
 
@@ -41,7 +41,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-SETTINGS = ("system", "asic", "ports", "headroom")
+SETTINGS = ("system", "asic", "ports", "headroom", "queue_buffer_bytes")
 
 
 def roce_switches(names: Any, hostvars: Any) -> dict[str, dict[str, Any]]:

@@ -45,6 +45,7 @@ options:
         {switch:, port:} or {host:, port:}.
       - C(headroom) is a list of C(speed_gbit_s), C(cable_m) and C(headroom_bytes), one's own numbers instead of those
         of the ASIC's profile, for ports of that speed with cables of at most that length.
+      - C(queue_buffer_bytes) is what one queue can fill, for systems that count thresholds in percent of it (Junos).
     type: dict
     required: true
   hosts:

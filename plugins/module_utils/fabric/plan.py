@@ -66,8 +66,8 @@ class PortSpec:
 class SwitchSpec:
     """One switch as the inventory has it. ``asic`` is None only where the system sends no pauses.
 
-    ``own_headroom``: the user's xoff in bytes, by (speed, longest cable). ``reckons_headroom``: the system sizes
-    headroom itself; what is planned then only bounds ECN.
+    ``own_headroom``: the user's xoff in bytes, by (speed, longest cable).
+    ``queue_buffer_bytes``: what one queue can fill, for a system that counts thresholds in percent of it, else None.
     """
 
     name: str
@@ -75,7 +75,13 @@ class SwitchSpec:
     asic: Asic | None
     ports: Mapping[str, PortSpec]
     own_headroom: Mapping[tuple[int, int], int]
-    reckons_headroom: bool
+    queue_buffer_bytes: int | None
+    system_module: ModuleType
+
+    @property
+    def reckons_headroom(self) -> bool:
+        """Whether the system sizes headroom itself; what is planned then only bounds ECN."""
+        return "headroom" in self.system_module.NOT_HELD
 
 
 def read_switches(
@@ -86,10 +92,9 @@ def read_switches(
 ) -> list[SwitchSpec]:
     """The inventory's switches, in its order, each checked alone and against the others.
 
-    ``switches``: name -> system, asic, ports and headroom, each as in roce_switch_system, roce_switch_asic,
-    roce_switch_ports and roce_switch_headroom. ``hosts``: name -> roce_host_nics of all hosts, None for one that has
-    none given; None as a whole: whether hosts at the far ends are there is not checked. ``asics``: roce_asics. Raises
-    FabricError for the first thing amiss.
+    ``switches``: name -> system, asic, ports, headroom and queue_buffer_bytes, each as in roce_switch_system and so on.
+    ``hosts``: name -> roce_host_nics of all hosts, None for one that has none given; None as a whole: whether hosts at
+    the far ends are there is not checked. ``asics``: roce_asics. Raises FabricError for the first thing amiss.
     """
     if not isinstance(switches, Mapping) or not switches:
         raise FabricError("switches", "there are none", "put switches into the inventory's group roce_switches")
@@ -112,7 +117,7 @@ def plan(policy: Policy, specs: list[SwitchSpec]) -> dict[str, Switch]:
 
 def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mapping[str, ModuleType]) -> SwitchSpec:
     record = Record(f"switch {name}", data)
-    record.only("system", "asic", "ports", "headroom")
+    record.only("system", "asic", "ports", "headroom", "queue_buffer_bytes")
     system = record.data.get("system")
     if system not in systems:
         raise record.refuse(
@@ -132,7 +137,11 @@ def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mappi
         if first != port:
             raise record.refuse(f"port {port} is there twice, the other time as {first}", "keep one of them")
         ports[port] = _read_port(f"{record.subject}: port {port}", port_data)
-    return SwitchSpec(name, system, asic, ports, _read_own(record), "headroom" in systems[system].NOT_HELD)
+    buffer = None
+    if hasattr(systems[system], "attainable"):
+        record.need("queue_buffer_bytes")
+        buffer = record.number("queue_buffer_bytes", 0, 1, MOST_BYTES)
+    return SwitchSpec(name, system, asic, ports, _read_own(record), buffer, systems[system])
 
 
 def _read_port(subject: str, data: Any) -> PortSpec:
@@ -278,12 +287,23 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -
         ecns = _ecns(policy, line[0], bound, f"{subject}: port {name}")
         headroom = headrooms.get(line)
         cable = line[1] if headroom is not None and spec.reckons_headroom else None
-        key = ecns, headroom, cable
+        key = ecns, headroom, cable, spec.system, spec.queue_buffer_bytes
         if key not in shared:
-            shared[key] = _port_qos(policy, ecns, headroom, cable)
+            shared[key] = _attainable(spec, _port_qos(policy, ecns, headroom, cable), bound, f"{subject}: port {name}")
         made[line] = shared[key]
     ports = {name: made[port.speed_gbit_s, port.cable_m] for name, port in spec.ports.items()}
-    return Switch(spec.name, spec.system, ports, policy.ecmp_fields)
+    return Switch(spec.name, spec.system, ports, policy.ecmp_fields, spec.queue_buffer_bytes)
+
+
+def _attainable(spec: SwitchSpec, qos: PortQos, bound_bytes: Fraction | None, subject: str) -> PortQos:
+    """``qos`` with the nearest thresholds that the system can hold."""
+    if spec.queue_buffer_bytes is None:
+        return qos
+    held: PortQos = spec.system_module.attainable(qos, spec.queue_buffer_bytes)
+    for at, queue in enumerate(held.queues):
+        if queue is not None and queue.ecn is not None and bound_bytes is not None:
+            thresholds.check_ecn(queue.ecn, bound_bytes, subject, f"in queue {at}, in percent of its buffer,")
+    return held
 
 
 def _check_asic(policy: Policy, asic: Asic, subject: str) -> None:

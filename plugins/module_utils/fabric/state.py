@@ -88,12 +88,15 @@ class Switch:
     """A switch's QoS, wanted or read back. ``ports`` by the switch's own names, in their order in the inventory.
 
     ``ecmp_fields``: what the hash over equal paths takes, of ECMP_FIELDS; None where it is not to be seen.
+    ``queue_buffer_bytes``: what one queue can fill, for systems whose thresholds are in percent of it (junos); None for
+    all others.
     """
 
     name: str
     system: str  # a key of systems.SYSTEMS
     ports: dict[str, PortQos] = field(default_factory=dict)
     ecmp_fields: tuple[str, ...] | None = None  # sorted
+    queue_buffer_bytes: int | None = None
 
 
 ECMP_FIELDS = ("destination_ip", "destination_port", "protocol", "source_ip", "source_port")

@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import PortQos, Queue, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Ecn, PortQos, Queue, Switch
 
 SHOWN_PORTS = 3
 TABLES = {  # field of PortQos -> (what it is indexed by, what it holds)
@@ -16,6 +16,13 @@ TABLES = {  # field of PortQos -> (what it is indexed by, what it holds)
     "class_to_queue": ("traffic class", "queue"),
     "class_to_priority": ("traffic class", "priority of pauses"),
     "priority_to_queue": ("paused priority", "queue"),
+}
+BY_NUMBER = {"queues": "queue", "headroom": "headroom of priority"}
+WORDS = {
+    "pfc": "priorities with PFC",
+    "watchdog": "PFC watchdog",
+    "ip_mtu_bytes": "largest IP packet, in bytes",
+    "cable_m": "longest cable, in metres",
 }
 
 
@@ -36,7 +43,7 @@ def _port_data(qos: PortQos) -> dict[str, Any]:
         value = getattr(qos, each.name)
         if each.name in TABLES:
             data[each.name] = {str(at): held for at, held in enumerate(value) if held is not None}
-        elif each.name in ("queues", "headroom"):
+        elif each.name in BY_NUMBER:
             data[each.name] = {str(at): asdict(held) for at, held in enumerate(value) if held is not None}
         elif each.name == "watchdog":
             data[each.name] = None if value is None else asdict(value)
@@ -78,7 +85,7 @@ def differences(wanted: Switch, seen: Switch, not_held: Collection[str]) -> list
             found.setdefault(each, []).append(name)
     result = [Difference(tuple(ports), *what) for what, ports in found.items()]
     if "ecmp_fields" not in not_held and wanted.ecmp_fields != seen.ecmp_fields:
-        hashed = ("not set" if each is None else _listed(each) for each in (wanted.ecmp_fields, seen.ecmp_fields))
+        hashed = ("not set" if each is None else _words(each) for each in (wanted.ecmp_fields, seen.ecmp_fields))
         result.append(Difference((), "what ECMP hashes", *hashed))
     return result
 
@@ -90,22 +97,12 @@ def _port_differences(wanted: PortQos, seen: PortQos, not_held: Collection[str])
             continue
         if each.name in TABLES:
             yield from _table(*TABLES[each.name], here, there)
-        elif each.name == "queues":
+        elif each.name in BY_NUMBER:
             for at, (one, other) in enumerate(zip(here, there)):
                 if one != other:
-                    yield f"queue {at}", _queue(one), _queue(other)
-        elif each.name == "headroom":
-            for at, (one, other) in enumerate(zip(here, there)):
-                if one != other:
-                    yield f"headroom of priority {at}", _settings(one), _settings(other)
-        elif each.name == "pfc":
-            yield "priorities with PFC", _listed(here), _listed(there)
-        elif each.name == "watchdog":
-            yield "PFC watchdog", _settings(here), _settings(there)
-        elif each.name == "ip_mtu_bytes":
-            yield "largest IP packet", _bytes(here), _bytes(there)
-        elif here is not None:
-            yield "longest cable, in metres", _number(here), _number(there)
+                    yield f"{BY_NUMBER[each.name]} {at}", _words(one), _words(other)
+        elif each.name != "cable_m" or None not in (here, there):  # most systems are told no cable
+            yield WORDS.get(each.name, each.name.replace("_", " ")), _words(here), _words(there)
 
 
 def _table(index: str, held: str, wanted: Any, seen: Any) -> Iterator[tuple[str, str, str]]:
@@ -115,7 +112,7 @@ def _table(index: str, held: str, wanted: Any, seen: Any) -> Iterator[tuple[str,
         if pair[0] != pair[1]:
             ways.setdefault(pair, []).append(at)
     for (one, other), numbers in ways.items():
-        yield f"{held} of {index} {_ranges(numbers)}", _number(one), _number(other)
+        yield f"{held} of {index} {_ranges(numbers)}", _words(one), _words(other)
 
 
 def _ranges(numbers: list[int]) -> str:
@@ -128,30 +125,18 @@ def _ranges(numbers: list[int]) -> str:
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
-def _number(value: int | None) -> str:
-    return "none" if value is None else str(value)
-
-
-def _listed(values: tuple[Any, ...]) -> str:
-    return ", ".join(map(str, values)) or "none"
-
-
-def _bytes(value: int | None) -> str:
-    return "not set" if value is None else f"{value} bytes"
-
-
-def _queue(queue: Queue | None) -> str:
-    if queue is None:
-        return "not set"
-    share = "strict" if queue.strict else f"{_number(queue.bandwidth_percent)}%"
-    if queue.ecn is None:
-        return f"{share}, no ECN"
-    ecn = queue.ecn
-    return f"{share}, ECN {ecn.minimum_bytes} to {ecn.maximum_bytes} bytes at {ecn.probability_percent}%"
-
-
-def _settings(value: Any) -> str:
+def _words(value: Any) -> str:
     if value is None:
         return "none"
-    data: Mapping[str, Any] = asdict(value)
-    return ", ".join(f"{name} {held}" for name, held in data.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, Queue):
+        share = "strict" if value.strict else f"{_words(value.bandwidth_percent)}%"
+        return f"{share}, {_words(value.ecn)}" if value.ecn else f"{share}, no ECN"
+    if isinstance(value, Ecn):
+        return f"ECN {value.minimum_bytes} to {value.maximum_bytes} bytes at {value.probability_percent}%"
+    if is_dataclass(value) and not isinstance(value, type):
+        return ", ".join(f"{name} {held}" for name, held in asdict(value).items())
+    return str(value)

@@ -126,23 +126,22 @@ def headroom_of(
             f"give headroom_bytes for {speed_gbit_s} Gbit/s and {cable_m} m",
         )
     row = asic.headroom[speed_gbit_s, cables[-1] if row_cable is None else row_cable]
-    least, most = band_bytes(asic, speed_gbit_s, cable_m, ip_mtu_bytes)
     if own_cable is not None:
-        xoff, whose = own[speed_gbit_s, own_cable], "headroom_bytes"
+        xoff, whose, longest, mtu = own[speed_gbit_s, own_cable], "headroom_bytes", own_cable, ip_mtu_bytes
     else:
-        more = MTU_FACTOR * max(0, ip_mtu_bytes - PROFILE_IP_MTU_BYTES)
+        mtu = max(ip_mtu_bytes, PROFILE_IP_MTU_BYTES)
+        more = MTU_FACTOR * (mtu - PROFILE_IP_MTU_BYTES)
         xoff = row.xoff_bytes + -(-more // asic.cell_bytes) * asic.cell_bytes
-        whose = f"the headroom of {asic.title}'s profile"
-        # The profile is for a longer cable than the port's: it may be more than the port's own band allows.
-        most = max(most, band_bytes(asic, speed_gbit_s, row_cable or cable_m, ip_mtu_bytes)[1])
+        whose, longest = f"the headroom of {asic.title}'s profile", row_cable or cable_m
+    least, most = band_bytes(asic, speed_gbit_s, longest, mtu)
     if not least <= xoff <= most:
-        frame = ip_mtu_bytes + FRAME_OVERHEAD_BYTES
-        sonic = sonic_xoff_bytes(asic, speed_gbit_s, cable_m, frame)
-        mlx5 = mlx5_xoff_bytes(speed_gbit_s, cable_m, frame)
+        frame = mtu + FRAME_OVERHEAD_BYTES
+        sonic = sonic_xoff_bytes(asic, speed_gbit_s, longest, frame)
+        mlx5 = mlx5_xoff_bytes(speed_gbit_s, longest, frame)
         raise FabricError(
             subject,
-            f"{whose} of {xoff} bytes for {speed_gbit_s} Gbit/s, {cable_m} m and IP packets of {ip_mtu_bytes} bytes is "
-            f"not within {least} to {most} bytes: SONiC's formula gives {sonic}, the mlx5 driver's {mlx5}, and "
+            f"{whose} of {xoff} bytes for {speed_gbit_s} Gbit/s, {longest} m and IP packets of {mtu} bytes is not "
+            f"within {least} to {most} bytes: SONiC's formula gives {sonic}, the mlx5 driver's {mlx5}, and "
             f"{BAND_FACTOR} times off is the most that is believed",
             "give it in bytes, for this speed and cable",
         )

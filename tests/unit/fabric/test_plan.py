@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -20,9 +21,25 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.plan import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Ecn, Headroom
 
+
+def attainable(qos, buffer):
+    """Thresholds in whole percents of ``buffer``, at least one."""
+
+    def whole(number):
+        return max(1, number * 100 // buffer) * buffer // 100
+
+    def held(queue):
+        if queue is None or queue.ecn is None:
+            return queue
+        return replace(queue, ecn=Ecn(whole(queue.ecn.minimum_bytes), whole(queue.ecn.maximum_bytes), 100))
+
+    return replace(qos, queues=tuple(held(queue) for queue in qos.queues))
+
+
 SYSTEMS = {
     "plain": plain_system,
     "soft": SimpleNamespace(NOT_HELD={"pfc": "it sends none", "headroom": "none"}),
+    "percents": SimpleNamespace(NOT_HELD={}, attainable=attainable),
     "reckons": SimpleNamespace(NOT_HELD={"headroom": "it reckons it"}),
 }
 STORAGE = {"dscp": 20, "traffic_class": 4, "bandwidth_percent": 20}
@@ -115,6 +132,21 @@ def test_a_system_that_reckons_headroom_itself_is_told_the_cable():
     assert planned({"classes": {"roce": {"mode": "lossy"}}}, reckons)["leaf1"].ports["swp1"].cable_m is None
 
 
+def test_a_system_that_counts_in_percent_is_given_what_it_can_hold():
+    given = one(ports=32, queue_buffer_bytes=40_000_000)
+    given["leaf1"]["system"] = "percents"
+    switch = planned(None, given)["leaf1"]
+    assert switch.queue_buffer_bytes == 40_000_000
+    # Of 453,000 and 4,530,000 bytes, of which 1% and 11% are the most that is not more.
+    assert switch.ports["swp0"].queues[3].ecn == Ecn(400_000, 4_400_000, 100)
+    given["leaf1"]["queue_buffer_bytes"] = 50_000_000
+    with pytest.raises(FabricError, match="its ECN begins at 500000 bytes, and must begin below 453632 here"):
+        planned(None, given)
+    del given["leaf1"]["queue_buffer_bytes"]
+    with pytest.raises(FabricError, match="switch leaf1: queue_buffer_bytes is missing"):
+        planned(None, given)
+
+
 def test_marking_is_lowered_where_ports_are_many():
     """The bound is that of the whole switch: of 128 ports, and of the smallest alpha."""
     few, many = planned(None, one(ports=2))["leaf1"], planned(None, one(ports=128))["leaf1"]
@@ -189,8 +221,11 @@ BAD_SWITCHES = [
     ([LEAF], "switches: there are none"),
     ({"leaf1": None}, "switch leaf1: not a dictionary"),
     (change(("leaf1", "os"), "x"), "switch leaf1: unknown setting 'os'"),
-    (change(("leaf1", "system"), None), "roce_switch_system is missing; there are plain, reckons, soft"),
-    (change(("leaf1", "system"), "ios"), "switch leaf1: system 'ios' is unknown; there are plain, reckons, soft"),
+    (change(("leaf1", "system"), None), "roce_switch_system is missing; there are percents, plain, reckons, soft"),
+    (
+        change(("leaf1", "system"), "ios"),
+        "switch leaf1: system 'ios' is unknown; there are percents, plain, reckons, soft",
+    ),
     (change(("leaf1", "asic"), None), "switch leaf1: roce_switch_asic is missing; there are jericho2, "),
     (change(("leaf1", "asic"), "asic9"), "switch leaf1: ASIC 'asic9' is unknown; there are jericho2, "),
     (change(("leaf1", "ports"), None), "switch leaf1: no ports are given"),

@@ -90,12 +90,11 @@ def test_the_users_own_number():
 
 @pytest.mark.parametrize("own_bytes", [60, 20_000, 900_000, 60_000_000])
 def test_an_own_number_that_is_not_believed(own_bytes):
-    least, most = thresholds.band_bytes(SPECTRUM3, 400, 10, 9100)
     with pytest.raises(FabricError) as refused:
         headroom(SPECTRUM3, 400, 5, own={(400, 10): own_bytes})
-    least, most = thresholds.band_bytes(SPECTRUM3, 400, 5, 9100)
-    sonic = thresholds.sonic_xoff_bytes(SPECTRUM3, 400, 5, 9122)
-    mlx5 = thresholds.mlx5_xoff_bytes(400, 5, 9122)
+    least, most = thresholds.band_bytes(SPECTRUM3, 400, 10, 9100)
+    sonic = thresholds.sonic_xoff_bytes(SPECTRUM3, 400, 10, 9122)
+    mlx5 = thresholds.mlx5_xoff_bytes(400, 10, 9122)
     for number in (own_bytes, least, most, sonic, mlx5):
         assert str(number) in refused.value.why
     assert (min(sonic, mlx5) // 4, max(sonic, mlx5) * 4) == (least, most)
@@ -103,7 +102,7 @@ def test_an_own_number_that_is_not_believed(own_bytes):
 
 def test_a_profile_that_is_not_believed():
     wrong = replace(SPECTRUM3, headroom={(400, 40): Headroom(0, 77, 0, 0)})
-    with pytest.raises(FabricError, match=r"profile of 77 bytes for 400 Gbit/s, 5 m .* is not within"):
+    with pytest.raises(FabricError, match=r"profile of 77 bytes for 400 Gbit/s, 40 m .* is not within"):
         headroom(wrong, 400, 5)
 
 
