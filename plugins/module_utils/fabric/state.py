@@ -110,7 +110,10 @@ class Nic:
     ``notification`` and ``reaction``: on which priorities it sends CNPs for marked packets, and slows down for CNPs.
     ``cm_tos``: the ToS byte that RDMA-CM gives new connections; ``forced_tos``: the one that the device gives all
     (its "traffic class"), whatever the application asks for; None: the application's.
-    ``may_mark``: whether this function's packets keep the DSCP that it sets; None where nothing tells.
+    ``may_mark``: whether the DSCP that this function sets decides its packets' priority; None where nothing tells.
+    ``dcbx_by_host``: whether the host alone sets the DCB part (false: firmware or a peer may, by DCBX).
+    ``priority_to_buffer`` and ``buffer_bytes``: the ingress buffers, which hold the headroom of lossless priorities;
+    ``cable_m``: the length from which the driver reckons when to pause.
     """
 
     name: str
@@ -128,6 +131,10 @@ class Nic:
     forced_tos: int | None = None
     ip_mtu_bytes: int | None = None
     may_mark: bool | None = None
+    dcbx_by_host: bool | None = None
+    priority_to_buffer: Octet = (None,) * CLASSES
+    buffer_bytes: Octet = (None,) * CLASSES  # by buffer
+    cable_m: int | None = None
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,15 @@ class Outcome:
         self.before[name] = before
         self.after[name] = after
 
+    def and_then(self, other: Outcome) -> Outcome:
+        """This and what came after it, as one."""
+        return Outcome(
+            {**self.before, **other.before},
+            {**self.after, **other.after},
+            {**self.facts, **other.facts},
+            [*self.pending, *other.pending],
+        )
+
     def to_result(self) -> dict[str, Any]:
         """What a module returns."""
         return {

@@ -1,0 +1,226 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A policy for one function of a NIC: what it is to have, and why it cannot have the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_buffers import buffers
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import Policy, RdmaClass
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import CLASSES, DSCPS, Nic, Queue
+
+NICS = "roce_host_nics"
+# What a physical function must have, or RoCE would get less than the policy says. The rest is reported.
+NEEDED = ("trust", "dscp_to_priority", "priority_to_class", "queues", "ip_mtu_bytes")
+# What describes a function and is not set.
+DESCRIBES = ("name", "interface", "is_vf", "may_mark")
+# Of the port, and so of its physical function.
+OF_THE_PORT = (
+    "trust",
+    "dscp_to_priority",
+    "priority_to_class",
+    "queues",
+    "pfc",
+    "notification",
+    "reaction",
+    "cnp_dscp",
+    "dcbx_by_host",
+    "priority_to_buffer",
+    "buffer_bytes",
+    "cable_m",
+)
+SPEED_GBIT_S_AT_MOST = 1600
+CABLE_M_AT_MOST = 1000  # mlx5 takes no longer one (MLX5E_MAX_CABLE_LENGTH in en_dcbnl.c)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the inventory says of a NIC. With ``cable_m``, its lossless priorities get buffers of their own."""
+
+    speed_gbit_s: int | None = None
+    cable_m: int | None = None
+
+
+def read_nics(given: Any) -> dict[str, Wish]:
+    """The variable ``roce_host_nics``: ``{"mlx5_0": {"speed_gbit_s": 400, "cable_m": 5}}``. Raises FabricError."""
+    if not isinstance(given, Mapping) or not given:
+        raise FabricError(NICS, "not a dictionary of at least one NIC", "write it as mlx5_0: {speed_gbit_s: 400}")
+    return {name: _wish(name, data) for name, data in given.items()}
+
+
+def _wish(name: Any, data: Any) -> Wish:
+    subject = f"{NICS}: {name}"
+    if not isinstance(name, str) or not name or "/" in name or name.startswith("."):
+        raise FabricError(subject, "not a name of an RDMA device", "'ls /sys/class/infiniband' shows them")
+    if not isinstance(data or {}, Mapping):
+        raise FabricError(subject, "not a dictionary", "write it as settings by name, or {}")
+    numbers = {}
+    for setting, most in (("speed_gbit_s", SPEED_GBIT_S_AT_MOST), ("cable_m", CABLE_M_AT_MOST)):
+        value = (data or {}).get(setting)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most):
+            raise FabricError(subject, f"{setting} {value!r} is not a whole number of 1 to {most}", "give one")
+        numbers[setting] = value
+    unknown = sorted(set(data or {}) - set(numbers))
+    if unknown:
+        raise FabricError(subject, f"unknown setting {unknown[0]!r}", f"there are {', '.join(sorted(numbers))}")
+    if numbers["cable_m"] is not None and numbers["speed_gbit_s"] is None:
+        raise FabricError(subject, "cable_m without speed_gbit_s", "give both: headroom follows from the two")
+    return Wish(**numbers)
+
+
+def class_of(policy: Policy, name: str | None) -> RdmaClass:
+    """The class of RoCE that is called so; the policy's first where none is named. Raises FabricError."""
+    if not name:
+        return policy.classes[0]
+    for each in policy.classes:
+        if each.name == name:
+            return each
+    known = ", ".join(each.name for each in policy.classes)
+    raise FabricError("roce_policy", f"there is no class {name!r}", f"there are {known}")
+
+
+def plan(
+    policy: Policy, rdma_class: RdmaClass, wish: Wish, seen: Seen, parent: Nic | None
+) -> tuple[Nic, dict[str, str]]:
+    """What the function is to have, and by field of Nic why it cannot have what it will be without.
+
+    ``rdma_class``: what RDMA-CM's connections get. ``parent``: a VF's physical function as it will be, where that is
+    known. A field is None where the function has no such setting. Raises FabricError where the policy would not hold.
+    """
+    whole = _whole(policy, rdma_class, wish, seen)
+    cannot = {name: why for name, why in seen.cannot.items() if getattr(whole, name) != _unset(name)}
+    if seen.nic.is_vf:
+        _check_marks(seen, parent)
+    else:
+        _check_able(policy, whole, cannot, seen)
+    may_mark = None if seen.nic.is_vf and parent is None else True
+    return replace(whole, may_mark=may_mark, **{name: _unset(name) for name in cannot}), cannot
+
+
+def _unset(name: str) -> Any:
+    return next(each.default for each in fields(Nic) if each.name == name)
+
+
+def _whole(policy: Policy, rdma_class: RdmaClass, wish: Wish, seen: Seen) -> Nic:
+    """What a function would have that can have everything."""
+    classes = (*policy.classes, policy.cnp, policy.default)
+    priority_of_dscp = {each.dscp: each.priority for each in (*policy.classes, policy.cnp)}
+    class_of_priority = {each.priority: each.traffic_class for each in classes}
+    there = seen.dcb.classes_at_most if seen.dcb else CLASSES
+    # Traffic classes that no priority is in are strict and have no share: the shares of the others make 100%.
+    queues: list[Queue | None] = [Queue(True) if at < there else None for at in range(CLASSES)]
+    for each in (*policy.classes, policy.default):
+        queues[each.traffic_class] = Queue(False, each.bandwidth_percent)
+    marked = tuple(sorted(each.priority for each in policy.classes))
+    lossless = tuple(sorted(each.priority for each in policy.lossless))
+    nic = Nic(
+        name=seen.nic.name,
+        interface=seen.nic.interface,
+        is_vf=seen.nic.is_vf,
+        trust="dscp",
+        dscp_to_priority=tuple(priority_of_dscp.get(at, policy.default.priority) for at in range(DSCPS)),
+        priority_to_class=tuple(class_of_priority.get(at, policy.default.traffic_class) for at in range(CLASSES)),
+        queues=tuple(queues),
+        pfc=lossless,
+        notification=marked,
+        reaction=marked,
+        cnp_dscp=policy.cnp.dscp,
+        cm_tos=rdma_class.tos,
+        # With two classes the application chooses; a ToS forced on all would take the choice away.
+        forced_tos=rdma_class.tos if len(policy.classes) == 1 else None,
+        ip_mtu_bytes=policy.ip_mtu_bytes,
+        dcbx_by_host=True,
+    )
+    if wish.cable_m is None or not lossless or "buffer_bytes" in seen.cannot or seen.dcb is None:
+        return nic
+    priority_to_buffer, buffer_bytes = buffers(
+        seen, lossless, wish.speed_gbit_s or 0, wish.cable_m, nic.ip_mtu_bytes or 0
+    )
+    return replace(nic, priority_to_buffer=priority_to_buffer, buffer_bytes=buffer_bytes, cable_m=wish.cable_m)
+
+
+def _check_marks(seen: Seen, parent: Nic | None) -> None:
+    trust = parent.trust if parent else None
+    if parent and trust != "dscp":
+        raise FabricError(
+            f"{seen.nic.name} (VF of {parent.name})",
+            f"its packets' DSCP does not choose their priority, since {parent.name} trusts {trust or 'no DSCP'}",
+            f"put {parent.name} into {NICS} too",
+        )
+
+
+def _check_able(policy: Policy, whole: Nic, cannot: dict[str, str], seen: Seen) -> None:
+    for name in (*NEEDED, *(["pfc"] if whole.pfc else [])):
+        if name in cannot:
+            raise FabricError(
+                f"{seen.nic.name} ({seen.nic.interface})",
+                f"it cannot have {name}: {cannot[name]}",
+                f"leave it out of {NICS}, or give it a driver that has it",
+            )
+    dcb = seen.dcb
+    if dcb is None:
+        return
+    for each in (*policy.classes, policy.cnp, policy.default):
+        if each.traffic_class >= dcb.classes_at_most:
+            raise FabricError(
+                f"{seen.nic.name} ({seen.nic.interface})",
+                f"it has {dcb.classes_at_most} traffic classes (0 to {dcb.classes_at_most - 1}), and the policy uses "
+                f"{each.traffic_class}",
+                "give the policy's classes lower traffic classes",
+            )
+    if len(whole.pfc) > dcb.lossless_at_most:
+        raise FabricError(
+            f"{seen.nic.name} ({seen.nic.interface})",
+            f"it can have {dcb.lossless_at_most} lossless priorities, and the policy has {len(whole.pfc)}",
+            "make one of its classes lossy",
+        )
+
+
+def differences(wanted: Nic, seen: Seen) -> dict[str, tuple[Any, Any]]:
+    """By field of Nic, (before, after) as a person reads them, of what is not as wanted.
+
+    None in ``wanted`` is no wish; but of ``forced_tos`` it is the wish that applications choose.
+    """
+    found = {}
+    for each in fields(Nic):
+        if each.name in DESCRIBES:
+            continue
+        now, then = getattr(seen.nic, each.name), getattr(wanted, each.name)
+        if each.name == "pfc":
+            if "pfc" not in seen.cannot and now != then:
+                found["pfc"] = list(now), list(then)
+        elif isinstance(then, tuple) and each.name not in ("notification", "reaction"):
+            differing = [at for at, value in enumerate(then) if value is not None and value != now[at]]
+            if differing:
+                found[each.name] = _shown(each.name, now, differing, seen), _shown(each.name, then, differing, None)
+        elif now != then and (then is not None or each.name == "forced_tos"):
+            found[each.name] = tuple(list(value) if isinstance(value, tuple) else value for value in (now, then))
+    return found
+
+
+def _shown(name: str, values: tuple[Any, ...], at: list[int], seen: Seen | None) -> dict[str, Any]:
+    """DSCPs by priority ({"3": "26"}), all else by its index."""
+    if name != "dscp_to_priority":
+        return {str(index): str(values[index]) if isinstance(values[index], Queue) else values[index] for index in at}
+    several = seen.dcb.dscp_priorities or {} if seen and seen.dcb else {}
+    groups: dict[str, list[int]] = {}
+    for dscp in at:
+        priorities = several.get(dscp, ()) if values[dscp] is None else (values[dscp],)
+        groups.setdefault(" and ".join(map(str, priorities)) or "none", []).append(dscp)
+    return {f"priority {priority}": f"DSCP {_ranges(dscps)}" for priority, dscps in sorted(groups.items())}
+
+
+def _ranges(numbers: list[int]) -> str:
+    """[0, 1, 2, 5] -> "0-2,5"."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)

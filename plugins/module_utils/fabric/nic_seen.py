@@ -1,0 +1,59 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What one reading of a NIC's function came to: its QoS, and what the function and its driver can do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import CLASSES, DSCPS, Nic, Octet, Queue
+
+
+@dataclass(frozen=True)
+class Dcb:
+    """A network interface's data center bridging, as a tool tells it. None: the driver does not have that part.
+
+    ``dscp_priorities``: by DSCP, all priorities that it is mapped to (more than one where somebody added and did not
+    replace). ``classes_at_most`` and ``lossless_at_most``: how many traffic classes it has, and how many priorities may
+    pause. ``by_host``: false where firmware runs DCBX; ``willing``: true where a DCBX peer may set ETS.
+    """
+
+    tool: str  # "dcb" or "mlnx_qos"
+    trust: str | None = None
+    dscp_priorities: dict[int, tuple[int, ...]] | None = None
+    priority_to_class: Octet | None = None
+    queues: tuple[Queue | None, ...] | None = None
+    classes_at_most: int = CLASSES
+    pfc: tuple[int, ...] | None = None
+    lossless_at_most: int = CLASSES
+    delay: int | None = None  # of PFC; for mlx5 the cable's metres
+    priority_to_buffer: Octet | None = None
+    buffer_bytes: Octet | None = None
+    buffer_total_bytes: int | None = None
+    by_host: bool | None = None
+    willing: bool | None = None
+
+    def dscp_to_priority(self) -> Octet:
+        """64 entries; None where a DSCP has no priority, or several."""
+        table = self.dscp_priorities or {}
+        return tuple(table[at][0] if len(table.get(at, ())) == 1 else None for at in range(DSCPS))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One function of a NIC as it is.
+
+    ``cannot``: field of Nic -> why this function has no such setting. ``driver``: the kernel's ("mlx5_core").
+    ``address``: on the PCI bus; ``parent``: that of a VF's physical function, where it is to be seen.
+    ``ecn_path``: the folder of the vendor driver's ECN settings; ``cnp_path``: the file with the CNPs' DSCP.
+    """
+
+    nic: Nic
+    dcb: Dcb | None = None
+    cannot: dict[str, str] = field(default_factory=dict)
+    driver: str | None = None
+    address: str | None = None
+    parent: str | None = None
+    speed_gbit_s: int | None = None
+    ecn_path: str = ""
+    cnp_path: str = ""

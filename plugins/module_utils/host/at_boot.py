@@ -1,0 +1,113 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What brings settings back after a reboot: a file of settings, the code, and a systemd unit that runs it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import archive
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+
+# Where systemd itself lies, with and without a merged /usr.
+MANAGERS = ("/usr/lib/systemd/systemd", "/lib/systemd/systemd")
+
+
+@dataclass(frozen=True)
+class Service:
+    """One thing that is done at every boot.
+
+    ``start`` names the module whose ``main`` does it; it has to be imported by whoever makes this. ``unit_text`` has
+    {python}, {code} and {settings}. ``others``: further files, by path. ``module``: who is at fault, in errors.
+    """
+
+    module: str
+    start: str
+    settings: str
+    code: str
+    unit: str
+    unit_text: str
+    others: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def unit_file(self) -> str:
+        """Where the unit lies."""
+        return f"/etc/systemd/system/{self.unit}"
+
+    @property
+    def wants(self) -> str:
+        """The link that enables it."""
+        return f"/etc/systemd/system/multi-user.target.wants/{self.unit}"
+
+
+def files(service: Service, settings: dict[str, Any], python: str) -> dict[str, bytes]:
+    """What has to be in which file; the unit last, so that it never runs without the others."""
+    return {
+        service.settings: (json.dumps(settings, indent=2, sort_keys=True) + "\n").encode(),
+        service.code: archive.build(service.start),
+        **{path: text.encode() for path, text in service.others.items()},
+        service.unit_file: service.unit_text.format(
+            python=python, code=service.code, settings=service.settings
+        ).encode(),
+    }
+
+
+def ensure(
+    system: System,
+    service: Service,
+    settings: dict[str, Any],
+    check: bool = False,
+    python: str = sys.executable,
+    running: bool = True,
+) -> Outcome:
+    """Have ``settings`` brought about at every boot. Raises HostError.
+
+    ``running`` is whether ``system`` is up; an image is not, and there is no systemd in it to speak to.
+    """
+    outcome = Outcome(facts={"unit": service.unit, "settings_file": service.settings})
+    _check_systemd(system, service, running)
+    wanted = files(service, settings, python)
+    for path, content in wanted.items():
+        there = system.read_bytes(path)
+        if there != content:
+            outcome.differ(path, _shown(service, path, there), _shown(service, path, content))
+    enabled = system.exists(service.wants)
+    if not enabled:
+        outcome.differ(f"{service.unit} enabled", False, True)
+    if check or not outcome.changed:
+        return outcome
+    for path, content in wanted.items():
+        if path in outcome.after:
+            system.replace(path, content)
+    if not running:
+        if not enabled:
+            # With a root named, it only makes the link, whatever runs around it.
+            system.run(["systemctl", "--root=/", "enable", service.unit])
+        return outcome
+    # "enable" reads all units again too.
+    system.run(["systemctl", "enable", service.unit] if not enabled else ["systemctl", "daemon-reload"])
+    return outcome
+
+
+def _check_systemd(system: System, service: Service, running: bool) -> None:
+    if running and not system.exists("/run/systemd/system"):
+        raise HostError(
+            f"{service.module}: this host is not run by systemd, whose unit brings the settings back at boot"
+        )
+    if not running and not any(system.exists(path) for path in MANAGERS):
+        raise HostError(
+            f"{service.module}: there is no systemd in this image, whose unit brings the settings about at boot: "
+            "add its package (systemd-sysv on Debian, systemd on RHEL)"
+        )
+
+
+def _shown(service: Service, path: str, content: bytes | None) -> str | None:
+    if content is None:
+        return None
+    return f"code, sha256 {sha256(content).hexdigest()}" if path == service.code else content.decode(errors="replace")

@@ -1,0 +1,135 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""RoCE NICs brought to a policy: all are planned before the first is touched, and read back after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_plan import (
+    class_of,
+    differences,
+    plan,
+    read_nics,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_steps import Step, steps
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Nic
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.nic import read
+
+Planned = dict[str, "tuple[Nic, dict[str, str]]"]
+
+
+def settings(policy: dict[str, Any], nics: dict[str, Any], rdma_class: str | None) -> dict[str, Any]:
+    """The settings as ``ensure`` takes them and a boot finds them. Raises HostError for what fits no host.
+
+    The class is always named: which one is the policy's first is lost in a file whose keys are sorted.
+    """
+    try:
+        read_nics(nics)
+        return {"policy": policy, "nics": nics, "rdma_class": class_of(read_policy(policy), rdma_class).name}
+    except FabricError as error:
+        raise HostError(str(error)) from error
+
+
+def planned(given: dict[str, Any], seen: dict[str, Seen]) -> Planned:
+    """By RDMA device, what it is to have, and why it cannot have the rest. Raises HostError where the policy fails."""
+    try:
+        policy = read_policy(given["policy"])
+        rdma_class = class_of(policy, given["rdma_class"])
+        nics = read_nics(given["nics"])
+        done: Planned = {}
+        by_address = {one.address: name for name, one in seen.items() if one.address}
+        for name, one in seen.items():  # physical functions first
+            parent = done[by_address[one.parent]][0] if one.parent in by_address else None
+            done[name] = plan(policy, rdma_class, nics[name], one, parent)
+        return done
+    except FabricError as error:
+        raise HostError(str(error)) from error
+
+
+def ensure(system: System, given: dict[str, Any], check: bool = False) -> Outcome:
+    """Bring NICs to ``given`` (see ``settings``). Raises HostError."""
+    seen = read.read(system, list(given["nics"]))
+    want = planned(given, seen)
+    outcome = Outcome()
+    for name, (wanted, _cannot) in want.items():
+        for field, (before, after) in differences(wanted, seen[name]).items():
+            outcome.differ(f"{name} {field}", before, after)
+    if outcome.changed and not check:
+        done: list[str] = []
+        for name, (wanted, _cannot) in want.items():
+            for step in steps(seen[name], wanted):
+                _write(system, name, step, done)
+        seen = read.read(system, list(given["nics"]))
+        _check_kept(want, seen)
+    outcome.facts = {
+        "nics": {
+            name: shown(seen[name]) if not check else {**shown(seen[name]), **_known(wanted)}
+            for name, (wanted, _cannot) in want.items()
+        },
+        "cannot": {name: cannot for name, (_wanted, cannot) in want.items() if cannot},
+    }
+    return outcome
+
+
+def shown(seen: Seen) -> dict[str, Any]:
+    """A function as plain data: the fields of Nic, its driver, PCI address and speed."""
+    return {
+        **asdict(seen.nic),
+        "driver": seen.driver,
+        "address": seen.address,
+        "speed_gbit_s": seen.speed_gbit_s,
+    }
+
+
+def _known(wanted: Nic) -> dict[str, Any]:
+    """Of a plan, what it says."""
+    return {name: value for name, value in asdict(wanted).items() if value is not None and value != (None,) * 8}
+
+
+def _write(system: System, name: str, step: Step, done: list[str]) -> None:
+    try:
+        _writers(step)(system, name, step)
+    except HostError as error:
+        before = f"done before: {', '.join(done)}" if done else "nothing was changed before"
+        raise HostError(f"{name}: {step.setting} was refused: {error}; {before}; mend it and run again") from error
+    if f"{name} {step.setting}" not in done:
+        done.append(f"{name} {step.setting}")
+
+
+def _writers(step: Step) -> Callable[[System, str, Step], object]:
+    if step.argv:
+        return lambda system, _name, step: system.run(list(step.argv))
+    if step.path:
+        return lambda system, _name, step: system.poke(step.path, step.text)
+    return _write_connections
+
+
+def _write_connections(system: System, name: str, step: Step) -> None:
+    """RDMA-CM's ToS."""
+    if not system.exists(read.CONNECTIONS):
+        system.run(["modprobe", "rdma_cm"])
+    if not system.exists(read.CONNECTIONS):
+        raise HostError(f"there is no {read.CONNECTIONS}: 'mount -t configfs none /sys/kernel/config' first")
+    with read.connections(system, name) as path:
+        system.poke(path, step.text)
+
+
+def _check_kept(want: Planned, seen: dict[str, Seen]) -> None:
+    """What was written has to read back."""
+    for name, (wanted, _cannot) in want.items():
+        left = differences(wanted, seen[name])
+        if left:
+            field, (now, then) = next(iter(left.items()))
+            raise HostError(
+                f"{name}: the driver took {field} and did not keep it: it reads back {now}, wanted {then}; "
+                "see the kernel's log for its driver, and what else on this host sets it (lldpad, NetworkManager)"
+            )

@@ -1,0 +1,235 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The RoCE NICs of a machine, read: all that their QoS consists of, from the kernel's files and the DCB tools.
+
+Sources: Documentation/ABI/stable/sysfs-class-infiniband (ports, gid_attrs), Documentation/ABI/testing/sysfs-class-net
+(mtu, speed, phys_port_name), drivers/infiniband/hw/mlx5/cong.c (cc_params in debugfs), drivers/infiniband/core/
+cma_configfs.c (default_roce_tos); of the vendor's driver, the files that Mellanox/network-operator#269 and
+NVIDIA/nccl#2383 show (ecn; tc/1/traffic_class: "Global tclass=106", or empty).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import dcb, mlnx_qos
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_plan import OF_THE_PORT
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_seen import Dcb, Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import CLASSES, Nic
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+
+DEVICES = "/sys/class/infiniband"
+NETWORK = "/sys/class/net"
+CONNECTIONS = "/sys/kernel/config/rdma_cm"
+CONGESTION = "/sys/kernel/debug/mlx5"
+PORT = "1"  # mlx5, bnxt_re and irdma have a device a port
+REPRESENTOR = re.compile(r"^(c\d+)?pf\d+(vf|sf)\d+$")  # Documentation/networking/representors.rst
+# Of vendor 0x15b3, functions that are VFs wherever they show up: in a guest nothing else tells. From the table
+# mlx5_core_pci_table (drivers/net/ethernet/mellanox/mlx5/core/main.c, MLX5_PCI_DEV_IS_VF).
+MLX5_VFS = ("0x1012", "0x1014", "0x1016", "0x1018", "0x101a", "0x101c", "0x101e", "0xa2d3")
+
+
+def names(system: System) -> list[str]:
+    """The RDMA devices whose link is Ethernet."""
+    return [name for name in system.names(DEVICES) if _link(system, name) == "Ethernet"]
+
+
+def read(system: System, wanted: list[str]) -> dict[str, Seen]:
+    """The named RDMA devices, physical functions before VFs. Raises HostError for the first that is none."""
+    there = system.names(DEVICES)
+    for name in wanted:
+        if name not in there:
+            shown = f"there are {', '.join(there)}" if there else "no driver has made any: see 'rdma link'"
+            raise HostError(f"{name}: no such RDMA device on this host; {shown}")
+        if _link(system, name) != "Ethernet":
+            raise HostError(f"{name}: its link is {_link(system, name)}, which has no RoCE; leave it out")
+    seen = {name: _function(system, name) for name in wanted}
+    trusts = {one.address: one.nic.trust for one in seen.values() if one.address}
+    for name, one in seen.items():
+        if one.parent in trusts:
+            seen[name] = replace(one, nic=replace(one.nic, may_mark=trusts[one.parent] == "dscp"))
+    return dict(sorted(seen.items(), key=lambda item: item[1].nic.is_vf))
+
+
+def _link(system: System, name: str) -> str | None:
+    return system.read(f"{DEVICES}/{name}/ports/{PORT}/link_layer")
+
+
+def _function(system: System, name: str) -> Seen:
+    device = f"{DEVICES}/{name}/device"
+    interface = _interface(system, name)
+    parent = system.link_name(f"{device}/physfn")
+    is_vf = bool(parent) or (
+        system.read(f"{device}/vendor") == "0x15b3" and system.read(f"{device}/device") in MLX5_VFS
+    )
+    driver = system.link_name(f"{device}/driver")
+    address = system.link_name(device)
+    cannot: dict[str, str] = {}
+    if is_vf:
+        why = f"it is a VF, and the port is its physical function's{f' ({parent})' if parent else ''}"
+        cannot.update(dict.fromkeys(OF_THE_PORT, why))
+        nic, bridging, ecn, cnp = Nic(name, interface, is_vf=True), None, "", ""
+    else:
+        bridging, why = _bridging(system, interface)
+        nic = _with_dcb(Nic(name, interface, may_mark=True), bridging, driver, why, cannot)
+        nic, ecn, cnp = _with_congestion(system, nic, address, cannot)
+    nic = _with_marking(system, nic, cannot)
+    return Seen(nic, bridging, cannot, driver, address, parent, _speed_gbit_s(system, interface), ecn, cnp)
+
+
+def _interface(system: System, name: str) -> str:
+    """The network interface of an RDMA device."""
+    found = [
+        each
+        for each in system.names(f"{DEVICES}/{name}/device/net")
+        if not REPRESENTOR.match(_quiet(system, f"{NETWORK}/{each}/phys_port_name") or "")
+    ]
+    if len(found) != 1:  # software's devices have no PCI device; others may have several
+        found = [_quiet(system, f"{DEVICES}/{name}/ports/{PORT}/gid_attrs/ndevs/0") or ""]
+    if not found[0] or not system.exists(f"{NETWORK}/{found[0]}"):
+        raise HostError(f"{name}: it has no network interface, by which its QoS is set; see 'rdma link show {name}/1'")
+    return found[0]
+
+
+def _quiet(system: System, path: str) -> str | None:
+    """A file that some drivers have and refuse to be read."""
+    try:
+        return system.read(path)
+    except HostError:
+        return None
+
+
+def _number(system: System, path: str) -> int | None:
+    text = _quiet(system, path)
+    if text is None:
+        return None
+    if not re.fullmatch(r"-?\d+", text):
+        raise HostError(f"{path} holds {text!r}, which is no number; see which driver made it")
+    return int(text)
+
+
+def _speed_gbit_s(system: System, interface: str) -> int | None:
+    speed_mbit_s = _number(system, f"{NETWORK}/{interface}/speed")
+    return speed_mbit_s // 1000 if speed_mbit_s and speed_mbit_s > 0 else None
+
+
+def _bridging(system: System, interface: str) -> tuple[Dcb | None, str]:
+    """By dcb, or else by mlnx_qos; and why by neither."""
+    try:
+        printed: dict[str, str | None] = {}
+        why = ""
+        for thing in dcb.OBJECTS:
+            try:
+                printed[thing] = system.run(dcb.show(interface, thing))
+            except HostError as error:
+                if not any(said in str(error) for said in dcb.NOT_THERE):
+                    raise
+                printed[thing] = None
+        if printed["ets"] is not None or printed["app"]:
+            return _parsed(lambda: dcb.parse(interface, printed)), ""
+        why = "its driver has no DCB"
+    except HostError as error:
+        if "is not installed" not in str(error):
+            raise
+        why = "neither dcb (package iproute2) nor mlnx_qos is installed"
+    try:
+        text = system.run(mlnx_qos.show(interface))
+    except HostError as error:
+        if "is not installed" not in str(error):
+            raise
+        return None, why
+    return _parsed(lambda: mlnx_qos.parse(interface, text)), ""
+
+
+def _parsed(parse: object) -> Dcb:
+    try:
+        return parse()  # type: ignore[operator, no-any-return]
+    except FabricError as error:
+        raise HostError(str(error)) from error
+
+
+def _with_dcb(nic: Nic, seen: Dcb | None, driver: str | None, why: str, cannot: dict[str, str]) -> Nic:
+    fields = ("trust", "dscp_to_priority", "priority_to_class", "queues", "pfc")
+    if seen is None:
+        cannot.update(dict.fromkeys((*fields, "dcbx_by_host", "priority_to_buffer", "buffer_bytes", "cable_m"), why))
+        return nic
+    parts = {
+        "trust": seen.trust,
+        "dscp_to_priority": seen.dscp_to_priority() if seen.dscp_priorities is not None else None,
+        "priority_to_class": seen.priority_to_class,
+        "queues": seen.queues,
+        "pfc": seen.pfc,
+        "priority_to_buffer": seen.priority_to_buffer,
+        "buffer_bytes": seen.buffer_bytes,
+        # An IEEE 802.1Qbb delay, in bits, but to mlx5 the metres of the cable (en_dcbnl.c, mlx5e_dcbnl_ieee_setpfc).
+        "cable_m": seen.delay if driver == "mlx5_core" else None,
+        "dcbx_by_host": False if seen.willing else seen.by_host,
+    }
+    reasons = {"cable_m": "only mlx5 takes the length of the cable", "dcbx_by_host": "its driver has no DCBX"}
+    for name, value in parts.items():
+        if value is None:
+            cannot[name] = reasons.get(name, f"its driver has no such part of DCB ({seen.tool})")
+    return replace(nic, **{name: value for name, value in parts.items() if value is not None})
+
+
+def _with_congestion(system: System, nic: Nic, address: str | None, cannot: dict[str, str]) -> tuple[Nic, str, str]:
+    """With the notification and reaction points and the CNPs' DSCP; and where these are set."""
+    ecn = f"{NETWORK}/{nic.interface}/ecn"
+    if system.exists(f"{ecn}/roce_np"):
+        points = {
+            field: tuple(at for at in range(CLASSES) if _number(system, f"{ecn}/{point}/enable/{at}") == 1)
+            for field, point in (("notification", "roce_np"), ("reaction", "roce_rp"))
+        }
+        cnp = f"{ecn}/roce_np/cnp_dscp"
+        return replace(nic, cnp_dscp=_number(system, cnp), **points), ecn, cnp
+    why = "only the vendor's driver (MLNX_OFED, DOCA) has a switch for it; the firmware's is ROCE_CC_PRIO_MASK_P1"
+    cannot.update(notification=why, reaction=why)
+    cnp = f"{CONGESTION}/{address}/cc_params/np_cnp_dscp"
+    value = _number(system, cnp) if address else None
+    if value is None:
+        cannot["cnp_dscp"] = "there is neither the vendor driver's 'ecn' nor mlx5's 'cc_params' in debugfs"
+        return nic, "", ""
+    return replace(nic, cnp_dscp=value), "", cnp
+
+
+def _with_marking(system: System, nic: Nic, cannot: dict[str, str]) -> Nic:
+    """With the ToS of RDMA-CM, the device's ToS, and the MTU."""
+    path = f"{DEVICES}/{nic.name}/tc/{PORT}/traffic_class"
+    text = system.read(path)
+    forced = None
+    if text is None:
+        cannot["forced_tos"] = "only the vendor's driver (MLNX_OFED, DOCA) has a traffic class of the device"
+    else:
+        tclass = re.match(r"Global tclass=(\d+)$", text, re.MULTILINE)
+        forced = int(tclass[1]) if tclass else None
+    with connections(system, nic.name) as path:
+        cm_tos = _number(system, path)
+    mtu = _number(system, f"{NETWORK}/{nic.interface}/mtu")
+    if mtu is None:
+        raise HostError(f"{nic.name}: {NETWORK}/{nic.interface}/mtu cannot be read; see 'ip link show {nic.interface}'")
+    return replace(nic, forced_tos=forced, cm_tos=cm_tos, ip_mtu_bytes=mtu)
+
+
+@contextmanager
+def connections(system: System, name: str) -> Iterator[str]:
+    """The file with RDMA-CM's ToS of a device. The kernel shows it in a folder that somebody makes, and keeps the value
+    when the folder goes again (cma_configfs.c)."""
+    folder = f"{CONNECTIONS}/{name}"
+    made = False
+    if system.exists(CONNECTIONS) and not system.exists(folder):
+        try:
+            os.mkdir(system.path(folder))
+            made = True
+        except OSError:  # a recording, or a device that RDMA-CM does not know: the file is not there then
+            pass
+    try:
+        yield f"{folder}/ports/{PORT}/default_roce_tos"
+    finally:
+        if made:
+            os.rmdir(system.path(folder))

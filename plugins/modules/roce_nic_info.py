@@ -1,0 +1,82 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The QoS of a host's RoCE NICs."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: roce_nic_info
+short_description: Read the QoS of the RoCE NICs of a host
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Reads all that M(sailloft.fleet.roce_nic) sets, of all RDMA devices with an Ethernet link, or of the named ones.
+  - Changes nothing.
+options:
+  nics:
+    description: The RDMA devices; without it all whose link is Ethernet.
+    type: list
+    elements: str
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
+    support: none
+seealso:
+  - module: sailloft.fleet.roce_nic
+"""
+
+EXAMPLES = r"""
+- name: What the NICs have
+  sailloft.fleet.roce_nic_info:
+  register: roce
+"""
+
+RETURN = r"""
+nics:
+  description:
+    - By RDMA device its QoS. C(dscp_to_priority) has 64 entries, C(priority_to_class), C(queues), C(priority_to_buffer)
+      and C(buffer_bytes) eight; null is what is not set, or not to be seen.
+    - C(cm_tos) is the ToS byte of RDMA-CM's connections, C(forced_tos) the one that the device gives all packets.
+    - C(may_mark) tells whether the DSCP that a function sets decides its packets' priority.
+  returned: success
+  type: dict
+cannot:
+  description: By RDMA device and setting, why it has no such setting.
+  returned: success
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.nic import ensure, read
+
+
+def main() -> None:
+    """The module."""
+    module = AnsibleModule(argument_spec={"nics": {"type": "list", "elements": "str"}}, supports_check_mode=True)
+    system = System()
+
+    def look() -> Outcome:
+        named = module.params["nics"]
+        seen = read.read(system, read.names(system) if named is None else named)
+        return Outcome(
+            facts={
+                "nics": {name: ensure.shown(one) for name, one in seen.items()},
+                "cannot": {name: one.cannot for name, one in seen.items() if one.cannot},
+            }
+        )
+
+    finish(module, look)
+
+
+if __name__ == "__main__":
+    main()
