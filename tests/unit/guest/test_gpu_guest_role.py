@@ -42,13 +42,16 @@ def play(tmp_path, tasks, **variables):
 
 @pytest.mark.parametrize(
     ("settings", "named"),
-    [({"LD_PRELOAD": "/tmp/x"}, "LD_PRELOAD"), ({"NCCL_DEBUG": "INFO\nLD_PRELOAD=x"}, "several lines")],
+    [
+        ({"LD_PRELOAD": "/tmp/x"}, "LD_PRELOAD is no setting of NCCL"),
+        ({"NCCL_DEBUG": "INFO\nLD_PRELOAD=x"}, "the value of NCCL_DEBUG is not one line"),
+    ],
 )
 def test_what_is_no_nccl_setting_is_refused_before_anything_is_touched(tmp_path, settings, named):
     role = [{"ansible.builtin.include_role": {"name": "sailloft.fleet.gpu_guest"}}]
     status, output = play(tmp_path, role, gpu_guest_nccl=settings)
     assert status != 0
-    assert "gpu_guest_nccl has" in output
+    assert "/etc/nccl.conf: " in output
     assert named in output
     assert "MaxReadReq is set" not in output
 
@@ -73,6 +76,27 @@ def test_what_is_written_and_what_is_set(tmp_path):
     assert conf.splitlines()[1:] == [f"{name}={value}" for name, value in sorted(DEFAULTS["gpu_guest_nccl"].items())]
     assert conf.endswith("\n")
     assert tuning == {"settings": [{"devices": DEFAULTS["gpu_guest_devices"], "max_read_request_bytes": 4096}]}
+
+
+def test_the_fabrics_policy_is_in_the_guests_one_file(tmp_path):
+    show = [
+        {"ansible.builtin.include_vars": str(ROLE / "defaults/main.yml")},
+        {"ansible.builtin.include_vars": str(ROLE / "vars/main.yml")},
+        {"ansible.builtin.debug": {"msg": "<<{{ [__gpu_guest_nccl, __gpu_guest_nccl_conf] | to_json }}>>"}},
+    ]
+    status, output = play(tmp_path, show, roce_policy={"classes": {"roce": {"dscp": 24}}}, roce_host_gid_index=5)
+    assert status == 0, output
+    wanted, conf = json.loads(json.loads(output.split('"msg": "<<')[1].split('>>"')[0].join(['"', '"'])))
+    assert wanted == {**DEFAULTS["gpu_guest_nccl"], "NCCL_IB_TC": 98, "NCCL_IB_GID_INDEX": 5}
+    assert "NCCL_IB_TC=98" in conf.splitlines()
+
+
+def test_settings_that_contradict_the_fabrics_policy_are_refused(tmp_path):
+    role = [{"ansible.builtin.include_role": {"name": "sailloft.fleet.gpu_guest"}}]
+    status, output = play(tmp_path, role, roce_policy={}, gpu_guest_nccl={"NCCL_IB_TC": 104})
+    assert status != 0
+    assert "NCCL_IB_TC is set to 104, and by the RoCE policy of this host it is 106" in output
+    assert "MaxReadReq is set" not in output
 
 
 TOPOLOGY = '<system version="1">\n  <cpu numaid="0"/>\n</system>\n'

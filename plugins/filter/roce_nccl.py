@@ -1,0 +1,82 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""NCCL's settings with those that follow from the RoCE policy."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: roce_nccl
+short_description: NCCL's settings with those that follow from the RoCE policy
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Adds C(NCCL_IB_TC) (the class's whole ToS byte), C(NCCL_IB_FIFO_TC), C(NCCL_IB_GID_INDEX) and
+    C(NCCL_IB_QPS_PER_CONNECTION) to other settings of NCCL.
+  - What the other settings say otherwise is refused.
+positional: policy
+options:
+  _input:
+    description: The other settings, by name.
+    type: dict
+    required: true
+  policy:
+    description: The fabric's C(roce_policy).
+    type: dict
+    required: true
+  rdma_class:
+    description: The policy's class for NCCL's data; its first, unless told otherwise.
+    type: str
+  fifo_class:
+    description: The policy's class for NCCL's control messages; that of the data, unless told otherwise.
+    type: str
+  gid_index:
+    description: The GID that NCCL uses; without it NCCL chooses.
+    type: int
+  queue_pairs:
+    description: How many queue pairs a connection has; without it NCCL's default.
+    type: int
+"""
+
+EXAMPLES = r"""
+# {NCCL_IB_GID_INDEX: 3, NCCL_IB_TC: 106, NCCL_IB_TIMEOUT: 22}
+settings: "{{ {'NCCL_IB_TIMEOUT': 22} | sailloft.fleet.roce_nccl(roce_policy, gid_index=3) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: All settings, by name.
+  type: dict
+"""
+
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import nccl
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import read_policy
+
+
+def roce_nccl(
+    settings: Any,
+    policy: Any,
+    rdma_class: str | None = None,
+    fifo_class: str | None = None,
+    gid_index: int | None = None,
+    queue_pairs: int | None = None,
+) -> dict[str, Any]:
+    """``settings`` with those of the policy. Raises AnsibleFilterError."""
+    try:
+        of_policy = nccl.of_policy(read_policy(policy), rdma_class, fifo_class, gid_index, queue_pairs)
+        return nccl.merged(settings, of_policy)
+    except FabricError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Any]:
+        """By name."""
+        return {"roce_nccl": roce_nccl}

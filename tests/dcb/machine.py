@@ -1,0 +1,223 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""An emulated machine with a network interface that has DCB: Debian's kernel, our driver, and a root in memory.
+
+The packages are downloaded and unpacked to a cache; nothing is installed on this machine, and no right is needed but to
+read apt's lists.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+HERE = Path(__file__).parent
+REPOSITORY = HERE.parents[1]
+CACHE = REPOSITORY / ".cache" / "dcb"
+POLITE = ("nice", "-n", "19")
+# With what the kernel asks for by name: rxe's checksum.
+MODULES = ("sailloft_dcb", "rdma_rxe", "rdma_cm", "configfs", "dummy", "crc32_generic")
+PROGRAMS = ("/usr/bin/python3", "/usr/sbin/dcb", "/usr/sbin/ip", "/usr/bin/rdma", "/bin/busybox")
+# What python3 alone of the machine's needs not have.
+LEFT_OUT = (
+    "test",
+    "idlelib",
+    "tkinter",
+    "ensurepip",
+    "lib2to3",
+    "pydoc_data",
+    "turtledemo",
+    "config-*",
+    "dist-packages",
+)
+INIT = """#!/bin/busybox sh
+/bin/busybox --install -s /bin
+mount -t proc none /proc
+mount -t sysfs none /sys
+mount -t devtmpfs none /dev
+mount -t tmpfs none /run
+mount -t debugfs none /sys/kernel/debug
+modprobe configfs
+mount -t configfs none /sys/kernel/config
+mkdir -p /run/systemd/system
+ip link set dev lo up
+python3 -B /inside.py
+echo THE END
+poweroff -f
+"""
+# systemd does not run in there: what is left of "enable" is its link.
+SYSTEMCTL = """#!/bin/busybox sh
+mkdir -p /etc/systemd/system/multi-user.target.wants
+[ "$1" != enable ] || ln -sf "/etc/systemd/system/$2" "/etc/systemd/system/multi-user.target.wants/$2"
+"""
+ARGUMENTS = "console=ttyS0 quiet panic=-1 no_timer_check"
+MEMORY_MIB = 1024
+PATIENCE_SECONDS = 240
+
+
+def boot(folder: Path) -> str:
+    """Run inside.py in the machine; what it wrote on the console."""
+    kernel = _kernel()
+    initramfs = _initramfs(kernel, folder)
+    console = folder / "console.log"
+    command = [*POLITE, "qemu-system-x86_64", "-accel", "tcg", "-machine", "q35", "-cpu", "max", "-m", str(MEMORY_MIB)]
+    command += ["-nodefaults", "-display", "none", "-no-reboot", "-serial", f"file:{console}"]
+    command += ["-kernel", str(next(kernel.glob("boot/vmlinuz-*"))), "-initrd", str(initramfs), "-append", ARGUMENTS]
+    try:
+        subprocess.run(command, check=True, timeout=PATIENCE_SECONDS, capture_output=True, text=True)
+    except subprocess.TimeoutExpired as error:
+        said = console.read_text(errors="replace")[-6000:]
+        raise AssertionError(f"the machine did not end in {PATIENCE_SECONDS} s\n{said}") from error
+    return console.read_text(errors="replace").replace("\r", "")
+
+
+def _packages() -> list[str]:
+    """The kernel's packages of this release, as apt knows them."""
+    found: list[str] = []
+    ahead = ["linux-image-amd64", "linux-headers-amd64"]
+    while ahead:
+        name = ahead.pop()
+        said = subprocess.run(["apt-cache", "depends", "--important", name], capture_output=True, text=True, check=True)
+        needs = re.findall(r"^ *Depends: (linux-[\w.+-]+)$", said.stdout, re.MULTILINE)
+        assert needs or name not in ("linux-image-amd64", "linux-headers-amd64"), f"apt-get update: no {name}"
+        if not name.endswith(("image-amd64", "headers-amd64")) or re.search(r"\d", name):
+            found.append(name)
+        ahead += [need for need in needs if need not in found and not need.startswith("linux-base")]
+    return sorted(set(found))
+
+
+def _kernel() -> Path:
+    """The packages unpacked, with our driver among the modules; kept until one of them, or the driver, changes."""
+    packages = _packages()
+    driver = HERE / "driver"
+    recipe = hashlib.sha256(repr(packages).encode())
+    for path in sorted(driver.iterdir()):
+        recipe.update(path.read_bytes())
+    folder = CACHE / recipe.hexdigest()[:12]
+    if folder.exists():
+        return folder
+    shutil.rmtree(CACHE, ignore_errors=True)
+    unfinished = folder.with_name("unfinished")
+    unfinished.mkdir(parents=True)
+    subprocess.run([*POLITE, "apt-get", "download", "-q", *packages], cwd=unfinished, check=True, capture_output=True)
+    for package in sorted(unfinished.glob("*.deb")):
+        subprocess.run([*POLITE, "dpkg-deb", "-x", package, unfinished], check=True)
+        package.unlink()
+    unfinished.rename(folder)
+    try:
+        _build(folder, driver)
+    except BaseException:
+        folder.rename(unfinished)
+        raise
+    return folder
+
+
+def _build(folder: Path, driver: Path) -> None:
+    version = next((folder / "lib" / "modules").iterdir()).name
+    headers = folder / "usr" / "src" / f"linux-headers-{version}"
+    makefile = headers / "Makefile"
+    # The packages say where they would have been installed.
+    makefile.write_text(makefile.read_text().replace(" /usr/src/", f" {folder}/usr/src/"))
+    copy = shutil.copytree(driver, folder / "driver")
+    subprocess.run([*POLITE, "make", "-s", "-C", headers, f"M={copy}", "modules"], check=True, capture_output=True)
+    subprocess.run(["strip", "--strip-debug", copy / "sailloft_dcb.ko"], check=True)
+    shutil.copy(copy / "sailloft_dcb.ko", folder / "lib" / "modules" / version / "kernel" / "sailloft_dcb.ko")
+
+
+def _initramfs(kernel: Path, folder: Path) -> Path:
+    tree = folder / "tree"
+    for name in ("dev", "proc", "sys", "run", "tmp", "bin", "etc", "usr/lib/sailloft"):
+        (tree / name).mkdir(parents=True)
+    _put(tree / "init", INIT)
+    _put(tree / "usr/bin/systemctl", SYSTEMCTL)
+    shutil.copy(HERE / "inside.py", tree / "inside.py")
+    for program in PROGRAMS:
+        _program(tree, Path(program))
+    version = next((kernel / "lib" / "modules").iterdir()).name
+    _modules(kernel / "lib" / "modules" / version, tree / "lib" / "modules" / version)
+    _python(tree)
+    image = folder / "initramfs"
+    # Busybox's, since it keeps the times by which Python knows its compiled modules.
+    with image.open("wb") as out:
+        names = subprocess.run(["find", "."], cwd=tree, check=True, capture_output=True).stdout
+        subprocess.run(
+            ["busybox", "cpio", "-o", "-H", "newc"],
+            cwd=tree,
+            input=names,
+            stdout=out,
+            stderr=subprocess.PIPE,
+            check=True,
+        )
+    shutil.rmtree(tree)
+    return image
+
+
+def _put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def _program(tree: Path, program: Path) -> None:
+    """A program, and the libraries that it is linked with."""
+    said = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
+    for path in [str(program), *re.findall(r"(/\S+) \(0x", said)]:
+        target = tree / path.lstrip("/")
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, target)
+
+
+def _modules(there: Path, here: Path) -> None:
+    """MODULES, what they need, and the table by which modprobe finds them."""
+    by_name = {path.name.partition(".ko")[0].replace("-", "_"): path for path in there.rglob("*.ko*")}
+    needs: dict[str, list[str]] = {}
+    ahead = list(MODULES)
+    while ahead:
+        name = ahead.pop()
+        if name in needs:
+            continue
+        content = by_name[name].read_bytes()
+        content = lzma.decompress(content) if by_name[name].suffix == ".xz" else content
+        # Of the section .modinfo.
+        said = re.search(rb"\0depends=([\w,-]*)\0", content)
+        needs[name] = said[1].decode().replace("-", "_").split(",") if said and said[1] else []
+        here.mkdir(parents=True, exist_ok=True)
+        (here / f"{name}.ko").write_bytes(content)
+        ahead += needs[name]
+
+    def closure(name: str) -> list[str]:
+        return [each for need in needs[name] for each in (need, *closure(need))]
+
+    lines = (
+        f"{name}.ko: {' '.join(f'{need}.ko' for need in dict.fromkeys(closure(name)))}\n" for name in sorted(needs)
+    )
+    (here / "modules.dep").write_text("".join(lines))
+
+
+def _python(tree: Path) -> None:
+    """The system's Python, and the code that is tested: the collection, and Ansible's part of a module."""
+    ask = ["/usr/bin/python3", "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"]
+    library = Path(subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip())
+    shutil.copytree(library, tree / str(library).lstrip("/"), ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
+    for path in sorted((tree / str(library).lstrip("/") / "lib-dynload").glob("*.so")):
+        said = subprocess.run(["ldd", path], capture_output=True, text=True, check=False).stdout
+        for needed in re.findall(r"(/\S+) \(0x", said):
+            if not (tree / needed.lstrip("/")).exists():
+                (tree / needed.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(needed, tree / needed.lstrip("/"))
+    import ansible
+
+    code = tree / "code"
+    (code / "ansible").mkdir(parents=True)
+    ours = Path(ansible.__file__).parent
+    # What Ansible sends along with a module is no more of it than this.
+    (code / "ansible" / "__init__.py").write_text(f"__version__ = {ansible.__version__!r}\n")
+    shutil.copytree(ours / "module_utils", code / "ansible" / "module_utils")
+    for part in ("modules", "module_utils"):
+        place = code / "ansible_collections" / "sailloft" / "fleet" / "plugins" / part
+        shutil.copytree(REPOSITORY / "plugins" / part, place, ignore=shutil.ignore_patterns("__pycache__"))
