@@ -12,7 +12,7 @@ export PATH := $(CURDIR)/$(bin):$(PATH)
 # Ansible and Molecule show what they do as they do it.
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help lab lab-down packages images test test-all lint unit identity boot image image-boot sanity molecule bench bench-plan clean
+.PHONY: help lab lab-down packages images test test-all lint unit identity boot image image-boot dcb sanity molecule bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -51,7 +51,7 @@ lab-down: .venv/.runtime
 
 test: lint unit identity boot image sanity molecule
 
-test-all: test image-boot
+test-all: test image-boot dcb
 	molecule/run gpu_guest interrupted node_boot
 	benchmarks/run
 
@@ -79,6 +79,10 @@ image: packages .venv/.tests
 # A node that boots an image from its firmware on, and images that it must refuse.
 image-boot: packages .venv/.tests
 	pytest -v tests/image_boot
+
+# A driver's DCB, by the real dcb, in an emulated machine.
+dcb: packages .venv/.tests
+	pytest -v tests/dcb
 
 sanity: packages .venv/.tests
 	tests/sanity/run

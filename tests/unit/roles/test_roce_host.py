@@ -22,7 +22,7 @@ def play(tmp_path, inventory="localhost,", **variables):
     playbook = tmp_path / "play.yml"
     role = {"ansible.builtin.include_role": {"name": "sailloft.fleet.roce_host"}}
     playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": [role]}]))
-    given = {"roce_host_packages_install": False, **variables}
+    given = {"roce_host_packages_install": False, "ansible_python_interpreter": sys.executable, **variables}
     done = subprocess.run(
         [ANSIBLE, "--check", "--diff", "-i", inventory, "-c", "local", "-e", json.dumps(given), str(playbook)],
         cwd=ROOT,
