@@ -21,7 +21,7 @@ description:
   - The DCB part goes through C(dcb) of iproute2, or else through the vendor's C(mlnx_qos); all other parts through the
     kernel's files. C(mlnx_qos) was written from its source and has not been tried on such a NIC.
   - A VF has no port, so that it gets the ToS bytes and the MTU only; its packets' priority follows from what its
-    physical function trusts. Where that is named too and does not trust DSCP, the VF is refused.
+    physical function trusts. Where that is on this host, is not named too and does not trust DSCP, the VF is refused.
   - What a driver does not offer is reported in RV(cannot). Where the policy would not hold without it, the call fails.
   - For the boot it saves the policy (C(/etc/sailloft/roce_host.json)), its own code
     (C(/usr/lib/sailloft/roce_host.pyz)) and a systemd unit (C(sailloft-roce-host.service)) that runs the one on the

@@ -50,6 +50,10 @@ cannot:
   description: By RDMA device and setting, why it has no such setting.
   returned: success
   type: dict
+left_out:
+  description: By RDMA device that was not named, why it cannot be read (a container has its network interface).
+  returned: success
+  type: dict
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -67,11 +71,13 @@ def main() -> None:
 
     def look() -> Outcome:
         named = module.params["nics"]
-        seen = read.read(system, read.names(system) if named is None else named)
+        found, left_out = read.names(system) if named is None else (named, {})
+        seen = read.read(system, found)
         return Outcome(
             facts={
                 "nics": {name: ensure.shown(one) for name, one in seen.items()},
                 "cannot": {name: one.cannot for name, one in seen.items() if one.cannot},
+                "left_out": left_out,
             }
         )
 

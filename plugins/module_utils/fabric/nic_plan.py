@@ -90,7 +90,8 @@ def plan(
     """What the function is to have, and by field of Nic why it cannot have what it will be without.
 
     ``rdma_class``: what RDMA-CM's connections get. ``parent``: a VF's physical function as it will be, where that is
-    known. A field is None where the function has no such setting. Raises FabricError where the policy would not hold.
+    to be seen. A field is None where the function has no such setting. Raises FabricError where the policy would not
+    hold.
     """
     whole = _whole(policy, rdma_class, wish, seen)
     cannot = {name: why for name, why in seen.cannot.items() if getattr(whole, name) != _unset(name)}
@@ -145,11 +146,10 @@ def _whole(policy: Policy, rdma_class: RdmaClass, wish: Wish, seen: Seen) -> Nic
 
 
 def _check_marks(seen: Seen, parent: Nic | None) -> None:
-    trust = parent.trust if parent else None
-    if parent and trust != "dscp":
+    if parent and parent.trust != "dscp":
         raise FabricError(
             f"{seen.nic.name} (VF of {parent.name})",
-            f"its packets' DSCP does not choose their priority, since {parent.name} trusts {trust or 'no DSCP'}",
+            f"its packets' DSCP does not choose their priority, since {parent.name} trusts {parent.trust or 'no DSCP'}",
             f"put {parent.name} into {NICS} too",
         )
 
@@ -179,6 +179,20 @@ def _check_able(policy: Policy, whole: Nic, cannot: dict[str, str], seen: Seen) 
             f"it can have {dcb.lossless_at_most} lossless priorities, and the policy has {len(whole.pfc)}",
             "make one of its classes lossy",
         )
+
+
+def expected(wanted: Nic, seen: Seen) -> Nic:
+    """What is to be read once the function is as wanted: the wish where there is one, else what is there."""
+    values = {}
+    for each in fields(Nic):
+        now, then = getattr(seen.nic, each.name), getattr(wanted, each.name)
+        if each.name in ("pfc", "forced_tos"):
+            values[each.name] = now if each.name in seen.cannot else then
+        elif isinstance(then, tuple) and each.name not in ("notification", "reaction"):
+            values[each.name] = tuple(old if new is None else new for old, new in zip(now, then))
+        else:
+            values[each.name] = now if then is None else then
+    return Nic(**values)
 
 
 def differences(wanted: Nic, seen: Seen) -> dict[str, tuple[Any, Any]]:

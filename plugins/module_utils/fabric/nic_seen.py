@@ -44,7 +44,7 @@ class Seen:
     """One function of a NIC as it is.
 
     ``cannot``: field of Nic -> why this function has no such setting. ``driver``: the kernel's ("mlx5_core").
-    ``address``: on the PCI bus; ``parent``: that of a VF's physical function, where it is to be seen.
+    ``address``: on the PCI bus; ``parent``: a VF's physical function, where it is to be seen.
     ``ecn_path``: the folder of the vendor driver's ECN settings; ``cnp_path``: the file with the CNPs' DSCP.
     """
 
@@ -53,7 +53,7 @@ class Seen:
     cannot: dict[str, str] = field(default_factory=dict)
     driver: str | None = None
     address: str | None = None
-    parent: str | None = None
+    parent: Nic | None = None
     speed_gbit_s: int | None = None
     ecn_path: str = ""
     cnp_path: str = ""

@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_plan import (
     class_of,
     differences,
+    expected,
     plan,
     read_nics,
 )
@@ -46,9 +47,8 @@ def planned(given: dict[str, Any], seen: dict[str, Seen]) -> Planned:
         rdma_class = class_of(policy, given["rdma_class"])
         nics = read_nics(given["nics"])
         done: Planned = {}
-        by_address = {one.address: name for name, one in seen.items() if one.address}
         for name, one in seen.items():  # physical functions first
-            parent = done[by_address[one.parent]][0] if one.parent in by_address else None
+            parent = done[one.parent.name][0] if one.parent and one.parent.name in done else one.parent
             done[name] = plan(policy, rdma_class, nics[name], one, parent)
         return done
     except FabricError as error:
@@ -72,7 +72,7 @@ def ensure(system: System, given: dict[str, Any], check: bool = False) -> Outcom
         _check_kept(want, seen)
     outcome.facts = {
         "nics": {
-            name: shown(seen[name]) if not check else {**shown(seen[name]), **_known(wanted)}
+            name: shown(replace(seen[name], nic=expected(wanted, seen[name])) if check else seen[name])
             for name, (wanted, _cannot) in want.items()
         },
         "cannot": {name: cannot for name, (_wanted, cannot) in want.items() if cannot},
@@ -88,11 +88,6 @@ def shown(seen: Seen) -> dict[str, Any]:
         "address": seen.address,
         "speed_gbit_s": seen.speed_gbit_s,
     }
-
-
-def _known(wanted: Nic) -> dict[str, Any]:
-    """Of a plan, what it says."""
-    return {name: value for name, value in asdict(wanted).items() if value is not None and value != (None,) * 8}
 
 
 def _write(system: System, name: str, step: Step, done: list[str]) -> None:

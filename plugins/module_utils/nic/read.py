@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -35,9 +35,17 @@ REPRESENTOR = re.compile(r"^(c\d+)?pf\d+(vf|sf)\d+$")  # Documentation/networkin
 MLX5_VFS = ("0x1012", "0x1014", "0x1016", "0x1018", "0x101a", "0x101c", "0x101e", "0xa2d3")
 
 
-def names(system: System) -> list[str]:
-    """The RDMA devices whose link is Ethernet."""
-    return [name for name in system.names(DEVICES) if _link(system, name) == "Ethernet"]
+def names(system: System) -> tuple[list[str], dict[str, str]]:
+    """The RDMA devices whose link is Ethernet; and, by name, why some of them cannot be read (a container has them)."""
+    found, left_out = [], {}
+    for name in system.names(DEVICES):
+        if _link(system, name) == "Ethernet":
+            try:
+                _interface(system, name)
+                found.append(name)
+            except HostError as error:
+                left_out[name] = str(error)
+    return found, left_out
 
 
 def read(system: System, wanted: list[str]) -> dict[str, Seen]:
@@ -50,10 +58,6 @@ def read(system: System, wanted: list[str]) -> dict[str, Seen]:
         if _link(system, name) != "Ethernet":
             raise HostError(f"{name}: its link is {_link(system, name)}, which has no RoCE; leave it out")
     seen = {name: _function(system, name) for name in wanted}
-    trusts = {one.address: one.nic.trust for one in seen.values() if one.address}
-    for name, one in seen.items():
-        if one.parent in trusts:
-            seen[name] = replace(one, nic=replace(one.nic, may_mark=trusts[one.parent] == "dscp"))
     return dict(sorted(seen.items(), key=lambda item: item[1].nic.is_vf))
 
 
@@ -64,18 +68,22 @@ def _link(system: System, name: str) -> str | None:
 def _function(system: System, name: str) -> Seen:
     device = f"{DEVICES}/{name}/device"
     interface = _interface(system, name)
-    parent = system.link_name(f"{device}/physfn")
-    is_vf = bool(parent) or (
+    physical = system.link_name(f"{device}/physfn")
+    is_vf = bool(physical) or (
         system.read(f"{device}/vendor") == "0x15b3" and system.read(f"{device}/device") in MLX5_VFS
     )
     driver = system.link_name(f"{device}/driver")
     address = system.link_name(device)
     cannot: dict[str, str] = {}
     if is_vf:
-        why = f"it is a VF, and the port is its physical function's{f' ({parent})' if parent else ''}"
+        above = system.names(f"{device}/physfn/infiniband")
+        parent = _function(system, above[0]).nic if above else None
+        why = f"it is a VF, and the port is its physical function's{f' ({physical})' if physical else ''}"
         cannot.update(dict.fromkeys(OF_THE_PORT, why))
-        nic, bridging, ecn, cnp = Nic(name, interface, is_vf=True), None, "", ""
+        nic = Nic(name, interface, is_vf=True, may_mark=parent.trust == "dscp" if parent else None)
+        bridging, ecn, cnp = None, "", ""
     else:
+        parent = None
         bridging, why = _bridging(system, interface)
         nic = _with_dcb(Nic(name, interface, may_mark=True), bridging, driver, why, cannot)
         nic, ecn, cnp = _with_congestion(system, nic, address, cannot)
@@ -147,9 +155,9 @@ def _bridging(system: System, interface: str) -> tuple[Dcb | None, str]:
     return _parsed(lambda: mlnx_qos.parse(interface, text)), ""
 
 
-def _parsed(parse: object) -> Dcb:
+def _parsed(parse: Callable[[], Dcb]) -> Dcb:
     try:
-        return parse()  # type: ignore[operator, no-any-return]
+        return parse()
     except FabricError as error:
         raise HostError(str(error)) from error
 

@@ -135,20 +135,27 @@ def test_a_vf_gets_what_is_its_own(host):
     assert not bring(system, {"mlx5_2": {}, "mlx5_0": {}}).changed
 
 
-def test_whether_a_vf_may_mark_is_read_from_its_physical_function(host):
+def test_a_vf_whose_physical_function_does_not_trust_dscp_is_refused(host):
     system = host("mlx5-upstream")
-    assert read.read(system, ["mlx5_2"])["mlx5_2"].nic.may_mark is None
-    assert read.read(system, ["mlx5_2", "mlx5_0"])["mlx5_2"].nic.may_mark is False
-    bring(system, {"mlx5_0": {}})
-    assert read.read(system, ["mlx5_2", "mlx5_0"])["mlx5_2"].nic.may_mark is True
-
-
-def test_a_vf_that_may_not_mark_is_refused(host):
-    system = host("mlx5-upstream")
-    system.refused["no app"] = ""
-    with pytest.raises(HostError, match=r"mlx5_0 .*: it cannot have trust: .*"):
-        bring(system, {"mlx5_2": {}, "mlx5_0": {}})
+    assert read.read(system, ["mlx5_2"])["mlx5_2"].nic.may_mark is False
+    with pytest.raises(
+        HostError, match=r"mlx5_2 \(VF of mlx5_0\): .*mlx5_0 trusts pcp; put mlx5_0 into roce_host_nics"
+    ):
+        bring(system, {"mlx5_2": {}})
     assert system.effects == []
+    bring(system, {"mlx5_0": {}})
+    assert read.read(system, ["mlx5_2"])["mlx5_2"].nic.may_mark is True
+    assert list(bring(system, {"mlx5_2": {}}).after) == ["mlx5_2 cm_tos", "mlx5_2 ip_mtu_bytes"]
+
+
+def test_a_device_whose_interface_a_container_has_is_left_out(host):
+    system = host("mlx5-upstream")
+    Path(system.path("/sys/class/net/ens1v0")).unlink()
+    found, left_out = read.names(system)
+    assert found == ["mlx5_0"]
+    assert list(left_out) == ["mlx5_2"]
+    with pytest.raises(HostError, match="mlx5_2: it has no network interface"):
+        read.read(system, ["mlx5_2"])
 
 
 def test_a_guests_vf_is_known_by_its_device_id(host):
@@ -174,7 +181,9 @@ def test_two_classes_leave_the_choice_to_the_applications(host):
     }
     system = host()
     system.put("/sys/class/infiniband/mlx5_0/tc/1/traffic_class", "Global tclass=106\n")
+    predicted = bring(system, {"mlx5_0": {}}, policy, "roce", check=True)
     outcome = bring(system, {"mlx5_0": {}}, policy, "roce")
+    assert predicted.facts == outcome.facts
     nic = outcome.facts["nics"]["mlx5_0"]
     assert (nic["cm_tos"], nic["forced_tos"], nic["pfc"]) == (106, None, (2,))
     assert nic["notification"] == (2, 3)
