@@ -56,11 +56,17 @@ def rendered(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> di
 
 def parsed(params: Mapping[str, Any]) -> dict[str, Any]:
     """Running configurations as data. Raises FabricError."""
+    found = parse_running(_running(params), params["switches"])
+    return {"changed": False, "parsed": {name: to_data(switch) for name, switch in found.items()}}
+
+
+def parse_running(running: Mapping[str, Any], switches: Mapping[str, Any]) -> dict[str, Switch]:
+    """Running configurations by switch, each by the system that ``switches`` says it has. Raises FabricError."""
     found = {}
-    for name, text in _running(params).items():
-        system = Record(f"switch {name}", params["switches"].get(name, {})).data.get("system")
-        found[name] = to_data(_parse(system, name, text))
-    return {"changed": False, "parsed": found}
+    for name, given in running.items():
+        system = Record(f"switch {name}", switches.get(name, {})).data.get("system")
+        found[name] = _parse(system, name, _text(name, given))
+    return found
 
 
 def compared(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,179 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the module roce_path_info does: a fabric from its inventory and from what was read back, followed and told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import (
+    Checker,
+    Host,
+    Part,
+    ReadBack,
+    claims,
+    deadlock,
+    first_fault,
+    follow,
+    survey,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.plan import SwitchSpec, plan, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import Policy, RdmaClass, read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.record import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
+    Application,
+    Nic,
+    PortQos,
+    Queue,
+    Switch,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_config import parse_running
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.topology import End, Fabric
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table
+
+PORT_FIELDS = [each.name for each in fields(PortQos)]
+NIC_FIELDS = [each.name for each in fields(Nic)]
+
+
+def checked(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The module's result. Raises FabricError for what cannot be read or followed."""
+    policy = read_policy(params["policy"])
+    specs = read_switches(params["switches"], None, params["asics"])
+    fabric = Fabric(_links(specs), [spec.name for spec in specs])
+    planned = plan(policy, specs)
+    seen = ReadBack(
+        _hosts(params["nics"], params["applications"]),
+        completed(parse_running(params["running"], params["switches"]), planned),
+        planned if params["thresholds"] else {},
+    )
+    parts: list[Part] = []
+    for rdma in _classes(policy, params["rdma_class"]):
+        checker = Checker(policy, rdma, seen)
+        if params["paths"]:
+            for at, given in enumerate(params["paths"]):
+                parts += follow(fabric, *_ends(at, given), checker)
+        else:
+            parts += survey(fabric, checker)
+        parts.append(deadlock(fabric, checker))
+    first = first_fault(parts)
+    proof = Proof(params["name"], "The path of RoCE traffic", params["name"], claims(parts, "as read back"))
+    return {
+        "changed": False,
+        "holds": first is None,
+        "first_fault": asdict(first) if first else None,
+        "faults": [asdict(fault) for part in parts for fault in part.faults],
+        "parts": len(parts),
+        "table": table(proof),
+        "message": _message(parts, first),
+    }
+
+
+def _message(parts: list[Part], first: Any) -> str:
+    if first is None:
+        return f"all {len(parts)} parts are as the policy says"
+    count = sum(len(part.faults) for part in parts)
+    others = f"; {count - 1} more" if count > 1 else ""
+    return f"{first.where}: {first.what}: wanted {first.wanted}, seen {first.seen}: {first.consequence}{others}"
+
+
+def completed(seen: Mapping[str, Switch], planned: Mapping[str, Switch]) -> dict[str, Switch]:
+    """``seen`` with what a system's configuration does not hold as it is planned: the system sets it by itself.
+
+    Ports that are alike stay one object.
+    """
+    known: dict[tuple[int, int], PortQos] = {}
+
+    def port(qos: PortQos, plan: PortQos | None, not_held: list[str]) -> PortQos:
+        if plan is None or not not_held:
+            return qos
+        key = (id(qos), id(plan))
+        if key not in known:
+            known[key] = replace(qos, **{name: getattr(plan, name) for name in not_held})
+        return known[key]
+
+    found = {}
+    for name, switch in seen.items():
+        not_held = [each for each in SYSTEMS[switch.system].NOT_HELD if each in PORT_FIELDS]
+        plans = planned[name].ports if name in planned else {}
+        ports = {at: port(qos, plans.get(at), not_held) for at, qos in switch.ports.items()}
+        found[name] = replace(switch, ports=ports)
+    return found
+
+
+def _links(specs: list[SwitchSpec]) -> Iterator[tuple[End, End]]:
+    for spec in specs:
+        for name, port in spec.ports.items():
+            if port.peer is not None:
+                yield End(spec.name, name), End(port.peer.name, port.peer.port)
+
+
+def _classes(policy: Policy, wanted: str | None) -> list[RdmaClass]:
+    found = [each for each in policy.classes if wanted in (None, each.name)]
+    if not found:
+        names = ", ".join(each.name for each in policy.classes)
+        raise FabricError(f"class {wanted}", "the policy has no such class of RoCE", f"name one of {names}")
+    return found
+
+
+def _ends(at: int, given: Any) -> tuple[End, End]:
+    record = Record(f"paths[{at}]", given)
+    record.only("source", "destination")
+    record.need("source", "destination")
+    ends = []
+    for side in ("source", "destination"):
+        end = Record(f"paths[{at}]: {side}", record.data[side])
+        end.only("host", "nic")
+        end.need("host", "nic")
+        ends.append(End(end.text("host", ""), end.text("nic", "")))
+    return ends[0], ends[1]
+
+
+def _hosts(nics: Mapping[str, Any], applications: Mapping[str, Any]) -> dict[str, Host]:
+    for name in applications:
+        if name not in nics:
+            raise FabricError(
+                f"host {name}", "its applications are given, but not its NICs", "read them with roce_nic_info"
+            )
+    return {
+        name: Host(
+            {nic: _nic(f"host {name}: NIC {nic}", data) for nic, data in Record(f"host {name}", found).data.items()},
+            tuple(_application(f"host {name}", each) for each in applications.get(name) or ()),
+        )
+        for name, found in nics.items()
+    }
+
+
+def _nic(subject: str, given: Any) -> Nic:
+    """As roce_nic_info returned it; what else it tells is left aside."""
+    record = Record(subject, given)
+    record.need("name", "interface")
+    values = {name: record.data[name] for name in NIC_FIELDS if name in record.data}
+    try:
+        values["queues"] = tuple(queue and Queue(**queue) for queue in values.get("queues", ()))
+        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, (list, tuple))}
+        nic = Nic(**{**values, **lists})
+    except TypeError as error:
+        raise _no_nic(subject, error) from error
+    empty = Nic("", "")
+    for name in NIC_FIELDS:
+        wanted, value = getattr(empty, name), getattr(nic, name)
+        if isinstance(wanted, tuple) and wanted and (not isinstance(value, tuple) or len(value) != len(wanted)):
+            raise _no_nic(subject, f"{name} has not {len(wanted)} entries")
+    return nic
+
+
+def _no_nic(subject: str, why: object) -> FabricError:
+    return FabricError(subject, f"not a NIC as roce_nic_info returns it ({why})", "give its result as it is")
+
+
+def _application(subject: str, given: Any) -> Application:
+    record = Record(f"{subject}: application", given)
+    record.only("name", "tos", "queue_pairs")
+    record.need("name", "tos")
+    pairs = record.number("queue_pairs", 1, 1, 1 << 16) if "queue_pairs" in record.data else None
+    return Application(record.text("name", ""), record.number("tos", 0, 0, 255), queue_pairs=pairs)

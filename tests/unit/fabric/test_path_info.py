@@ -1,0 +1,144 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The module: inventory and what was read back in, the first broken hop out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from types import SimpleNamespace
+
+import pytest
+from test_path import nic
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import path_report
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.plan import plan, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
+
+POLICY = read_policy(None)
+PATHS = [{"source": {"host": "gpu1", "nic": "mlx5_0"}, "destination": {"host": "gpu2", "nic": "mlx5_0"}}]
+
+
+def port(peer, speed=400, cable=5):
+    return {"speed_gbit_s": speed, "cable_m": cable, "peer": peer}
+
+
+def inventory(system, names):
+    """Two leaves and a spine of ``system``, two hosts."""
+    host_port, up_port, *_ = names
+    switches = {}
+    for at, leaf in enumerate(("leaf1", "leaf2"), 1):
+        ports = {
+            host_port: port({"host": f"gpu{at}", "port": "mlx5_0"}),
+            up_port: port({"switch": "spine1", "port": names[at - 1]}),
+        }
+        switches[leaf] = {"system": system, "asic": "spectrum3", "ports": ports}
+    ports = {names[at]: port({"switch": f"leaf{at + 1}", "port": up_port}) for at in (0, 1)}
+    switches["spine1"] = {"system": system, "asic": "spectrum3", "ports": ports}
+    if system == "junos":
+        switches = {name: {**each, "queue_buffer_bytes": 10_000_000} for name, each in switches.items()}
+    return switches
+
+
+PORTS = {
+    "sonic": ("Ethernet0", "Ethernet8"),
+    "dell_sonic": ("Eth1/1", "Eth1/2"),
+    "eos": ("Ethernet1/1", "Ethernet2/1"),
+    "nxos": ("Ethernet1/1", "Ethernet1/2"),
+    "cumulus": ("swp1", "swp2"),
+    "junos": ("et-0/0/0", "et-0/0/1"),
+    "linux": ("eth1", "eth2"),
+}
+
+
+def params(system, **changes):
+    """As the module gets them; every device as the policy says."""
+    switches = inventory(system, PORTS[system])
+    wanted = plan(POLICY, read_switches(switches))
+    data = json.loads(json.dumps(asdict(nic(POLICY))))
+    return {
+        "policy": {},
+        "switches": switches,
+        "asics": None,
+        "running": {name: SYSTEMS[system].render(each) for name, each in wanted.items()},
+        "nics": {"gpu1": {"mlx5_0": {**data, "driver": "mlx5_core"}}, "gpu2": {"mlx5_0": data}},
+        "applications": {"gpu1": [{"name": "NCCL", "tos": 106, "queue_pairs": 4}]},
+        "paths": PATHS,
+        "rdma_class": None,
+        "thresholds": True,
+        "name": "fabric",
+        **changes,
+    }
+
+
+@pytest.mark.parametrize("system", sorted(SYSTEMS))
+@pytest.mark.parametrize("paths", [PATHS, []])
+def test_what_is_rendered_for_a_system_is_a_path_that_holds(system, paths):
+    result = path_report.checked(params(system, paths=paths))
+    assert result["faults"] == []
+    assert result["holds"] is True
+    assert result["message"] == f"all {result['parts']} parts are as the policy says"
+
+
+@pytest.mark.parametrize("system", sorted(SYSTEMS))
+def test_a_switch_of_which_nothing_is_known_is_the_first_broken_hop(system):
+    given = params(system)
+    del given["running"]["spine1"]
+    result = path_report.checked(given)
+    assert result["holds"] is False
+    assert result["first_fault"]["where"].startswith("spine1 ")
+    assert "nothing is known of it" in result["message"]
+
+
+def test_the_first_broken_hop_in_a_sentence(fake_system):
+    given = params(fake_system)
+    given["applications"]["gpu1"][0]["tos"] = 104
+    result = path_report.checked(given)
+    assert result["message"] == (
+        "gpu1 NCCL: NCCL asks for an ECN-capable transport (ToS 106): wanted 106, seen 104: "
+        "a congested queue drops its packets instead of marking them"
+    )
+    assert any("gpu1 NCCL" in line for line in result["table"])
+
+
+@pytest.fixture
+def fake_system(monkeypatch):
+    """A system whose text is a name of a plan: for what does not depend on any system's own way of writing."""
+    texts = {}
+
+    def render(switch):
+        texts[switch.name] = switch
+        return switch.name
+
+    system = SimpleNamespace(render=render, parse=lambda text, _name: texts[text], NOT_HELD={})
+    monkeypatch.setitem(SYSTEMS, "told", system)
+    monkeypatch.setitem(PORTS, "told", ("p1", "p2"))
+    return "told"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"rdma_class": "storage"}, "class storage: the policy has no such class of RoCE; name one of roce"),
+        ({"paths": [{"source": {"host": "gpu1", "nic": "x"}}]}, r"paths\[0\]: destination is missing"),
+        (
+            {"paths": [{"source": {"host": "gpu9", "nic": "a"}, "destination": {"host": "gpu1", "nic": "mlx5_0"}}]},
+            "NIC gpu9 a: it has no cable",
+        ),
+        ({"nics": {}}, "host gpu1: its applications are given, but not its NICs"),
+        (
+            {"nics": {"gpu1": {"mlx5_0": {"name": "x", "interface": "y", "queues": 3}}}},
+            "host gpu1: NIC mlx5_0: not a NIC as roce_nic_info returns it",
+        ),
+        (
+            {"nics": {"gpu1": {"mlx5_0": {"name": "x", "interface": "y", "priority_to_class": [1]}}}},
+            "priority_to_class has not 8 entries",
+        ),
+        ({"applications": {"gpu1": [{"name": "NCCL", "tos": 300}]}}, "tos 300 is not a whole number of 0 to 255"),
+    ],
+)
+def test_bad_input(fake_system, change, why):
+    with pytest.raises(FabricError, match=why):
+        path_report.checked({**params(fake_system), **change})
