@@ -8,6 +8,7 @@ SHELL := /bin/bash -o pipefail
 .DEFAULT_GOAL := help
 bin := .venv/bin
 cache := .cache/lab
+as_root := $(if $(filter 0,$(shell id -u)),,sudo env PATH="$$PATH" )
 export PATH := $(CURDIR)/$(bin):$(PATH)
 # Ansible and Molecule show what they do as they do it.
 export PYTHONUNBUFFERED := 1
@@ -30,15 +31,11 @@ packages:
 	$(bin)/pip install --quiet -r requirements-dev.txt
 	touch $@
 
-$(cache)/id_ed25519:
-	mkdir -p $(cache)
-	ssh-keygen -q -t ed25519 -N '' -C sailloft-lab -f $@
+# The long part of the first run, on the screen as it goes; what comes after finds the images made.
+images: packages .venv/.runtime
+	ansible-playbook -i inventories/lab -e '{lab_machines: [hv01]}' playbooks/lab_images.yml
 
-# The long part of the first run, on the screen as it goes; the playbook then finds the images made.
-images: packages $(cache)/id_ed25519
-	@roles/lab/files/build-image gpu-server $(CURDIR)/$(cache)/images $(CURDIR)/$(cache)/id_ed25519.pub
-
-lab: packages .venv/.runtime images
+lab: packages .venv/.runtime
 	ansible-playbook -i inventories/lab playbooks/lab.yml
 	ansible-playbook -i inventories/lab playbooks/site.yml
 	ansible-playbook -i inventories/lab playbooks/boot_servers.yml playbooks/node_images.yml playbooks/node_identities.yml
@@ -47,7 +44,8 @@ lab: packages .venv/.runtime images
 
 lab-down: .venv/.runtime
 	ansible-playbook -i inventories/lab playbooks/lab_down.yml
-	rm -rf $(cache) .cache/facts proofs
+	$(as_root)rm -rf $(cache)
+	rm -rf .cache/facts proofs
 
 test: lint unit identity boot image sanity molecule
 
@@ -74,7 +72,7 @@ boot: packages .venv/.tests
 
 # Stateless images, built with the real tools; needs root.
 image: packages .venv/.tests
-	$(if $(filter 0,$(shell id -u)),,sudo env PATH="$$PATH" )pytest -v tests/image
+	$(as_root)pytest -v tests/image
 
 # A node that boots an image from its firmware on, and images that it must refuse.
 image-boot: packages .venv/.tests
