@@ -13,12 +13,21 @@ import jinja2
 import pytest
 import yaml
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import read_images
+
 ROOT = Path(__file__).parents[3]
 LAB = ROOT / "roles/lab"
 INSTANCES = ("lab", "test")
-MACHINES = yaml.safe_load((LAB / "vars/main.yml").read_text(encoding="utf-8"))["__lab_machines"]
+INVENTORY = ROOT / "inventories/lab"
+VARS = yaml.safe_load((LAB / "vars/main.yml").read_text(encoding="utf-8"))
+MACHINES, DISKS = VARS["__lab_machines"], VARS["__lab_disks"]
 NODES = [name for name, machine in MACHINES.items() if "uuid" in machine]
-PORTS = LAB / "files/image/files/boot-server/etc/systemd/network/05-nodes-port.network"
+BUILD = yaml.safe_load(
+    (INVENTORY / "group_vars/image_builders.yml")
+    .read_text(encoding="utf-8")
+    .replace("{{ inventory_dir }}", str(INVENTORY))
+)
+IMAGES = read_images({**BUILD["node_image_images"], **BUILD["lab_images"]}, BUILD["node_image_layers"])
 
 
 def domain(name: str, instance: str = "lab", accelerator: str = "qemu") -> ElementTree.Element:
@@ -58,7 +67,8 @@ def test_each_node_is_on_a_cable_of_its_boot_server(instance):
 
 
 def test_the_boot_server_joins_all_its_cables():
-    joined = re.search(r"^MACAddress=(.*)$", PORTS.read_text(encoding="utf-8"), re.MULTILINE).group(1).split()
+    (ports,) = (file.content for file in IMAGES["boot-server"].layers[-1].files if "05-nodes-port" in file.path)
+    joined = re.search(r"^MACAddress=(.*)$", ports, re.MULTILINE).group(1).split()
     assert joined == list(cables("boot01", "lab").values())
 
 
@@ -94,9 +104,29 @@ def test_a_node_can_be_told_by_its_bmc_and_by_nothing_else():
         assert found.find("devices/interface/boot").get("order") == "1"
 
 
-def test_every_image_has_its_packages():
-    images = {machine["image"] for machine in MACHINES.values() if "image" in machine}
-    assert images < {path.name for path in (LAB / "files/image/packages").iterdir()}
+def test_every_machine_has_an_image_and_a_disk_and_a_node_has_none():
+    needed = {machine["image"] for machine in MACHINES.values() if "image" in machine}
+    needed |= {DISKS[image]["holds"]["image"] for image in needed if "holds" in DISKS[image]}
+    assert needed == set(DISKS) == set(BUILD["lab_images"])
+    # What a boot server gets, and what a change of the nodes' images builds.
+    assert set(BUILD["node_image_images"]) == {"gpu-node"}
+
+
+@pytest.mark.parametrize("name", DISKS)
+def test_a_disk_can_be_made_of_a_machines_image(name):
+    image = IMAGES[name]
+    packages = {package for layer in image.layers for package in layer.packages}
+    assert {"linux-image-amd64", "initramfs-tools", "grub-pc"} <= packages
+    files = {file.path: file.content for layer in image.layers for file in layer.files}
+    assert files["/etc/hostname"] == f"{name}\n"
+    # make-disk says these, and a file of the image would be lost, or say otherwise.
+    assert not {"/etc/fstab", "/boot/grub/grub.cfg", "/etc/default/grub.d/10-image.cfg"} & set(files)
+    assert "GRUB_CMDLINE_LINUX" not in files["/etc/default/grub"]
+
+
+def test_all_images_share_their_lowest_layer():
+    assert len({image.layers[0].name for image in IMAGES.values()}) == 1
+    assert len({tuple(layer.name for layer in IMAGES[name].layers[:2]) for name in DISKS}) == 1
 
 
 def test_the_inventory_has_the_machines():
