@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ansible import constants
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
@@ -37,6 +38,9 @@ class ActionModule(ActionBase):
         arguments = dict(self._task.args)
         if not arguments.get("first_stage"):
             arguments["first_stage"] = FIRST_STAGE.read_text(encoding="utf-8")
+        # A module starts in the playbook's folder, where Ansible finds another configuration than here, or none.
+        if self._connection.transport == "local" and constants.CONFIG_FILE:
+            arguments.setdefault("ansible_configuration", constants.CONFIG_FILE)
         if self._task.async_val or self._connection.always_pipeline_modules or arguments.get("progress"):
             result.update(
                 self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=bool(self._task.async_val))
@@ -60,7 +64,7 @@ class ActionModule(ActionBase):
             started = self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=True)
         finally:
             self._task.async_val = 0
-        job = started.get("ansible_job_id")
+        job = started.get("results_file")
         if not job:
             return started
         shown, pause = 0, FIRST_POLL_S
@@ -84,8 +88,9 @@ class ActionModule(ActionBase):
         return status
 
     def _status(self, job: str, mode: str, task_vars: dict[str, Any] | None) -> dict[str, Any]:
-        folder = self._remote_expand_user(self.get_shell_option("async_dir", default="~/.ansible_async"))
-        arguments = {"jid": job, "mode": mode, "_async_dir": folder}
+        # Where the job itself says it is: its user's HOME need not be what ~USER is.
+        folder, _slash, name = job.rpartition("/")
+        arguments = {"jid": name, "mode": mode, "_async_dir": folder}
         return self._execute_module(module_name=JOB, module_args=arguments, task_vars=task_vars)
 
     def _show(self, progress: str, shown: int) -> int:

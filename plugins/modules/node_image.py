@@ -53,6 +53,11 @@ options:
   first_stage:
     description: The text of the first stage's script; the action plugin takes the collection's own.
     type: str
+  ansible_configuration:
+    description:
+      - The build host's ansible.cfg, which tells where roles of layers lie. Unless told otherwise, the one that Ansible
+        finds there; where the build host is the controller, the action plugin gives the one in use.
+    type: path
   progress:
     description: A file that what is being done is added to, a line each; the action plugin reads it.
     type: path
@@ -146,6 +151,7 @@ def main() -> None:
             "signing_password": {"type": "str", "no_log": True},
             "public_key": {"type": "path", "required": True},
             "first_stage": {"type": "str"},
+            "ansible_configuration": {"type": "path"},
             "progress": {"type": "path"},
         },
         supports_check_mode=True,
@@ -154,6 +160,8 @@ def main() -> None:
     if not params["first_stage"]:
         module.fail_json(msg="first_stage: no script was given; use the module by its action plugin, or give its text")
     os.umask(0o022)
+    if params["ansible_configuration"]:
+        os.environ["ANSIBLE_CONFIG"] = params["ansible_configuration"]
     started = time.monotonic()
 
     def progress(text: str) -> None:
