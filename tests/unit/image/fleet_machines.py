@@ -21,8 +21,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image import channe
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import Store
 
 ENTER = """\
-# enter NODE COMMAND: the command, with the node's files over this machine's.
+# enter NODE COMMAND: the command, with the node's files over this machine's; of a boot server, its store over boot01's.
 set -e
+if [ -d "$1/store" ]; then
+    mount --bind "$1/store" "${1%/*}/store"
+    exec sh -c "$2"
+fi
 mount -t tmpfs none /run
 mkdir -p /run/sailloft
 if [ -e "$1/boot.json" ]; then cp "$1/boot.json" /run/sailloft/boot.json; fi

@@ -1,0 +1,149 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Which images stay when a site's stores are rid of the others."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_image_keep
+short_description: Decide which images stay when stores are collected
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Says which images a site still needs - what its nodes run, what the inventory pins, and what channels with their
+    history, nodes' scripts and last builds name in any of its stores. It is what
+    O(sailloft.fleet.node_image_store#module:keep) wants.
+  - A node that did not say what it runs could run any image, so nothing is decided unless O(without) names it.
+  - Runs on the controller, on what other modules have read; it reaches no host.
+options:
+  nodes:
+    description: All nodes of the site.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: Name of the node.
+        type: str
+        required: true
+      running:
+        description: Digest of the image that it runs; empty for none.
+        type: str
+        default: ""
+      silence:
+        description: Why it did not say what it runs; empty where it did.
+        type: str
+        default: ""
+      pinned:
+        description: Digest of the image that the inventory names for it; empty for none.
+        type: str
+        default: ""
+  stores:
+    description: All stores of the site.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      host:
+        description: The host that has it.
+        type: str
+        required: true
+      images:
+        description: Its images, as M(sailloft.fleet.node_image_store) returns them.
+        type: list
+        elements: dict
+        required: true
+      missing:
+        description: What is named there and is not there, as M(sailloft.fleet.node_image_store) returns it.
+        type: list
+        elements: dict
+        default: []
+  without:
+    description: Names of nodes that need not say what they run. What the inventory pins for them stays all the same.
+    type: list
+    elements: str
+    default: []
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+seealso:
+  - module: sailloft.fleet.node_image_store
+"""
+
+EXAMPLES = r"""
+- name: What stays
+  sailloft.fleet.node_image_keep:
+    nodes:
+      - {name: bm01, running: 2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae}
+      - {name: bm02, silence: "connection timed out"}
+    stores:
+      - {host: boot01, images: "{{ store.images }}", missing: "{{ store.missing }}"}
+    without: [bm02]
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+keep:
+  description: Digests of the images that stay, sorted.
+  returned: success
+  type: list
+  elements: str
+table:
+  description: What stays and why, a line each.
+  returned: success
+  type: list
+  elements: str
+  sample: ["stays 2c26b46b68ff gpu-node: channel stable (boot01), it runs on bm01"]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import keep
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+
+
+def result(params):
+    """The module's result for its arguments. Raises ImageError."""
+    nodes = [keep.Node(**node) for node in params["nodes"]]
+    images = [
+        keep.Named(store["host"], image["digest"], image.get("name") or "", tuple(image["kept_for"]))
+        for store in params["stores"]
+        for image in [*store["images"], *store["missing"]]
+    ]
+    reasons = keep.kept(nodes, images, params["without"])
+    return {"keep": list(reasons), "table": keep.table(reasons, images)}
+
+
+def main():
+    """The module."""
+    node = {name: {"type": "str", "default": ""} for name in ("running", "silence", "pinned")}
+    store = {
+        "host": {"type": "str", "required": True},
+        "images": {"type": "list", "elements": "dict", "required": True},
+        "missing": {"type": "list", "elements": "dict", "default": []},
+    }
+    module = AnsibleModule(
+        argument_spec={
+            "nodes": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {"name": {"type": "str", "required": True}, **node},
+            },
+            "stores": {"type": "list", "elements": "dict", "required": True, "options": store},
+            "without": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        module.exit_json(changed=False, **result(module.params))
+    except ImageError as error:
+        module.fail_json(msg=str(error))
+
+
+if __name__ == "__main__":
+    main()
