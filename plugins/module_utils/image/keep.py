@@ -8,10 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.names import checked_digest
-
-# How many nodes a message names before it counts the others.
-NAMED = 20
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.names import checked_digest, listed
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,7 @@ def kept(nodes: Sequence[Node], images: Iterable[Named], without: Iterable[str])
     if silent:
         raise ImageError(
             "what the nodes run",
-            f"{_names([node.name for node in silent])} did not say; {silent[0].name}: {silent[0].silence}",
+            f"{listed([node.name for node in silent])} did not say; {silent[0].name}: {silent[0].silence}",
             "bring them up, or name those that may lose their images in node_boot_collect_without",
         )
     found: dict[str, list[str]] = {}
@@ -70,7 +67,7 @@ def kept(nodes: Sequence[Node], images: Iterable[Named], without: Iterable[str])
             by_digest.setdefault(getattr(node, of), []).append(node.name)
         for digest, names in by_digest.items():
             if digest:
-                found.setdefault(digest, []).append(f"{words} {_names(names)}")
+                found.setdefault(digest, []).append(f"{words} {listed(names)}")
     return {digest: list(dict.fromkeys(found[digest])) for digest in sorted(found)}
 
 
@@ -80,8 +77,3 @@ def table(reasons: dict[str, list[str]], images: Iterable[Named]) -> list[str]:
     return [
         f"stays {digest[:12]} {names.get(digest, '(in no store)')}: {', '.join(why)}" for digest, why in reasons.items()
     ]
-
-
-def _names(names: Sequence[str]) -> str:
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")

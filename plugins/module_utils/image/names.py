@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
@@ -15,6 +16,9 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 # A node, as it stands in URLs of a boot server and in kernel arguments.
 NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
+
+# How many nodes a message names before it counts the others.
+LISTED = 20
 
 
 def checked_name(name: Any, what: str) -> str:
@@ -44,3 +48,9 @@ def checked_node(name: Any) -> str:
     if not isinstance(name, str) or not NODE.fullmatch(name):
         raise ImageError(f"node {name!r}", "not a host's name", "use lower-case letters, digits, '.' and '-'")
     return name
+
+
+def listed(names: Sequence[str]) -> str:
+    """The names for a message, which a fleet's would be too many for."""
+    more = len(names) - LISTED
+    return ", ".join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -23,6 +23,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import 
     sync_folder,
     write_atomic,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.names import listed
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import NODES, Store
 
 
@@ -76,8 +77,15 @@ def ensure(
 
 
 def _require_targets(store: Store, nodes: Sequence[Mapping[str, Any]]) -> None:
-    for name in sorted({node["channel"] for node in nodes if node.get("channel")}):
-        channels.known(store, name)
+    followers: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.get("channel"):
+            followers.setdefault(node["channel"], []).append(node["name"])
+    for name, of in sorted(followers.items()):
+        try:
+            channels.known(store, name)
+        except ImageError as error:
+            raise ImageError(f"{error.subject}, which {listed(of)} would boot", error.why, error.mend) from error
     whole: set[str] = set()
     for node in nodes:
         digest = node.get("digest")

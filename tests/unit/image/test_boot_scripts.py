@@ -154,7 +154,7 @@ def test_nodes_begin_at_different_servers_and_pause_differently():
         ({"mac": "ff:ff:ff:ff:ff:ff"}, "is not the MAC address of a NIC"),
         ({"mac": "00:00:00:00:00:00"}, "is not the MAC address of a NIC"),
         ({"name": "Node_1"}, "node 'Node_1': not a host's name"),
-        ({"channel": "absent"}, "channel absent: .* has no such channel; there are stable"),
+        ({"channel": "absent"}, "channel absent, which node1 would boot: .* has no such channel; there are stable"),
         ({"channel": "../x"}, "'../x': not a name"),
         ({"channel": None}, "node node1: needs a channel or a digest"),
         ({"digest": "a" * 64}, "node node1: needs a channel or a digest, one of them"),

@@ -1,0 +1,89 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.sailloft.fleet.plugins.filter.boot_server_problems import FilterModule
+
+ONE = {"name": "bm01", "mac": "52:54:00:aa:bb:01", "address": "10.9.0.11"}
+TWO = {"name": "bm02", "mac": "52:54:00:aa:bb:02", "address": "10.9.0.12"}
+
+
+def problems(*nodes, **changed):
+    given = {"address": "10.9.0.1", "netmask": "255.255.255.0", "servers": ["http://10.9.0.1", "http://10.9.0.2:8080"]}
+    return FilterModule().filters()["boot_server_problems"](list(nodes), **{**given, **changed})
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        ({"name": "bm 02"}, "node 'bm 02': not a host's name"),
+        ({"name": None}, "node None: not a host's name"),
+        ({"mac": "52:54:00:aa:bb"}, "node bm02: '52:54:00:aa:bb' is not the MAC address of a NIC"),
+        ({"mac": "any\nlog-dhcp"}, "node bm02: 'any\\nlog-dhcp' is not the MAC address of a NIC"),
+        ({"mac": "01:00:5e:00:00:01"}, "node bm02: '01:00:5e:00:00:01' is not the MAC address of a NIC"),
+        ({"mac": "00:00:00:00:00:00"}, "node bm02: '00:00:00:00:00:00' is not the MAC address of a NIC"),
+        ({"mac": None}, "node bm02: None is not the MAC address of a NIC"),
+        ({"mac": "52-54-00-AA-BB-01"}, "nodes bm01, bm02 have the MAC address 52:54:00:aa:bb:01"),
+        ({"address": "10.9.0.11"}, "nodes bm01, bm02 have the address 10.9.0.11"),
+        ({"name": "bm01"}, "nodes bm01, bm01 have the name bm01"),
+        ({"address": "bm02"}, "node bm02 has the address bm02, give an IPv4 address (ansible_host)"),
+        ({"address": None}, "node bm02 has the address (none)"),
+        ({"address": "10.9.0.256"}, "node bm02 has the address 10.9.0.256, give an IPv4 address"),
+        ({"address": "10.9.0.012"}, "node bm02 has the address 10.9.0.012, give an IPv4 address"),
+        ({"address": "10.9.1.12"}, "node bm02 has the address 10.9.1.12, which is no host's in 10.9.0.0/24"),
+        ({"address": "10.9.0.0"}, "node bm02 has the address 10.9.0.0, which is no host's in 10.9.0.0/24"),
+        ({"address": "10.9.0.255"}, "node bm02 has the address 10.9.0.255, which is no host's in 10.9.0.0/24"),
+        ({"address": "10.9.0.1"}, "node bm02 has the address 10.9.0.1, which is a boot server's"),
+        ({"address": "10.9.0.2"}, "node bm02 has the address 10.9.0.2, which is a boot server's"),
+        ({"address": "10.9.0.254"}, "node bm02 has the address 10.9.0.254, which is the gateway's"),
+        ({"address": "10.9.0.253"}, "node bm02 has the address 10.9.0.253, which is a name server's"),
+    ],
+)
+def test_a_node_that_would_get_no_answer_is_named_once(node, said):
+    found = problems(ONE, {**TWO, **node}, gateway="10.9.0.254", name_servers=["10.9.0.253"])
+    assert len(found) == 1
+    assert found[0].startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"address": "10.9.0.256"}, "boot_server_address is 10.9.0.256"),
+        ({"address": "10.9.0.255"}, "boot_server_address is 10.9.0.255, which is no host's in 10.9.0.0/24"),
+        ({"netmask": "255.255.0.255"}, "boot_server_netmask is 255.255.0.255"),
+        ({"netmask": "0.0.0.0"}, "boot_server_netmask is 0.0.0.0"),
+        ({"netmask": "24"}, "boot_server_netmask is 24"),
+        ({"gateway": "router"}, "boot_server_gateway is router"),
+        ({"gateway": "10.9.1.254"}, "boot_server_gateway is 10.9.1.254, give an address of 10.9.0.0/24"),
+        ({"name_servers": ["ns1"]}, "boot_server_name_servers names ns1"),
+        ({"servers": ["http://boot01"]}, "boot_server_servers: 'http://boot01' is not the URL of a server"),
+        ({"servers": []}, "boot_server_servers is empty"),
+    ],
+)
+def test_what_is_wrong_with_the_server_is_said_once(changed, said):
+    found = problems(ONE, **changed)
+    assert len(found) == 1
+    assert found[0].startswith(said)
+
+
+def test_all_is_said_at_once():
+    nodes = [{**ONE, "name": f"bm{at:02}"} for at in range(3)]
+    found = problems(*nodes, gateway="router")
+    assert len(found) == 3
+    assert all("bm00, bm01, bm02" in line for line in found[1:])
+
+
+def test_good_input_has_no_problem():
+    assert problems() == []
+    assert problems(ONE, TWO, gateway="10.9.0.254", name_servers=["192.0.2.53"]) == []
+    assert problems({**ONE, "address": "10.9.1.11"}, netmask="255.255.254.0") == []
+    # Another server gives the addresses.
+    assert problems({"name": "bm01", "mac": ONE["mac"]}, {**TWO, "address": "bm02"}, dhcp="proxy") == []
+
+
+def test_what_are_no_nodes_is_refused():
+    with pytest.raises(AnsibleFilterError, match="no list of dictionaries"):
+        problems("bm01")
