@@ -77,9 +77,8 @@ def test_more_failures_than_the_budget_take_channel_and_failed_nodes_back(fleet)
     assert "gpu.service" in output
 
 
-@pytest.mark.parametrize("node", ["bm01", "bm02"])
-def test_a_node_that_dies_in_its_health_gate_is_taken_back(fleet, node):
-    fleet.fate({(node, NEW): "sick"})
+def dying_gate(fleet):
+    """A health gate of tasks, in which a sick node stops to answer; returns its file."""
     gate = fleet.folder / "gate.yml"
     files = str(fleet.folder / "{{ inventory_hostname }}")
     dies = {"cmd": f"! grep -q yes {files}/sick || rm {files}/up"}
@@ -91,13 +90,67 @@ def test_a_node_that_dies_in_its_health_gate_is_taken_back(fleet, node):
             ]
         )
     )
-    status, output = fleet.roll_out(node_boot_health={"tasks": str(gate)})
+    return str(gate)
+
+
+@pytest.mark.parametrize("node", ["bm01", "bm02"])
+def test_a_node_that_dies_in_its_health_gate_is_taken_back(fleet, node):
+    fleet.fate({(node, NEW): "sick"})
+    status, output = fleet.roll_out(node_boot_health={"tasks": dying_gate(fleet)})
     assert status != 0
     assert fleet.boots()[-2:] == [f"{node} new {'pin' if node == 'bm01' else 'channel'}", f"{node} old channel"]
     assert fleet.channel() == "old"
     assert fleet.scripts() == 4
     assert fleet.runs() == {"bm01": "old" if node == "bm01" else "new", "bm02": "old", "bm03": "old", "bm04": "old"}
     assert f"{node} failed in the rollout" in output
+
+
+def test_the_only_node_that_dies_in_its_health_gate_is_taken_back(tmp_path):
+    fleet = Fleet(tmp_path, ["bm01"])
+    try:
+        fleet.wait().fate({("bm01", NEW): "sick"})
+        status, output = fleet.roll_out(node_boot_health={"tasks": dying_gate(fleet)})
+    finally:
+        fleet.stop()
+    assert status != 0
+    assert fleet.boots() == ["bm01 new pin", "bm01 old channel"]
+    assert (fleet.channel(), fleet.runs(), fleet.scripts()) == ("old", {"bm01": "old"}, 1)
+    assert "rollback, canaries failed: bm01" in output
+    assert "bm01 failed in the rollout" in output
+
+
+# Lost before anything, as the canary drains, and as the last wave does.
+@pytest.mark.parametrize(("node", "booted"), [("", 0), ("bm01", 1), ("bm03", 3)])
+def test_a_boot_server_that_is_lost_ends_a_rollout_that_goes_on_when_it_is_back(fleet, node, booted):
+    second = fleet.add_server("boot02")
+    up = fleet.folder / "boot02" / "up"
+    drain = {"command": ["sh", "-c", f"[ {{{{ inventory_hostname }}}} != '{node}' ] || rm {up}"]}
+    if not node:
+        up.unlink()
+    status, output = fleet.roll_out(node_boot_drain=drain, node_boot_rollout_waves=["1"])
+    assert status == 2, output
+    said = " ".join(output.split("PLAY RECAP")[0].split())
+    assert "boot02 does not answer" in said
+    assert "Bring boot02 back, or take it out of the inventory" in said
+    assert "unreachable=1" not in output
+    assert len(fleet.boots()) == booted
+    assert (fleet.channel() == "new") == (booted > 1)
+    up.touch()
+    status, output = fleet.roll_out(node_boot_rollout_waves=["1"])
+    assert status == 0, output
+    assert set(fleet.runs().values()) == {"new"}
+    assert sorted(line.split()[0] for line in fleet.boots()) == fleet.nodes
+    assert channels.known(second, "stable").digest == NEW.digest
+    assert channels.node_scripts(second) == channels.node_scripts(fleet.store)
+
+
+def test_a_boot_server_that_is_lost_ends_an_imaging_anew(fleet):
+    fleet.add_server("boot02", last=False)
+    (fleet.folder / "boot02" / "up").unlink()
+    status, output = fleet.play("reimage.yml", "-l", "bm02")
+    assert status == 2, output
+    assert "Bring boot02 back" in " ".join(output.split())
+    assert fleet.boots() == []
 
 
 def test_a_rollout_that_is_limited_to_some_nodes_is_refused(fleet):
