@@ -8,6 +8,7 @@ import functools
 import hashlib
 import http.server
 import json
+import os
 import shutil
 import subprocess
 import threading
@@ -299,6 +300,43 @@ def test_the_manifest_is_read_as_it_is_written(tmp_path):
         "512",
         "6.1.0-31",
     ]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change its root")
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("good", ""),
+        ("ends with an error", ""),
+        ("no loader", "/sbin/init of the image cannot be started: "),
+        ("no interpreter", "/sbin/init of the image cannot be started: "),
+        ("not executable", "/sbin/init of the image cannot be started: "),
+        ("link to nothing", "/sbin/init of the image cannot be started: "),
+        ("folder", "/sbin/init of the image cannot be started: "),
+        ("none", "the image has no /sbin/init; put systemd-sysv into a layer"),
+    ],
+)
+def test_an_init_that_cannot_be_started_is_a_failure_before_there_is_no_way_back(tmp_path, kind, said):
+    (tmp_path / "root/sbin").mkdir(parents=True)
+    init = tmp_path / "root/sbin/init"
+    if kind in ("good", "ends with an error"):
+        shutil.copy(shutil.which("busybox"), init.with_name("busybox"))
+        # What busybox calls itself decides what it is.
+        script = f"#!/sbin/busybox sh\nexit {'0' if kind == 'good' else '1'}\n"
+        init.write_text(script)
+    elif kind == "no loader":
+        shutil.copy(shutil.which("true"), init)
+    elif kind == "link to nothing":
+        init.symlink_to("/lib/systemd/systemd")
+    elif kind == "folder":
+        init.mkdir()
+    elif kind != "none":
+        init.write_text("#!/bin/absent\n")
+    if kind not in ("none", "link to nothing"):
+        init.chmod(0o644 if kind == "not executable" else 0o755)
+    script = f'fail() {{ echo "FAILED: $1"; exit; }}; new_root={tmp_path}/root; require_init; echo started'
+    told = shell(tmp_path, script)
+    assert told.startswith(f"FAILED: {said}") if said else told == "started\n"
 
 
 def test_the_report_is_read_as_it_is_written(tmp_path):
