@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import file_capabilities
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import manifest as manifests
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.manifest import Manifest
@@ -20,6 +21,7 @@ PROPERTIES = {
     "target": ("target",),
     "mode": ("mode",),
     "owner": ("owner", "group"),
+    "capabilities": ("capabilities",),
 }
 DECIMAL_UNITS = ("B", "kB", "MB", "GB", "TB")
 
@@ -261,6 +263,8 @@ def _file_line(row: Mapping[str, Any]) -> str:
 def _told(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     if name == "content":
         return f"content, {_size(old.get('size_bytes'))} -> {_size(new.get('size_bytes'))}"
+    if name == "capabilities":
+        return "capabilities " + " -> ".join(file_capabilities.text(side.get(name)) for side in (old, new))
     values = [_plain(":".join(str(side.get(key)) for key in PROPERTIES[name])) for side in (old, new)]
     return f"{name} {values[0]} -> {values[1]}"
 

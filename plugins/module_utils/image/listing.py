@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import file_capabilities
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import sha256_of
 
 KINDS = {
@@ -56,6 +57,9 @@ def _entry(path: str, status: os.stat_result) -> dict[str, Any]:
     if entry["type"] == "file":
         entry["size_bytes"] = status.st_size
         entry["sha256"] = sha256_of(path)
+        capabilities = file_capabilities.read(path)
+        if capabilities:
+            entry["capabilities"] = capabilities
     elif entry["type"] == "link":
         entry["target"] = os.readlink(path)
     return entry

@@ -1,0 +1,95 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A file's capabilities (capabilities(7)), such as those of ping: what whoever runs it may do besides.
+
+The kernel keeps them in the extended attribute security.capability, as struct vfs_cap_data or vfs_ns_cap_data:
+little-endian words of 32 bits, of which the first has revision and flags, then permitted and inheritable in turn, and
+with revision 3 the user whose namespace they are of. Source: Linux' include/uapi/linux/capability.h.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+
+ATTRIBUTE = "security.capability"
+# By number.
+NAMES = (
+    "chown",
+    "dac_override",
+    "dac_read_search",
+    "fowner",
+    "fsetid",
+    "kill",
+    "setgid",
+    "setuid",
+    "setpcap",
+    "linux_immutable",
+    "net_bind_service",
+    "net_broadcast",
+    "net_admin",
+    "net_raw",
+    "ipc_lock",
+    "ipc_owner",
+    "sys_module",
+    "sys_rawio",
+    "sys_chroot",
+    "sys_ptrace",
+    "sys_pacct",
+    "sys_admin",
+    "sys_boot",
+    "sys_nice",
+    "sys_resource",
+    "sys_time",
+    "sys_tty_config",
+    "mknod",
+    "lease",
+    "audit_write",
+    "audit_control",
+    "setfcap",
+    "mac_override",
+    "mac_admin",
+    "syslog",
+    "wake_alarm",
+    "block_suspend",
+    "audit_read",
+    "perfmon",
+    "bpf",
+    "checkpoint_restore",
+)
+EFFECTIVE = 1
+WORDS = {0x01000000: 3, 0x02000000: 5, 0x03000000: 6}  # by the revision
+
+
+def read(path: str) -> str:
+    """The attribute of the file itself as hexadecimal text; empty where it has none. Raises OSError."""
+    try:
+        return os.getxattr(path, ATTRIBUTE, follow_symlinks=False).hex()
+    except OSError as error:
+        if error.errno in (errno.ENODATA, errno.ENOTSUP):
+            return ""
+        raise
+
+
+def text(value: str | None) -> str:
+    """What ``read`` read, as a person reads it: "cap_net_raw=ep". As it is where it is of no known form."""
+    if not value:
+        return "none"
+    try:
+        data = bytes.fromhex(value)
+        words = struct.unpack(f"<{len(data) // 4}I", data)
+    except (ValueError, struct.error):
+        return value
+    if not words or WORDS.get(words[0] & 0xFF000000) != len(words):
+        return value
+    pairs = words[1:3] if len(words) == 3 else words[1:5]
+    permitted, inheritable = (sum(word << 32 * at for at, word in enumerate(pairs[side::2])) for side in (0, 1))
+    sets = {}
+    for number in range(64):
+        letters = "e" if words[0] & EFFECTIVE and (permitted | inheritable) >> number & 1 else ""
+        letters += ("i" if inheritable >> number & 1 else "") + ("p" if permitted >> number & 1 else "")
+        if letters:
+            sets.setdefault(letters, []).append(f"cap_{NAMES[number] if number < len(NAMES) else number}")
+    told = " ".join(f"{','.join(names)}={letters}" for letters, names in sorted(sets.items())) or "none set"
+    return f"{told} (user {words[5]})" if len(words) == 6 else told
