@@ -79,12 +79,17 @@ def checked(tmp_path: Path, changed: dict[str, object]) -> tuple[int, str]:
         "boot_server_nodes": NODES,
     }
     # Not the whole role: it would configure this machine.
-    checks = {"ansible.builtin.include_role": {"name": "sailloft.fleet.boot_server", "tasks_from": "check.yml"}}
-    play = [{"hosts": "localhost", "gather_facts": False, "vars": {**values, **changed}, "tasks": [checks]}]
+    return played(tmp_path, {**values, **changed}, "check.yml")
+
+
+def played(tmp_path: Path, values: dict[str, object], tasks: str, *arguments: str) -> tuple[int, str]:
+    """Some of the role's tasks on this machine: exit status, and what was said, on one line."""
+    role = {"ansible.builtin.include_role": {"name": "sailloft.fleet.boot_server", "tasks_from": tasks}}
+    play = [{"hosts": "localhost", "gather_facts": False, "vars": values, "tasks": [role]}]
     (tmp_path / "play.yml").write_text(json.dumps(play))
     ansible = str(Path(sys.executable).with_name("ansible-playbook"))
     done = subprocess.run(
-        [ansible, "-i", "localhost,", "-c", "local", str(tmp_path / "play.yml")],
+        [ansible, "-i", "localhost,", "-c", "local", str(tmp_path / "play.yml"), *arguments],
         cwd=ROOT,
         env={**os.environ, "ANSIBLE_NOCOLOR": "1"},
         capture_output=True,
@@ -126,6 +131,22 @@ def test_bad_input_is_refused_before_anything_is_touched(tmp_path, changed, said
 def test_good_input_is_taken(tmp_path, changed):
     status, output = checked(tmp_path, changed)
     assert status == 0, output
+
+
+@pytest.mark.parametrize("master", [False, True])
+def test_a_check_before_there_is_a_store_says_what_would_come(tmp_path, master):
+    if master:
+        (tmp_path / "master/images").mkdir(parents=True)
+    values = {
+        "ansible_python_interpreter": sys.executable,
+        "boot_server_master_store_dir": str(tmp_path / "master"),
+        "boot_server_store_dir": str(tmp_path / "store"),
+    }
+    status, output = played(tmp_path, values, "publish.yml", "--check")
+    assert status == 0, output
+    assert f"localhost: would get all images of {tmp_path}/master on localhost" in output
+    assert ("which the first build makes" in output) != master
+    assert not (tmp_path / "store").exists()
 
 
 def test_the_checks_come_first():
@@ -211,7 +232,7 @@ def test_reports_are_logged_by_field(server, tmp_path):
 
 @pytest.mark.skipif(not shutil.which("rsync"), reason="no rsync on this machine (bindep.txt)")
 def test_publishing_mends_a_blob_that_was_cut_short(tmp_path):
-    (task,) = yaml.safe_load((ROOT / "roles/boot_server/tasks/publish.yml").read_text())
+    task = yaml.safe_load((ROOT / "roles/boot_server/tasks/publish.yml").read_text())[-1]
     master, served = tmp_path / "master/blobs", tmp_path / "served/blobs"
     for folder in (master, served):
         folder.mkdir(parents=True)

@@ -47,6 +47,31 @@ def test_the_keys_are_made_and_their_folder_stays_as_closed_as_it_was(tmp_path):
     assert (tmp_path / "made/image.pub").is_file()
 
 
+def test_a_check_on_a_host_that_has_no_key_yet_says_so_and_makes_nothing(tmp_path):
+    variables = {
+        "node_image_signing_key": str(tmp_path / "keys/image.key"),
+        "node_image_public_key": str(tmp_path / "keys/image.pub"),
+        "node_image_cache_dir": str(tmp_path / "cache"),
+        "node_image_store_dir": str(tmp_path / "store"),
+        "node_image_packages_install": False,
+        "ansible_python_interpreter": sys.executable,
+    }
+    roles = [{"role": "sailloft.fleet.node_image"}]
+    play = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": variables, "roles": roles}]
+    (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
+    done = subprocess.run(
+        [ANSIBLE, "-i", "localhost,", str(tmp_path / "play.yml"), "--check"],
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"), "ANSIBLE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    said = " ".join((done.stdout + done.stderr).split())
+    assert f"and here there is no key {tmp_path}/keys/image.pub; the run mends that. Run once without --check" in said
+    assert not [name for name in ("keys", "cache", "store") if (tmp_path / name).exists()]
+
+
 class Watching(node_image.ActionModule):
     """The plugin, told ``status`` at each look."""
 
