@@ -86,7 +86,7 @@ sanity: packages .venv/.tests
 	tests/sanity/run
 
 molecule: packages .venv/.tests images
-	molecule/run gpu_host gpu_vm
+	molecule/run node_image gpu_host gpu_vm
 
 bench: packages .venv/.tests images
 	benchmarks/run
