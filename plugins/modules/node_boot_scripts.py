@@ -35,6 +35,13 @@ options:
     description: Where nodes report refusals and boots to, C(http://ADDRESS/report); empty for nowhere.
     type: str
     default: ""
+  channels_to_come:
+    description:
+      - Channels that the store need not have yet, as before the first rollout to them. A node that follows one gets no
+        script until then.
+    type: list
+    elements: str
+    default: []
   nodes:
     description: All nodes that the server boots.
     type: list
@@ -115,6 +122,7 @@ def main() -> None:
             "store": {"type": "path", "required": True},
             "servers": {"type": "list", "elements": "str", "required": True},
             "report": {"type": "str", "default": ""},
+            "channels_to_come": {"type": "list", "elements": "str", "default": []},
             "nodes": {"type": "list", "elements": "dict", "required": True, "options": node},
         },
         supports_check_mode=True,
@@ -122,7 +130,12 @@ def main() -> None:
     options = module.params
     try:
         change = node_scripts.ensure(
-            Store(options["store"]), options["nodes"], options["servers"], options["report"], module.check_mode
+            Store(options["store"]),
+            options["nodes"],
+            options["servers"],
+            options["report"],
+            module.check_mode,
+            options["channels_to_come"],
         )
     except ImageError as error:
         module.fail_json(msg=str(error))

@@ -34,6 +34,12 @@ options:
     description: Whether the boot servers pin a node of the channel to the target, as a canary before the promotion.
     type: bool
     default: false
+  fresh:
+    description:
+      - Whether the channel has never named another image than O(target). Its nodes may never have booted then, and one
+        that does not answer is one that is still to boot.
+    type: bool
+    default: false
   nodes:
     description: The nodes, in the order in which they are to boot.
     type: list
@@ -137,6 +143,8 @@ table:
   elements: str
 """
 
+from dataclasses import replace
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import rollout
@@ -148,6 +156,8 @@ def result(params):
     names = [node["name"] for node in params["nodes"]]
     canaries = rollout.canaries(names, params["canaries"])
     nodes = [rollout.Node(canary=node["name"] in canaries, **node) for node in params["nodes"]]
+    if params["fresh"]:
+        nodes = [replace(node, reachable=node.reachable or not node.tried) for node in nodes]
     rules = rollout.Rules(rollout.sizes(params["waves"], len(nodes)), params["budget"])
     channel = rollout.Channel(tuple(params["channel"]), params["pinned"])
     step = rollout.decide(nodes, params["target"], channel, rules)
@@ -171,6 +181,7 @@ def main():
             "target": {"type": "str", "required": True},
             "channel": {"type": "list", "elements": "str", "required": True},
             "pinned": {"type": "bool", "default": False},
+            "fresh": {"type": "bool", "default": False},
             "nodes": {
                 "type": "list",
                 "elements": "dict",

@@ -24,7 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import 
     write_atomic,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.names import listed
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import NODES, Store
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import CHANNELS, NODES, Store
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,25 @@ def wanted(nodes: Sequence[Mapping[str, Any]], servers: Sequence[str], report: s
 
 
 def ensure(
-    store: Store, nodes: Sequence[Mapping[str, Any]], servers: Sequence[str], report: str, check: bool
+    store: Store,
+    nodes: Sequence[Mapping[str, Any]],
+    servers: Sequence[str],
+    report: str,
+    check: bool,
+    channels_to_come: Sequence[str] = (),
 ) -> Change:
-    """Have these scripts in the store and no others. Raises ImageError before anything is touched."""
-    scripts = wanted(nodes, servers, report)
+    """Have these scripts in the store and no others. Raises ImageError before anything is touched.
+
+    Nodes that follow one of ``channels_to_come`` get none until the store has it.
+    """
+    wanted(nodes, servers, report)
     store.require()
     with store.locked():
+        away = [
+            name for name in channels_to_come if not os.path.exists(os.path.join(store.path, CHANNELS, name + SUFFIX))
+        ]
+        nodes = [node for node in nodes if node.get("channel") not in away]
+        scripts = wanted(nodes, servers, report)
         _require_targets(store, nodes)
         there = channels.node_scripts(store)
         change = Change(

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from fleet_machines import boot, system
@@ -50,6 +51,47 @@ def test_a_rollout_that_goes_well(fleet):
     assert status == 0, output
     assert "changed: [" not in output
     assert len(fleet.boots()) == 4
+
+
+@pytest.fixture
+def new_fleet(fleet):
+    """Nodes that were never on, of a channel that is not there yet."""
+    (Path(fleet.store.path) / "channels/stable.ipxe").unlink()
+    for script in Path(fleet.store.path, "nodes").iterdir():
+        script.unlink()
+    for node in fleet.nodes:
+        (fleet.folder / node / "up").unlink()
+    return fleet
+
+
+def test_the_first_rollout_of_a_fleet_that_was_never_on(new_fleet):
+    status, output = new_fleet.roll_out("--check")
+    assert status == 0, output
+    status, output = new_fleet.roll_out()
+    assert status == 0, output
+    assert new_fleet.boots()[:2] == ["bm01 new pin", "bm02 new channel"]
+    assert set(new_fleet.runs().values()) == {"new"}
+    assert new_fleet.channel() == "new"
+    assert new_fleet.scripts() == 4
+    status, output = new_fleet.roll_out()
+    assert status == 0, output
+    assert "changed: [" not in output
+
+
+def test_a_first_canary_that_fails_leaves_no_channel_and_no_other_node_booted(new_fleet):
+    new_fleet.fate({("bm01", NEW): "sick"})
+    status, output = new_fleet.roll_out(node_boot_rollout_budget=3)
+    assert status != 0
+    assert "bm01 failed in the rollout" in output
+    assert new_fleet.boots() == ["bm01 new pin"]
+    assert list(Path(new_fleet.store.path, "channels").iterdir()) == []
+    assert channels.node_scripts(new_fleet.store) == {}
+    new_fleet.fate({})
+    # It runs the image, and is well now.
+    (new_fleet.folder / "bm01/sick").write_text("no")
+    status, output = new_fleet.roll_out()
+    assert status == 0, output
+    assert set(new_fleet.runs().values()) == {"new"}
 
 
 # A mute node answers, and nothing can be read of it; of a hung one no answer comes.
