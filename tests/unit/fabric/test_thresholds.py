@@ -185,6 +185,7 @@ def test_the_bound_lowers_the_whole_of_the_marking():
     ecn = thresholds.bounded_ecn(Ecn(600_000, 6_000_000, 100), Fraction(100_001), 9100, "here")
     assert ecn == Ecn(100_000, 1_000_000, 100)
     # Strictly below.
+    assert thresholds.bounded_ecn(Ecn(100_000, 200_000, 100), Fraction(100_000), 9100, "here").minimum_bytes == 99_000
     assert thresholds.bounded_ecn(Ecn(600_000, 6_000_000, 100), Fraction(100_000), 9100, "here").minimum_bytes == 99_000
     assert thresholds.bounded_ecn(Ecn(99_000, 1, 100), Fraction(100_000), 9100, "here") == Ecn(99_000, 1, 100)
 
