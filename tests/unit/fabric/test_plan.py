@@ -142,6 +142,14 @@ def test_a_system_that_counts_in_percent_is_given_what_it_can_hold():
     given["leaf1"]["queue_buffer_bytes"] = 50_000_000
     with pytest.raises(FabricError, match="its ECN begins at 500000 bytes, and must begin below 453632 here"):
         planned(None, given)
+    other = deepcopy(given["leaf1"])
+    other["queue_buffer_bytes"] = 60_000_000
+    given["leaf1"]["queue_buffer_bytes"] = 40_000_000
+    with pytest.raises(FabricError, match="switch leaf2: port swp0"):  # what leaf1 can hold is not taken for it
+        planned(None, {**given, "leaf2": other})
+    assert planned(None, {**given, "leaf2": one(ports=32)["leaf1"]})["leaf2"].ports["swp0"].queues[3].ecn == Ecn(
+        453_000, 4_530_000, 100
+    )
     del given["leaf1"]["queue_buffer_bytes"]
     with pytest.raises(FabricError, match="switch leaf1: queue_buffer_bytes is missing"):
         planned(None, given)
@@ -321,7 +329,7 @@ NARROW = {
         "buffer_bytes": 9_000_000,
         "cell_bytes": 64,
         "lossless_classes": 1,
-        "unicast_queues": 4,
+        "unicast_queues": 6,
     }
 }
 
@@ -335,7 +343,7 @@ NARROW = {
             "switch leaf1: the policy has 3 lossless classes (roce, storage, third), and NVIDIA Spectrum-3's profiles "
             "are for 2",
         ),
-        (None, one("narrow"), "switch leaf1: class cnp is to go to queue 6, and narrow has queues 0 to 3"),
+        (None, one("narrow"), "switch leaf1: class cnp is to go to queue 6, and narrow has queues 0 to 5"),
         (None, one("trident4", speed=10), "switch leaf1: port swp0: Broadcom Trident 4 has no headroom profile for 10"),
         (None, one(cable=999), "switch leaf1: port swp0: a cable of 999 m is longer than"),
         (
