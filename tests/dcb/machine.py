@@ -39,6 +39,7 @@ INIT = """#!/bin/busybox sh
 mount -t proc none /proc
 mount -t sysfs none /sys
 mount -t devtmpfs none /dev
+exec </dev/console >/dev/console 2>&1
 mount -t tmpfs none /run
 mount -t debugfs none /sys/kernel/debug
 modprobe configfs
@@ -193,10 +194,12 @@ def _modules(there: Path, here: Path) -> None:
     def closure(name: str) -> list[str]:
         return [each for need in needs[name] for each in (need, *closure(need))]
 
-    lines = (
-        f"{name}.ko: {' '.join(f'{need}.ko' for need in dict.fromkeys(closure(name)))}\n" for name in sorted(needs)
-    )
-    (here / "modules.dep").write_text("".join(lines))
+    def line(name: str) -> str:
+        # modprobe loads the last of them first, so that each stands before what it needs itself.
+        ahead = reversed(dict.fromkeys(reversed(closure(name))))
+        return f"{name}.ko: {' '.join(f'{need}.ko' for need in ahead)}\n"
+
+    (here / "modules.dep").write_text("".join(map(line, sorted(needs))))
 
 
 def _python(tree: Path) -> None:

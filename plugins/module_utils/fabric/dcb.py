@@ -9,6 +9,8 @@ any DSCP mapping: mlx5's en_dcbnl.c (mlx5e_dcbnl_ieee_setapp), and mlnx_qos with
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -20,6 +22,12 @@ OBJECTS = ("app", "ets", "pfc", "buffer", "dcbx")
 # What dcb says where the driver has no such operations, or has an attribute less than the tool knows.
 NOT_THERE = ("Operation not supported", "Attribute not found")
 BUFFER_BYTES_AT_MOST = (1 << 32) - 1  # u32 in struct dcbnl_buffer
+
+
+def plain(said: str) -> str:
+    """What dcb said, with the driver's own error: the kernel hands it over as a byte (net/dcb/dcbnl.c, dcbnl_ieee_set),
+    in which -22 is 234, and the tool prints "Unknown error 234"."""
+    return re.sub(r"Unknown error (1[3-9]\d|2\d\d)\b", lambda found: os.strerror(256 - int(found[1])), said)
 
 
 def show(interface: str, thing: str) -> list[str]:

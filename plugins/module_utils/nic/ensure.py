@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import dcb
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_plan import (
     class_of,
@@ -95,7 +96,8 @@ def _write(system: System, name: str, step: Step, done: list[str]) -> None:
         _writers(step)(system, name, step)
     except HostError as error:
         before = f"done before: {', '.join(done)}" if done else "nothing was changed before"
-        raise HostError(f"{name}: {step.setting} was refused: {error}; {before}; mend it and run again") from error
+        why = dcb.plain(str(error))
+        raise HostError(f"{name}: {step.setting} was refused: {why}; {before}; mend it and run again") from error
     if f"{name} {step.setting}" not in done:
         done.append(f"{name} {step.setting}")
 
