@@ -93,7 +93,8 @@ def scenario() -> None:
     tell("boot", said=said, lost=lost, boot=boot, result=roce(), dcb=dcb())
 
     said = down() + up("no_pfc=8")
-    tell("refused", said=said, result=roce(), dcb=dcb())
+    raw = run("dcb", "pfc", "set", "dev", "dcb0", "prio-pfc", "3:on")
+    tell("refused", said=said, raw=raw, result=roce(), dcb=dcb())
 
     run("modprobe", "dummy", "numdummies=0")
     said = run("ip", "link", "add", "plain0", "type", "dummy") + run("ip", "link", "set", "dev", "plain0", "up")

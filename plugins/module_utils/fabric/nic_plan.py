@@ -220,13 +220,20 @@ def differences(wanted: Nic, seen: Seen) -> dict[str, tuple[Any, Any]]:
 def _shown(name: str, values: tuple[Any, ...], at: list[int], seen: Seen | None) -> dict[str, Any]:
     """DSCPs by priority ({"3": "26"}), all else by its index."""
     if name != "dscp_to_priority":
-        return {str(index): str(values[index]) if isinstance(values[index], Queue) else values[index] for index in at}
+        return {str(index): _plain(values[index]) for index in at}
     several = seen.dcb.dscp_priorities or {} if seen and seen.dcb else {}
     groups: dict[str, list[int]] = {}
     for dscp in at:
         priorities = several.get(dscp, ()) if values[dscp] is None else (values[dscp],)
-        groups.setdefault(" and ".join(map(str, priorities)) or "none", []).append(dscp)
-    return {f"priority {priority}": f"DSCP {_ranges(dscps)}" for priority, dscps in sorted(groups.items())}
+        words = f"priority {' and '.join(map(str, priorities))}" if priorities else "no priority"
+        groups.setdefault(words, []).append(dscp)
+    return {words: f"DSCP {_ranges(dscps)}" for words, dscps in sorted(groups.items())}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Queue):
+        return "strict" if value.strict else f"{value.bandwidth_percent}%"
+    return value
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -14,7 +14,7 @@ from nic_host import Dcb, NicHost
 sys.path.insert(0, str(Path(__file__).parents[1] / "fabric"))
 from switches import policies
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import nic_buffers
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import mlnx_qos, nic_buffers
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import at_boot
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
@@ -74,6 +74,8 @@ def test_the_difference_is_one_that_a_person_reads(host):
         "priority 6": "DSCP 48",
     }
     assert after["mlx5_0 pfc"] == [3]
+    queues = ("50%", "strict", "strict", "50%", *["strict"] * 4)
+    assert after["mlx5_0 queues"] == {str(at): queue for at, queue in enumerate(queues)}
 
 
 def test_pfc_comes_last_and_goes_first(host):
@@ -98,6 +100,15 @@ def test_moving_the_lossless_priority_goes_by_way_of_none(host):
     assert system.effects[-1] == pfc[1]
     assert "on" not in pfc[0]
     assert "4:on" in pfc[1]
+
+
+def test_the_same_on_two_nics(host):
+    system, both = host(), {"mlx5_0": {}, "mlx5_1": {}}
+    bring(system, both)
+    assert bring(system, both, {"classes": {"roce": {"traffic_class": 4}}}).changed
+    assert bring(system, both, LOSSY).changed
+    assert bring(system, both).changed
+    assert not bring(system, both).changed
 
 
 def test_a_mapping_that_somebody_added_is_replaced(host):
@@ -322,8 +333,16 @@ def test_what_the_driver_does_not_keep_is_told(host, forgets, field):
     system = host()
     system.put("/sys/class/net/ens1np0/ecn/roce_np/cnp_dscp", "4\n")
     system.forgets.add(forgets)
-    with pytest.raises(HostError, match=rf"mlx5_0: the driver took {field} and did not keep it: it reads back"):
+    with pytest.raises(HostError, match=rf"mlx5_0: the driver was told {field} and does not have it: it reads back"):
         bring(system)
+
+
+def test_pfc_stays_off_where_the_driver_refused_its_buffer_without_a_word(host):
+    system = host()
+    system.forgets.add("buffer")
+    with pytest.raises(HostError, match=r"told priority_to_buffer and does not have it.*told so far: mlx5_0 ip_mtu"):
+        bring(system)
+    assert system.dcb["ens1np0"].pfc["prio_pfc"] == [False] * 8
 
 
 def test_without_any_tool(host):
@@ -359,7 +378,7 @@ def test_mlnx_qos_is_used_where_dcb_is_not_installed(host):
         (True, None),
     ]
     assert nic.buffer_bytes[0] == 262016
-    with pytest.raises(HostError, match="did not keep it"):  # the recording does not change
+    with pytest.raises(HostError, match="does not have it"):  # the recording does not change
         bring(system)
     said = [effect for effect in system.effects if effect.startswith("mlnx_qos")]
     need = nic_buffers.lossless_bytes(400, 5, 9000)
@@ -374,8 +393,9 @@ def test_mlnx_qos_is_used_where_dcb_is_not_installed(host):
         "-s ets,strict,strict,ets,strict,strict,strict,strict -t 50,0,0,50,0,0,0,0",
         "mlnx_qos -i ens1np0 --trust dscp",
         "mlnx_qos -i ens1np0 " + " ".join(f"--dscp2prio set,{at},{ {26: 3, 48: 6}.get(at, 0) }" for at in dscps),
-        "mlnx_qos -i ens1np0 -f 0,0,0,1,0,0,0,0 --cable_len 5",
     ]
+    on = mlnx_qos.set_pfc("ens1np0", (3,), 5)
+    assert on == [["mlnx_qos", "-i", "ens1np0", "-f", "0,0,0,1,0,0,0,0", "--cable_len", "5"]]
 
 
 def test_mlnx_qos_with_garbage(host):
