@@ -14,4 +14,9 @@ from __future__ import annotations
 
 from types import ModuleType
 
-SYSTEMS: dict[str, ModuleType] = {}
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import dell_sonic, sonic
+
+SYSTEMS: dict[str, ModuleType] = {
+    "dell_sonic": dell_sonic,
+    "sonic": sonic,
+}

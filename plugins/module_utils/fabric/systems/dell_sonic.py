@@ -1,0 +1,444 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Dell Enterprise SONiC: the arguments of the resource modules of the collection dellemc.enterprise_sonic, as JSON.
+
+``{"sonic_qos_maps": {"config": ..., "state": "merged"}, ...}`` by module, to be applied in the order of ``MODULES``.
+Read back is either that, or what the modules gather: ansible_network_resources, ``{"qos_maps": ..., ...}``. Options,
+ranges and defaults are those of the modules' documentation, version 3.2.0.
+
+What differs from the community's SONiC:
+
+- No buffer profile can be bound to a priority group. With ``buffer_init`` the system reckons headroom itself from each
+  port's speed and ``cable_length``. Changing ``buffer_init`` restarts the switch.
+- At most two priorities of a port can have PFC, and there is one map from priorities to queues for all ports.
+- ``state: merged`` takes nothing away: what a former policy set and this one does not is to be deleted before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
+    CLASSES,
+    DSCPS,
+    Ecn,
+    Octet,
+    PortQos,
+    Queue,
+    Switch,
+    Watchdog,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_terms import (
+    OWN,
+    named,
+    natural,
+    paused_priorities,
+    queues_of,
+)
+
+__all__ = ["MODULES", "NOT_HELD", "SYSTEM", "parse", "render"]
+
+SYSTEM = "dell_sonic"
+NOT_HELD: dict[str, str] = {
+    "headroom": "the system reckons it from the port's speed and cable_length, and no module binds a buffer profile",
+    "cable_m": "held as 5, 40 or 300 m, the least that is not shorter",
+}
+MODULES = (
+    "sonic_qos_buffer",
+    "sonic_qos_maps",
+    "sonic_qos_wred",
+    "sonic_qos_scheduler",
+    "sonic_qos_pfc",
+    "sonic_qos_interfaces",
+    "sonic_interfaces",
+    "sonic_ecmp_load_share",
+)
+CABLES_M = (5, 40, 300)
+MOST_PFC = 2
+ECN_BYTES = (1000, 12_480_000)
+POLL_INTERVAL_MS = 100  # the least, so that the watchdog's shortest time can be kept
+PFC_MAP = f"{OWN}PFC"
+
+# sonic_qos_maps: its list, the key and the value of an entry, and which option of sonic_qos_interfaces names one.
+_DSCP = ("dscp_maps", "dscp", "fwd_group", "dscp_fwd_group")
+_QUEUE = ("fwd_group_queue_maps", "fwd_group", "queue_index", "fwd_group_queue")
+_GROUP = ("fwd_group_pg_maps", "fwd_group", "pg_index", "fwd_group_pg")
+_PFC_QUEUE = ("pfc_priority_queue_maps", "dot1p", "queue_index", "pfc_priority_queue")
+_PFC_GROUP = ("pfc_priority_pg_maps", "dot1p", "pg_index", "pfc_priority_pg")
+_KINDS = {"dscp_maps": "DSCP", "fwd_group_queue_maps": "QUEUE", "fwd_group_pg_maps": "TCPG"}
+# ECMP_FIELDS -> the options of sonic_ecmp_load_share without "ipv4_" and "ipv6_".
+_HASH = {
+    "destination_ip": ("dst_ip", "dst_ip"),
+    "destination_port": ("l4_dst_port", "l4_dst_port"),
+    "protocol": ("ip_proto", "next_hdr"),
+    "source_ip": ("src_ip", "src_ip"),
+    "source_port": ("l4_src_port", "l4_src_port"),
+}
+
+
+def render(switch: Switch) -> str:
+    """The arguments of all modules, keys sorted. Raises FabricError for what this system cannot have."""
+    alike: dict[int, int] = {}
+    distinct: list[PortQos] = []
+    kinds = []
+    for qos in switch.ports.values():
+        if id(qos) not in alike:
+            alike[id(qos)] = len(distinct)
+            distinct.append(qos)
+        kinds.append(alike[id(qos)])
+    for qos in distinct:
+        port = next(name for name, each in switch.ports.items() if each is qos)
+        _check(switch.name, port, qos)
+    if len({qos.priority_to_queue for qos in distinct}) > 1:
+        raise FabricError(
+            switch.name,
+            "its ports differ in the queues of their priorities, and it has one map for all",
+            "make them alike",
+        )
+    return _text(tuple(switch.ports), tuple(kinds), tuple(distinct), switch.ecmp_fields)
+
+
+def _check(name: str, port: str, qos: PortQos) -> None:
+    subject = f"{name}: {port}"
+    if len(qos.pfc) > MOST_PFC:
+        raise FabricError(
+            subject,
+            f"PFC on priorities {', '.join(map(str, qos.pfc))}, and this system takes {MOST_PFC} a port",
+            "make another class lossy",
+        )
+    for queue in qos.queues:
+        for each in (queue.ecn.minimum_bytes, queue.ecn.maximum_bytes) if queue and queue.ecn else ():
+            if not ECN_BYTES[0] <= each <= ECN_BYTES[1]:
+                raise FabricError(
+                    subject,
+                    f"an ECN threshold of {each} bytes, and this system takes {ECN_BYTES[0]} to {ECN_BYTES[1]}",
+                    "give the class thresholds in that range",
+                )
+    if qos.cable_m is not None and qos.cable_m > CABLES_M[-1]:
+        raise FabricError(
+            subject,
+            f"a cable of {qos.cable_m} m, and this system has headroom for {CABLES_M[-1]} m",
+            "use a shorter one",
+        )
+
+
+@lru_cache(maxsize=64)
+def _text(
+    ports: tuple[str, ...], kinds: tuple[int, ...], distinct: tuple[PortQos, ...], ecmp: tuple[str, ...] | None
+) -> str:
+    """The text of all switches whose ports have these names and these kinds."""
+    maps: dict[str, dict[str, Any]] = {}
+    wred: dict[str, Any] = {}
+    schedulers: dict[str, Any] = {}
+    interfaces = [_interface(qos, maps, wred, schedulers) for qos in distinct]
+    lossless = any(qos.pfc for qos in distinct)
+    config: dict[str, Any] = {
+        "sonic_qos_buffer": {"buffer_init": True} if lossless else None,
+        "sonic_qos_maps": {kind: _by_name(entries) for kind, entries in maps.items()},
+        "sonic_qos_wred": _by_name(wred),
+        "sonic_qos_scheduler": _by_name(schedulers),
+        "sonic_qos_pfc": {"counter_poll": True, "poll_interval": POLL_INTERVAL_MS}
+        if any(qos.watchdog for qos in distinct)
+        else None,
+        "sonic_qos_interfaces": [{"name": port, **interfaces[kind]} for port, kind in zip(ports, kinds)],
+        "sonic_interfaces": [
+            {"name": port, "mtu": distinct[kind].ip_mtu_bytes}
+            for port, kind in zip(ports, kinds)
+            if distinct[kind].ip_mtu_bytes is not None
+        ],
+        "sonic_ecmp_load_share": None if ecmp is None else _hash(ecmp),
+    }
+    arguments = {module: {"config": each, "state": "merged"} for module, each in config.items() if each}
+    return json.dumps(arguments, indent=2, sort_keys=True) + "\n"
+
+
+def _by_name(entries: dict[str, Any]) -> list[dict[str, Any]]:
+    return [entries[name] for name in sorted(entries)]
+
+
+def _interface(
+    qos: PortQos, maps: dict[str, dict[str, Any]], wred: dict[str, Any], schedulers: dict[str, Any]
+) -> dict[str, Any]:
+    """One port's options of sonic_qos_interfaces, and into the others what they refer to."""
+    bound = {}
+    for (kind, key, value, option), octet in (
+        (_DSCP, qos.dscp_to_class),
+        (_QUEUE, qos.class_to_queue),
+        (_GROUP, qos.class_to_priority),
+        (_PFC_QUEUE, qos.priority_to_queue),
+    ):
+        entries = [_entry(key, at, value, number) for at, number in enumerate(octet) if number is not None]
+        if entries:
+            name = named(_KINDS[kind], entries) if kind in _KINDS else PFC_MAP
+            maps.setdefault(kind, {})[name] = {"name": name, "entries": entries}
+            bound[option] = name
+    queues = []
+    policy = []
+    for number, queue in enumerate(qos.queues):
+        if queue is None:
+            continue
+        if queue.ecn:
+            profile = _wred(queue.ecn)
+            wred[profile["name"]] = profile
+            queues.append({"id": number, "wred_profile": profile["name"]})
+        if queue.strict or queue.bandwidth_percent is not None:
+            policy.append(_scheduler(number, queue))
+    interface: dict[str, Any] = {"pfc": _pfc(qos), "qos_maps": bound, "queues": queues}
+    if policy:
+        name = named("SCHEDULER", policy)
+        schedulers[name] = {"name": name, "schedulers": policy}
+        interface["scheduler_policy"] = name
+    if qos.cable_m is not None:
+        interface["cable_length"] = f"{next(each for each in CABLES_M if qos.cable_m <= each)}m"
+    return {option: each for option, each in interface.items() if each}
+
+
+def _entry(key: str, at: int, value: str, number: int) -> dict[str, Any]:
+    """Forwarding groups are text in the modules, all else are numbers."""
+    return {option: str(each) if option == "fwd_group" else each for option, each in ((key, at), (value, number))}
+
+
+def _wred(ecn: Ecn) -> dict[str, Any]:
+    green = {
+        "enable": True,
+        "min_threshold": ecn.minimum_bytes,
+        "max_threshold": ecn.maximum_bytes,
+        "drop_probability": ecn.probability_percent,
+    }
+    return {"name": named("ECN", green), "ecn": "green", "green": green}
+
+
+def _scheduler(number: int, queue: Queue) -> dict[str, Any]:
+    if queue.strict:
+        return {"sequence": number, "scheduler_type": "strict"}
+    return {"sequence": number, "scheduler_type": "dwrr", "weight": queue.bandwidth_percent}
+
+
+def _pfc(qos: PortQos) -> dict[str, Any]:
+    pfc: dict[str, Any] = {}
+    if qos.pfc:
+        pfc = {"asymmetric": False, "priorities": [{"dot1p": each, "enable": True} for each in qos.pfc]}
+    if qos.watchdog:
+        pfc["watchdog_action"] = qos.watchdog.action
+        pfc["watchdog_detect_time"] = qos.watchdog.detection_ms
+        pfc["watchdog_restore_time"] = qos.watchdog.restoration_ms
+    return pfc
+
+
+def _hash(ecmp: tuple[str, ...]) -> dict[str, Any]:
+    """All five, on or off: left out, an option would stay as it is."""
+    return {
+        family: {f"{family}_{options[at]}": field in ecmp for field, options in _HASH.items()}
+        for at, family in enumerate(("ipv4", "ipv6"))
+    }
+
+
+def parse(text: str, name: str) -> Switch:
+    """The QoS of all Ethernet ports, of the modules' arguments or of what they gather.
+
+    Raises FabricError for the first thing amiss.
+    """
+    return _Reader(text, name).switch()
+
+
+class _Reader:
+    """Reads each profile and map once, and gives ports that are alike one object."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self.name = name
+        mend = "gather the switch's network resources again (dellemc.enterprise_sonic.sonic_facts)"
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise FabricError(f"{name}: configuration", f"not JSON ({error})", mend) from None
+        if not isinstance(data, dict):
+            raise FabricError(f"{name}: configuration", f"a JSON {type(data).__name__}, no object of modules", mend)
+        self.config: dict[str, Any] = {}
+        for module in MODULES:
+            arguments = data.get(module)
+            if arguments is None:
+                self.config[module] = data.get(module[len("sonic_") :])
+            elif isinstance(arguments, dict):
+                self.config[module] = arguments.get("config")
+            else:
+                raise FabricError(f"{name}: {module}", f"{arguments!r} are no arguments", mend)
+        self.maps = {
+            kind: self._named("sonic_qos_maps", self._dict("sonic_qos_maps", "", self.config["sonic_qos_maps"]), kind)
+            for kind, *_rest in (_DSCP, _QUEUE, _GROUP, _PFC_QUEUE, _PFC_GROUP)
+        }
+        self.wred = self._named("sonic_qos_wred", self.config)
+        self.schedulers = self._named("sonic_qos_scheduler", self.config)
+        self.interfaces = self._named("sonic_qos_interfaces", self.config)
+        self.mtus = self._named("sonic_interfaces", self.config)
+
+    def switch(self) -> Switch:
+        alike: dict[PortQos, PortQos] = {}
+        ports = {}
+        for port in sorted({*self.interfaces, *self.mtus}, key=natural):
+            if port.startswith("Eth"):  # and no VLAN, port channel, loopback or CPU
+                qos = self._port(port)
+                ports[port] = alike.setdefault(qos, qos)
+        return Switch(self.name, SYSTEM, ports, self._ecmp_fields())
+
+    def _refuse(self, module: str, what: str, why: str, mend: str = "correct it on the switch") -> FabricError:
+        return FabricError(f"{self.name}: {module}{what and ' '}{what}", why, mend)
+
+    def _dict(self, module: str, what: str, value: Any) -> dict[str, Any]:
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise self._refuse(module, what, f"{value!r} is no object of options", "gather it again")
+        return value
+
+    def _list(self, module: str, what: str, value: Any) -> Iterator[dict[str, Any]]:
+        if value is None:
+            return
+        if not isinstance(value, list):
+            raise self._refuse(module, what, f"{value!r} is no list", "gather it again")
+        for each in value:
+            yield self._dict(module, what, each)
+
+    def _named(self, module: str, holder: dict[str, Any], option: str | None = None) -> dict[str, dict[str, Any]]:
+        """The elements of a list of options by their names."""
+        found: dict[str, dict[str, Any]] = {}
+        for each in self._list(module, option or "", holder.get(option or module)):
+            name = each.get("name")
+            if not isinstance(name, str):
+                raise self._refuse(module, option or "", f"{each!r} has no name", "gather it again")
+            if name in found:
+                raise self._refuse(module, name, "it stands there twice", "gather it again")
+            found[name] = each
+        return found
+
+    def _number(self, module: str, what: str, holder: dict[str, Any], option: str, least: int, most: int) -> int | None:
+        value = holder.get(option)
+        if value is None:
+            return None
+        number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
+        if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
+            raise self._refuse(module, what, f"{option} {value!r} is not a whole number of {least} to {most}")
+        return number
+
+    def _port(self, port: str) -> PortQos:
+        module = "sonic_qos_interfaces"
+        interface = self.interfaces.get(port, {})
+        bound = self._dict(module, f"{port} qos_maps", interface.get("qos_maps"))
+        pfc = self._dict(module, f"{port} pfc", interface.get("pfc"))
+        paused = tuple(
+            sorted(
+                dot1p
+                for each in self._list(module, f"{port} priorities", pfc.get("priorities"))
+                for dot1p in [self._number(module, f"{port} priorities", each, "dot1p", 0, CLASSES - 1)]
+                if dot1p is not None and each.get("enable") is True
+            )
+        )
+        groups = self._map(port, bound, _GROUP) or (None,) * CLASSES
+        group_of = self._map(port, bound, _PFC_GROUP) or tuple(range(CLASSES))
+        mtu = self._number("sonic_interfaces", port, self.mtus.get(port, {}), "mtu", 1280, 9216)
+        return PortQos(
+            dscp_to_class=self._map(port, bound, _DSCP) or (None,) * DSCPS,
+            class_to_queue=self._map(port, bound, _QUEUE) or (None,) * CLASSES,
+            class_to_priority=paused_priorities(groups, group_of, paused),
+            priority_to_queue=self._map(port, bound, _PFC_QUEUE) or (None,) * CLASSES,
+            queues=self._queues(port, interface),
+            pfc=paused,
+            watchdog=self._watchdog(port, pfc),
+            ip_mtu_bytes=mtu,
+            cable_m=self._cable(port, interface.get("cable_length")),
+        )
+
+    def _map(self, port: str, bound: dict[str, Any], form: tuple[str, str, str, str]) -> Octet | None:
+        """The map that a port's option names; None where it names none."""
+        kind, key, value, option = form
+        name = bound.get(option)
+        if name is None:
+            return None
+        if not isinstance(name, str) or name not in self.maps[kind]:
+            raise self._refuse(
+                "sonic_qos_interfaces",
+                f"{port} {option}",
+                f"{kind} has no map {name!r}",
+                f"add it to {kind}, or let {option} name one that is there",
+            )
+        values: list[int | None] = [None] * (DSCPS if key == "dscp" else CLASSES)
+        for each in self._list("sonic_qos_maps", name, self.maps[kind][name].get("entries")):
+            at = self._number("sonic_qos_maps", name, each, key, 0, len(values) - 1)
+            if at is None:
+                raise self._refuse("sonic_qos_maps", name, f"an entry has no {key}", "gather it again")
+            values[at] = self._number("sonic_qos_maps", name, each, value, 0, CLASSES - 1)
+        return tuple(values)
+
+    def _queues(self, port: str, interface: dict[str, Any]) -> tuple[Queue | None, ...]:
+        module = "sonic_qos_interfaces"
+        policy = interface.get("scheduler_policy")
+        if policy is not None and policy not in self.schedulers:
+            raise self._refuse(
+                module, f"{port} scheduler_policy", f"sonic_qos_scheduler has no policy {policy!r}", "add it there"
+            )
+        read: dict[int, tuple[bool, int | None, Ecn | None]] = {}
+        schedulers = self.schedulers[policy].get("schedulers") if policy is not None else None
+        for each in self._list("sonic_qos_scheduler", str(policy), schedulers):
+            number = self._number("sonic_qos_scheduler", str(policy), each, "sequence", 0, 255)
+            if number is not None and number < CLASSES:  # 255 is the port's shaper
+                strict = each.get("scheduler_type") == "strict"
+                weight = self._number("sonic_qos_scheduler", str(policy), each, "weight", 1, 100)
+                read[number] = strict, None if strict else weight, None
+        for each in self._list(module, f"{port} queues", interface.get("queues")):
+            number = self._number(module, f"{port} queues", each, "id", 0, 47)
+            profile = each.get("wred_profile")
+            if number is None or number >= CLASSES or profile is None:
+                continue
+            if profile not in self.wred:
+                why = f"sonic_qos_wred has no profile {profile!r}"
+                raise self._refuse(module, f"{port} queue {number}", why, "add it there")
+            strict, weight, _ecn = read.get(number, (False, None, None))
+            read[number] = strict, weight, self._ecn(profile)
+        return queues_of(read)
+
+    def _ecn(self, name: str) -> Ecn | None:
+        """None where green packets (all that no policer coloured) are not marked."""
+        module = "sonic_qos_wred"
+        profile = self.wred[name]
+        green = self._dict(module, name, profile.get("green"))
+        minimum = self._number(module, name, green, "min_threshold", 0, ECN_BYTES[1])
+        maximum = self._number(module, name, green, "max_threshold", 0, ECN_BYTES[1])
+        probability = self._number(module, name, green, "drop_probability", 0, 100)
+        if minimum is None or maximum is None or profile.get("ecn") != "green" or green.get("enable") is not True:
+            return None
+        if minimum > maximum:
+            raise self._refuse(module, name, f"min_threshold {minimum} is above max_threshold {maximum}")
+        # The module leaves a probability of 0 out when it gathers.
+        return Ecn(minimum, maximum, probability or 0)
+
+    def _watchdog(self, port: str, pfc: dict[str, Any]) -> Watchdog | None:
+        module, what = "sonic_qos_interfaces", f"{port} pfc"
+        detection = self._number(module, what, pfc, "watchdog_detect_time", 100, 5000)
+        restoration = self._number(module, what, pfc, "watchdog_restore_time", 100, 60000)
+        action = pfc.get("watchdog_action", "drop")
+        if action not in ("alert", "drop", "forward"):
+            raise self._refuse(module, what, f"watchdog_action {action!r} is unknown")
+        return None if detection is None or restoration is None else Watchdog(detection, restoration, action)
+
+    def _cable(self, port: str, length: Any) -> int | None:
+        if length is None:
+            return None
+        lengths = {f"{each}m": each for each in CABLES_M}
+        if length not in lengths:
+            raise self._refuse("sonic_qos_interfaces", port, f"cable_length {length!r} is none of {', '.join(lengths)}")
+        return lengths[length]
+
+    def _ecmp_fields(self) -> tuple[str, ...] | None:
+        """What the hash takes of packets of both IP versions; None where neither is set."""
+        module = "sonic_ecmp_load_share"
+        config = self._dict(module, "", self.config[module])
+        taken: set[str] | None = None
+        for at, family in enumerate(("ipv4", "ipv6")):
+            if config.get(family) is not None:
+                options = self._dict(module, family, config[family])
+                of_family = {field for field, names in _HASH.items() if options.get(f"{family}_{names[at]}") is True}
+                taken = of_family if taken is None else taken & of_family
+        return None if taken is None else tuple(sorted(taken))

@@ -1,0 +1,289 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""From a running ConfigDB to the wanted one, as a JSON patch (RFC 6902) for `config apply-patch`.
+
+What SONiC's generic config updater asks of a patch (sonic-utilities, generic_config_updater/gu_common.py):
+
+- The result holds no empty table, so a table goes with its last entry.
+- /PFC_WD/GLOBAL is never removed.
+- The result is valid under the models: nothing refers to what is missing, and a watchdog's times are at least its
+  polling interval.
+- It orders the steps itself, from the difference of before and after. The operations here stand in an order that is
+  right by itself too: first what is referred to, then what refers, and removals the other way round.
+
+It also refuses tables by list (gcu_field_operation_validators.conf.json). Until early in 2026 (sonic-utilities#4219;
+#4226 for release 202511) it took no new entry of WRED_PROFILE or BUFFER_PROFILE on any platform: ``GUARDED``. On such
+an image those operations are to be made by `config load` of the same entries before the patch.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import CLASSES, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_tables import (
+    ConfigDb,
+    Entry,
+    references,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_terms import OWN
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_wanted import (
+    EGRESS_LOSSLESS,
+    EGRESS_LOSSY,
+    HASH_FIELDS,
+    INGRESS_LOSSY,
+    INGRESS_POOL,
+    MAPS,
+    PFC_TO_PG,
+    PFC_TO_PG_TABLE,
+    WantedPort,
+    hash_fields,
+    priorities_as_groups,
+    refer,
+    wanted_port,
+)
+
+GUARDED = ("BUFFER_PROFILE", "WRED_PROFILE")
+# In the order in which one may refer to another.
+SHARED = (*MAPS.values(), PFC_TO_PG_TABLE, "SCHEDULER", "WRED_PROFILE", "BUFFER_PROFILE")
+OF_PORTS = ("PORT", "PORT_QOS_MAP", "BUFFER_PG", "BUFFER_QUEUE", "QUEUE", "PFC_WD", "SWITCH_HASH")
+OWNED_FIELDS = (*MAPS, "pfc_enable", "pfcwd_sw_enable")
+EGRESS_LOSSY_QUEUE = "q_lossy_profile"  # what NVIDIA's and some others' platforms have for queues
+HASH_OVERRIDES = tuple(f"ecmp_hash_ipv{version}{of}" for version in (4, 6) for of in ("", "_rdma"))
+
+
+def patch(running: str, wanted: Switch) -> list[dict[str, Any]]:
+    """The operations that make of ``running`` a ConfigDB that ``parse`` reads as ``wanted``; none where it is that.
+
+    All QoS of the wanted ports' eight queues is the policy's. Kept are other ports' entries, fields that the policy
+    does not name (a port's shaper, speed, lanes), queues above 7, and entries without this project's name. Entries that
+    bear it and that nothing refers to any more go, as do those of ports that are no longer wanted.
+
+    Raises FabricError where ``running`` is no ConfigDB, lacks a wanted port, or lacks what the image brings for its
+    platform and the policy needs.
+    """
+    db = ConfigDb(running, wanted.name)
+    target = _Target(db, wanted)
+    target.build()
+    return _difference(db.tables, target.tables)
+
+
+class _Target:
+    """The wanted ConfigDB, made of a copy of the running one."""
+
+    def __init__(self, db: ConfigDb, wanted: Switch) -> None:
+        self.db = db
+        self.wanted = wanted
+        for table in (*SHARED, *OF_PORTS, "BUFFER_POOL", "VERSIONS"):
+            db.table(table)  # refused here if it is none
+        self.tables: dict[str, Any] = {
+            table: copy.deepcopy(entries) if table in SHARED or table in OF_PORTS else entries
+            for table, entries in db.tables.items()
+        }
+        self.brackets = any(
+            isinstance(value, str) and value.startswith("[")
+            for table in ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG", "BUFFER_PROFILE", "BUFFER_QUEUE")
+            for entry in db.table(table).values()
+            for value in entry.values()
+        )
+        pool = db.text("BUFFER_POOL", INGRESS_POOL, "xoff")
+        self.pools_headroom = pool is not None and pool != "0"
+
+    def build(self) -> None:
+        """Changes the copy into what is wanted."""
+        self._one_port_and_number_a_key()
+        mine = set(self.wanted.ports)
+        for port, qos in self.wanted.ports.items():
+            if port not in self.db.table("PORT"):
+                raise self.db.refuse(
+                    "PORT", port, "the switch has no such port", "name the ports as `show interfaces status` does"
+                )
+            wanted = wanted_port(qos, self.brackets, self.pools_headroom)
+            self._check_image(wanted)
+            for (table, name), entry in wanted.shared.items():
+                self._table(table)[name] = dict(entry)
+            self._port(port, wanted)
+        self._drop_ports({port for port in self.tables.get("PORT_QOS_MAP", {}) if port not in mine})
+        self._polling()
+        self._hash()
+        self._drop_unused()
+        for table in (*SHARED, *OF_PORTS):
+            if table in self.tables and not self.tables[table]:
+                del self.tables[table]
+
+    def _table(self, table: str) -> dict[str, Entry]:
+        return self.tables.setdefault(table, {})
+
+    def _one_port_and_number_a_key(self) -> None:
+        """Keys that name a wanted port together with others, or a queue with others, are taken apart."""
+        for table in ("PORT_QOS_MAP", "PFC_WD"):
+            for port, key in self.db.by_port(table).items():
+                if key != port:
+                    self.tables[table][port] = copy.deepcopy(self.db.entry(table, key))
+                    self.tables[table].pop(key, None)
+        for table in ("QUEUE", "BUFFER_PG", "BUFFER_QUEUE"):
+            self.db.by_port_and_number(table)  # refuses what stands twice
+            for key, ports, numbers in list(self.db.rows(table)):
+                if self.wanted.ports.keys().isdisjoint(ports):
+                    continue
+                entry = self.tables[table].pop(key)
+                for port in ports:
+                    if port not in self.wanted.ports:
+                        self.tables[table][f"{port}|{key.split('|')[1]}"] = dict(entry)
+                        continue
+                    for number in numbers:
+                        self.tables[table][f"{port}|{number}"] = dict(entry)
+
+    def _check_image(self, wanted: WantedPort) -> None:
+        mend = "`config qos reload` on the switch makes what its image has for its platform"
+        if any(table == "BUFFER_PROFILE" for table, _name in wanted.shared):
+            pool = self.db.entry("BUFFER_POOL", INGRESS_POOL)
+            if not pool:
+                raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, "headroom needs this pool, and it is missing", mend)
+            if pool.get("mode") != "dynamic":
+                why = f"its mode is {pool.get('mode')!r}, and an alpha needs a dynamic pool"
+                raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, why, mend)
+        lossy = refer("BUFFER_PROFILE", INGRESS_LOSSY, self.brackets) in wanted.groups.values()
+        for name, needed in ((INGRESS_LOSSY, lossy), (EGRESS_LOSSLESS, bool(wanted.lossless_queues))):
+            if needed and not self.db.entry("BUFFER_PROFILE", name):
+                raise self.db.refuse("BUFFER_PROFILE", name, "the policy needs this profile, and it is missing", mend)
+
+    def _port(self, port: str, wanted: WantedPort) -> None:
+        fields = self._table("PORT_QOS_MAP").setdefault(port, {})
+        for field in OWNED_FIELDS:
+            fields.pop(field, None)
+        fields.update(wanted.maps)
+        if PFC_TO_PG in fields:  # so this platform knows it, and needs it for all priorities' groups
+            fields[PFC_TO_PG], name, entry = priorities_as_groups(self.brackets)
+            self._table(PFC_TO_PG_TABLE)[name] = dict(entry)
+        for number in range(CLASSES):
+            key = f"{port}|{number}"
+            if number in wanted.queues:
+                self._table("QUEUE")[key] = dict(wanted.queues[number])
+            else:
+                self._table("QUEUE").pop(key, None)
+            self._group(key, wanted.groups.get(number))
+            if number in wanted.queues:
+                self._egress(key, number in wanted.lossless_queues)
+        if wanted.watchdog:
+            self._table("PFC_WD").setdefault(port, {}).update(wanted.watchdog)
+        else:
+            self._table("PFC_WD").pop(port, None)
+        if wanted.mtu is not None:
+            self._table("PORT")[port]["mtu"] = wanted.mtu
+
+    def _group(self, key: str, profile: str | None) -> None:
+        """Headroom that no class uses goes; a lossy buffer that no class uses is left."""
+        groups = self._table("BUFFER_PG")
+        if profile is not None:
+            groups[key] = {**groups.get(key, {}), "profile": profile}
+        elif key in groups:
+            name = next((each for each in references(groups[key]) if each in self.db.table("BUFFER_PROFILE")), "")
+            if "xoff" in self.db.entry("BUFFER_PROFILE", name):
+                del groups[key]
+
+    def _egress(self, key: str, lossless: bool) -> None:
+        queues = self._table("BUFFER_QUEUE")
+        now = queues.get(key, {})
+        if lossless:
+            profile = EGRESS_LOSSLESS
+        elif now and EGRESS_LOSSLESS not in references(now):
+            return  # a lossy profile, whatever the platform calls it
+        else:
+            known = (EGRESS_LOSSY_QUEUE, EGRESS_LOSSY)
+            profile = next((each for each in known if self.db.entry("BUFFER_PROFILE", each)), "")
+            if not profile:
+                why = f"neither {known[0]} nor {known[1]} is there for lossy queues"
+                mend = "`config qos reload` on the switch makes what its image has for its platform"
+                raise self.db.refuse("BUFFER_PROFILE", EGRESS_LOSSY, why, mend)
+        queues[key] = {**now, "profile": refer("BUFFER_PROFILE", profile, self.brackets)}
+
+    def _drop_ports(self, ports: set[str]) -> None:
+        """What this project once set on ports that are not wanted any more."""
+        for port in ports:
+            fields = self.tables["PORT_QOS_MAP"][port]
+            if not any(OWN in each for each in references(fields)):
+                continue
+            for field in (*OWNED_FIELDS, PFC_TO_PG):
+                fields.pop(field, None)
+            if not fields:
+                del self.tables["PORT_QOS_MAP"][port]
+            self.tables.get("PFC_WD", {}).pop(port, None)
+            for table in ("QUEUE", "BUFFER_PG"):
+                for key, entry in list(self.tables.get(table, {}).items()):
+                    if key.startswith(f"{port}|") and any(OWN in each for each in references(entry)):
+                        del self.tables[table][key]
+
+    def _polling(self) -> None:
+        """The watchdog polls no more seldom than its shortest time (a rule of sonic-pfcwd.yang)."""
+        interval = self.db.number("PFC_WD", "GLOBAL", "POLL_INTERVAL", 0, 1 << 31)
+        watchdogs = [each.watchdog for each in self.wanted.ports.values() if each.watchdog]
+        shortest = min((min(each.detection_ms, each.restoration_ms) for each in watchdogs), default=None)
+        if interval is not None and shortest is not None and shortest < interval:
+            self._table("PFC_WD")["GLOBAL"]["POLL_INTERVAL"] = str(shortest)
+
+    def _hash(self) -> None:
+        """Fields that ECMP_FIELDS does not name stay. The table came with release 202305: older images are left alone."""
+        if self.wanted.ecmp_fields is None or (self.db.is_old and "SWITCH_HASH" not in self.db.tables):
+            return
+        fields = self._table("SWITCH_HASH").setdefault("GLOBAL", {})
+        taken = self.db.texts("SWITCH_HASH", "GLOBAL", "ecmp_hash") or []
+        wanted = hash_fields(self.wanted.ecmp_fields)
+        if set(taken) & set(HASH_FIELDS.values()) != set(wanted):
+            fields["ecmp_hash"] = wanted + [each for each in taken if each not in HASH_FIELDS.values()]
+        for field in HASH_OVERRIDES:
+            fields.pop(field, None)
+
+    def _drop_unused(self) -> None:
+        used = {
+            each
+            for table in (*OF_PORTS, "BUFFER_PORT_INGRESS_PROFILE_LIST", "BUFFER_PORT_EGRESS_PROFILE_LIST")
+            for entry in self.tables.get(table, {}).values()
+            for each in references(entry)
+        }
+        for table in SHARED:
+            for name in list(self.tables.get(table, {})):
+                if name.startswith(OWN) and name not in used:
+                    del self.tables[table][name]
+
+
+def _difference(now: dict[str, Any], target: dict[str, Any]) -> list[dict[str, Any]]:
+    order = (*SHARED, *OF_PORTS)
+    changes: list[dict[str, Any]] = []
+    removals: list[dict[str, Any]] = []
+    for table in order:
+        before, after = now.get(table), target.get(table)
+        if before == after:
+            continue
+        if after is None:
+            removals.append({"op": "remove", "path": _pointer(table)})
+        elif before is None:
+            changes.append({"op": "add", "path": _pointer(table), "value": after})
+        else:
+            changes += _entries(table, before, after)
+            removals += [{"op": "remove", "path": _pointer(table, key)} for key in sorted(before) if key not in after]
+    return changes + removals[::-1]
+
+
+def _entries(table: str, before: dict[str, Entry], after: dict[str, Entry]) -> list[dict[str, Any]]:
+    changes: list[dict[str, Any]] = []
+    for key in sorted(after):
+        if key not in before:
+            changes.append({"op": "add", "path": _pointer(table, key), "value": after[key]})
+            continue
+        old, new = before[key], after[key]
+        for field in sorted({*old, *new}):
+            path = _pointer(table, key, field)
+            if field not in new:
+                changes.append({"op": "remove", "path": path})
+            elif field not in old:
+                changes.append({"op": "add", "path": path, "value": new[field]})
+            elif old[field] != new[field]:
+                changes.append({"op": "replace", "path": path, "value": new[field]})
+    return changes
+
+
+def _pointer(*parts: str) -> str:
+    """RFC 6901."""
+    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)

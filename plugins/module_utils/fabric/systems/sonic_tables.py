@@ -1,0 +1,186 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A SONiC ConfigDB as JSON: its tables, keys and references, checked as they are looked at.
+
+The forms are those of SONiC's own models (sonic-buildimage, src/sonic-yang-models/yang-models) and of the images before
+them: a key may name several ports ("Ethernet0,Ethernet4") and a range of queues or priority groups ("3-4"), and a
+reference is a name, or, before release 202111, "[TABLE|name]".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+
+RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")  # of queues or priority groups: "3", "3-4"
+BRACKETS = re.compile(r"\[([^\[\]|]+)\|([^\[\]]+)\]")
+NOT_PORTS = ("global", "GLOBAL", "CPU")
+Entry = dict  # of one key of a table: field -> text, or a list of texts
+
+
+class ConfigDb:
+    """The tables of one ConfigDB. ``name`` is the switch's; every refusal begins with it and names table and key."""
+
+    def __init__(self, text: str, name: str) -> None:
+        """Raises FabricError where ``text`` is no JSON of tables."""
+        self.name = name
+        mend = "give what `sonic-cfggen -d --print-data` prints on the switch, or its /etc/sonic/config_db.json"
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise FabricError(f"{name}: ConfigDB", f"not JSON ({error})", mend) from None
+        if not isinstance(data, dict):
+            raise FabricError(f"{name}: ConfigDB", f"a JSON {type(data).__name__}, no object of tables", mend)
+        self.tables: dict[str, Any] = data
+        self._checked: set[str] = set()
+
+    def refuse(self, table: str, key: str, why: str, mend: str) -> FabricError:
+        """The refusal of what stands at ``table|key``."""
+        return FabricError(f"{self.name}: {table}|{key}", why, mend)
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the image is older than release 202305, from which on the database's version is named by the release
+        ("version_202305_01"); before it is three numbers ("version_4_0_2", sonic-utilities#3084)."""
+        return bool(re.fullmatch("version_[0-9]_[0-9]_[0-9]", self.text("VERSIONS", "DATABASE", "VERSION") or ""))
+
+    def table(self, table: str) -> dict[str, Entry]:
+        """The entries of ``table`` by key; none where the ConfigDB has no such table."""
+        entries = self.tables.get(table, {})
+        if table not in self._checked:
+            if not isinstance(entries, dict):
+                raise FabricError(
+                    f"{self.name}: {table}", "no object of entries by key", "read the switch's configuration again"
+                )
+            for key, entry in entries.items():
+                if not isinstance(entry, dict):
+                    raise self.refuse(table, key, "no object of fields", "read the switch's configuration again")
+            self._checked.add(table)
+        return entries
+
+    def entry(self, table: str, key: str) -> Entry:
+        """The fields of one entry; none where there is none."""
+        return self.table(table).get(key, {})
+
+    def text(self, table: str, key: str, field: str) -> str | None:
+        """One field as text; None where it is not set."""
+        value = self.entry(table, key).get(field)
+        if value is None or isinstance(value, str):
+            return value
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, int):
+            return str(value)
+        raise self.refuse(table, key, f"{field} {value!r} is neither text nor number", "correct it on the switch")
+
+    def texts(self, table: str, key: str, field: str) -> list[str] | None:
+        """One field that is a list; None where it is not set. Before it is JSON, the database has it with commas."""
+        value = self.entry(table, key).get(field)
+        if isinstance(value, str):
+            return value.split(",") if value else []
+        if value is None or (isinstance(value, list) and all(isinstance(each, str) for each in value)):
+            return value
+        raise self.refuse(table, key, f"{field} {value!r} is no list of texts", "correct it on the switch")
+
+    def number(self, table: str, key: str, field: str, least: int, most: int) -> int | None:
+        """One field as a number of ``least`` to ``most``; None where it is not set."""
+        value = self.text(table, key, field)
+        return None if value is None else self.whole(table, key, field, value, least, most)
+
+    def whole(self, table: str, key: str, what: str, value: Any, least: int, most: int) -> int:
+        """``value`` as a whole number of ``least`` to ``most``; ``what`` is what a refusal calls it."""
+        text = str(value)
+        if isinstance(value, (str, int)) and re.fullmatch(r"-?[0-9]{1,20}", text) and least <= int(text) <= most:
+            return int(text)
+        raise self.refuse(
+            table, key, f"{what} {value!r} is not a whole number of {least} to {most}", "correct it on the switch"
+        )
+
+    def numbers(self, table: str, key: str, field: str, most: int) -> tuple[int, ...] | None:
+        """One field of numbers between commas, ascending; None where it is not set, none where it is empty."""
+        value = self.text(table, key, field)
+        if value is None:
+            return None
+        return tuple(sorted({self.whole(table, key, field, each, 0, most) for each in value.split(",") if value}))
+
+    def reference(self, table: str, key: str, field: str, target: str) -> str | None:
+        """The name of the entry of ``target`` that a field refers to, in either form; None where it is not set."""
+        value = self.text(table, key, field)
+        if not value:
+            return None
+        bracketed = BRACKETS.fullmatch(value)
+        if bracketed and bracketed[1] != target:
+            raise self.refuse(
+                table, key, f"{field} refers to {bracketed[1]}, not to {target}", f"name an entry of {target} there"
+            )
+        name = bracketed[2] if bracketed else value
+        if name not in self.table(target):
+            raise self.refuse(
+                table,
+                key,
+                f"{field} refers to {target}|{name}, which is missing",
+                f"add {target}|{name}, or let {field} name one that is there",
+            )
+        return name
+
+    def by_port(self, table: str) -> dict[str, str]:
+        """Port -> key, of a table whose keys are ports ("Ethernet0", "Ethernet0,Ethernet4")."""
+        found: dict[str, str] = {}
+        for key in self.table(table):
+            if key in NOT_PORTS:
+                continue
+            for port in self._ports(table, key, key):
+                self._once(table, key, found.get(port), port)
+                found[port] = key
+        return found
+
+    def by_port_and_number(self, table: str) -> dict[str, dict[int, str]]:
+        """Port -> queue or priority group -> key, of a table whose keys are both ("Ethernet0,Ethernet4|3-4")."""
+        found: dict[str, dict[int, str]] = {}
+        for key, ports, numbers in self.rows(table):
+            for port in ports:
+                of_port = found.setdefault(port, {})
+                for number in numbers:
+                    self._once(table, key, of_port.get(number), f"{port} {number}")
+                    of_port[number] = key
+        return found
+
+    def rows(self, table: str) -> Iterator[tuple[str, list[str], range]]:
+        """Key, its ports and its numbers, of each entry of such a table that is of ports."""
+        for key in self.table(table):
+            parts = key.split("|")
+            if parts[0] in NOT_PORTS:
+                continue
+            match = RANGE.fullmatch(parts[-1])
+            if len(parts) != 2 or not match:
+                why = "the form of a VOQ chassis" if len(parts) == 4 else "not of the form PORT|NUMBER"
+                raise self.refuse(table, key, f"this key is {why}", "this project knows PORT|3 and PORT|3-4")
+            first, last = int(match[1]), int(match[2] or match[1])
+            if last < first:
+                raise self.refuse(table, key, f"{last} is before {first}", "write the range the other way round")
+            yield key, self._ports(table, key, parts[0]), range(first, last + 1)
+
+    def _ports(self, table: str, key: str, text: str) -> list[str]:
+        ports = text.split(",")
+        if "" in ports:
+            raise self.refuse(table, key, "this key names no port", "correct it on the switch")
+        return ports
+
+    def _once(self, table: str, key: str, other: str | None, what: str) -> None:
+        if other is not None:
+            raise self.refuse(
+                table, key, f"{what} stands in {table}|{other} too, and which holds is chance", "remove one of them"
+            )
+
+
+def references(entry: Mapping[str, Any]) -> Iterator[str]:
+    """All names that the fields of an entry may refer to, in either form."""
+    for value in entry.values():
+        if isinstance(value, str):
+            yield value
+            for match in BRACKETS.finditer(value):
+                yield match[2]

@@ -1,0 +1,53 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What both SONiCs, the community's and Dell's, mean by their settings, whatever form they are written in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import CLASSES, Ecn, Octet, Queue
+
+OWN = "SAILLOFT_"  # how the name of each of this project's entries begins
+
+
+def named(kind: str, content: Any) -> str:
+    """The name of what has this content: the same content, the same name. At most 32 characters, as SONiC's models ask,
+    for a ``kind`` of 14."""
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return f"{OWN}{kind}_{digest[:8]}"
+
+
+def queues_of(read: Mapping[int, tuple[bool, int | None, Ecn | None]]) -> tuple[Queue | None, ...]:
+    """The queues of one port, of strict or not, weight and ECN by number.
+
+    A queue's share is its weight's of all weights of the port, in whole percent; None where no scheduler is set. DWRR
+    shares bytes and WRR packets: with packets of one size that is the same.
+    """
+    total = sum(weight or 0 for _strict, weight, _ecn in read.values())
+    queues: list[Queue | None] = [None] * CLASSES
+    for number, (strict, weight, ecn) in read.items():
+        percent = None if weight is None else max(1, (200 * weight + total) // (2 * total))  # rounded
+        queues[number] = Queue(strict, percent, ecn)
+    return tuple(queues)
+
+
+def paused_priorities(groups: Octet, group_of: Octet, pfc: tuple[int, ...]) -> Octet:
+    """In which priority's name the port pauses each traffic class, of the classes' ``groups`` and the priorities'.
+
+    Where a group is several priorities', the one with PFC counts, or the least.
+    """
+    found: list[int | None] = []
+    for group in groups:
+        priorities = [priority for priority, each in enumerate(group_of) if group is not None and each == group]
+        found.append(next((each for each in priorities if each in pfc), priorities[0] if priorities else None))
+    return tuple(found)
+
+
+def natural(port: str) -> list[Any]:
+    """Sorts Ethernet4 before Ethernet10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|\D+", port)]

@@ -1,0 +1,191 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a SONiC ConfigDB is to hold for one port, in SONiC's tables and fields.
+
+Profiles and maps are named by their content: ports (and switches) that are alike share them, a changed one is a new
+entry beside the old, and references move from one to the other, so that no profile changes under a port that uses it.
+What SONiC's images bring for each platform stays theirs and is only referred to: the buffer pools, which the switch's
+memory decides, and the profiles of lossy groups and of egress (sonic-buildimage,
+files/build_templates/buffers_config.j2 and each platform's buffers_defaults_*.j2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
+    CLASSES,
+    Ecn,
+    Headroom,
+    Octet,
+    PortQos,
+    Queue,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_tables import Entry
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_terms import OWN, named
+
+INGRESS_POOL = "ingress_lossless_pool"
+INGRESS_LOSSY = "ingress_lossy_profile"
+EGRESS_LOSSLESS = "egress_lossless_profile"
+EGRESS_LOSSY = "egress_lossy_profile"
+
+# Field of PORT_QOS_MAP -> the table that it refers to.
+MAPS = {
+    "dscp_to_tc_map": "DSCP_TO_TC_MAP",
+    "tc_to_queue_map": "TC_TO_QUEUE_MAP",
+    "tc_to_pg_map": "TC_TO_PRIORITY_GROUP_MAP",
+    "pfc_to_queue_map": "MAP_PFC_PRIORITY_TO_QUEUE",
+}
+PFC_TO_PG, PFC_TO_PG_TABLE = "pfc_to_pg_map", "PFC_PRIORITY_TO_PRIORITY_GROUP_MAP"
+
+# ECMP_FIELDS -> SONiC's word (sonic-hash.yang).
+HASH_FIELDS = {
+    "destination_ip": "DST_IP",
+    "destination_port": "L4_DST_PORT",
+    "protocol": "IP_PROTOCOL",
+    "source_ip": "SRC_IP",
+    "source_port": "L4_SRC_PORT",
+}
+_SHORT = {
+    "DSCP_TO_TC_MAP": "DSCP",
+    "TC_TO_QUEUE_MAP": "QUEUE",
+    "TC_TO_PRIORITY_GROUP_MAP": "TCPG",
+    "MAP_PFC_PRIORITY_TO_QUEUE": "PFC",
+    PFC_TO_PG_TABLE: "PFCPG",
+    "WRED_PROFILE": "ECN",
+    "BUFFER_PROFILE": "PG",
+}
+
+
+@dataclass(frozen=True)
+class WantedPort:
+    """One port's part of each table, and the profiles and maps that it refers to, as ``(table, name) -> entry``.
+
+    ``queues`` and ``groups`` by number; a group's profile is its own or INGRESS_LOSSY; ``lossless_queues`` are those
+    that a priority with PFC uses.
+    """
+
+    shared: dict[tuple[str, str], Entry]
+    maps: dict[str, str]  # fields of PORT_QOS_MAP
+    queues: dict[int, Entry]
+    groups: dict[int, str]
+    lossless_queues: frozenset[int]
+    watchdog: Entry | None
+    mtu: str | None
+
+
+@lru_cache(maxsize=256)
+def wanted_port(qos: PortQos, brackets: bool = False, pools_headroom: bool = True) -> WantedPort:
+    """The entries of a port that is to be ``qos``.
+
+    ``brackets``: references as images before 202111 have them. ``pools_headroom``: the ingress pool holds the headroom
+    of all (its ``xoff``); where it does not, a group's own buffer must be large enough for it.
+    """
+    shared: dict[tuple[str, str], Entry] = {}
+
+    def share(table: str, entry: Entry, name: str | None = None) -> str:
+        name = name or named(_SHORT[table], entry)
+        shared[table, name] = entry
+        return refer(table, name, brackets)
+
+    maps: dict[str, str] = {}
+    octets = (qos.dscp_to_class, qos.class_to_queue, qos.class_to_priority, qos.priority_to_queue)
+    for (field, table), octet in zip(MAPS.items(), octets):
+        if any(value is not None for value in octet):
+            maps[field] = share(table, _map(octet))
+    maps["pfc_enable"] = _numbers(qos.pfc)
+    maps["pfcwd_sw_enable"] = _numbers(qos.pfc) if qos.watchdog else ""
+    queues: dict[int, Entry] = {}
+    for number, queue in enumerate(qos.queues):
+        if queue is not None:
+            queues[number] = entry = {}
+            scheduler = _scheduler(queue)
+            if scheduler:
+                entry["scheduler"] = share("SCHEDULER", scheduler[1], scheduler[0])
+            if queue.ecn:
+                entry["wred_profile"] = share("WRED_PROFILE", _wred(queue.ecn))
+    groups: dict[int, str] = {}
+    for number in range(CLASSES):
+        headroom = qos.headroom[number]
+        if headroom is not None:
+            groups[number] = share("BUFFER_PROFILE", _buffer(headroom, brackets, pools_headroom))
+        elif number in qos.class_to_priority and number not in qos.pfc:
+            groups[number] = refer("BUFFER_PROFILE", INGRESS_LOSSY, brackets)
+    lossless = frozenset(queue for queue in (qos.priority_to_queue[each] for each in qos.pfc) if queue is not None)
+    watchdog = qos.watchdog and {
+        "action": qos.watchdog.action,
+        "detection_time": str(qos.watchdog.detection_ms),
+        "restoration_time": str(qos.watchdog.restoration_ms),
+    }
+    mtu = None if qos.ip_mtu_bytes is None else str(qos.ip_mtu_bytes)
+    return WantedPort(shared, maps, queues, groups, lossless, watchdog, mtu)
+
+
+@lru_cache(maxsize=16)
+def priorities_as_groups(brackets: bool = False) -> tuple[str, str, Entry]:
+    """Reference, name and entry of the map that makes each priority its own group's."""
+    entry = _map(tuple(range(CLASSES)))
+    name = named(_SHORT[PFC_TO_PG_TABLE], entry)
+    return refer(PFC_TO_PG_TABLE, name, brackets), name, entry
+
+
+def refer(table: str, name: str, brackets: bool = False) -> str:
+    """A reference to an entry, in the form of new images or of those before 202111."""
+    return f"[{table}|{name}]" if brackets else name
+
+
+def hash_fields(fields: tuple[str, ...]) -> list[str]:
+    """ECMP_FIELDS in SONiC's words, sorted."""
+    return sorted(HASH_FIELDS[field] for field in fields)
+
+
+def _map(octet: Octet) -> Entry:
+    return {str(key): str(value) for key, value in enumerate(octet) if value is not None}
+
+
+def _numbers(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def _scheduler(queue: Queue) -> tuple[str, Entry] | None:
+    if queue.strict:
+        return f"{OWN}STRICT", {"type": "STRICT"}
+    if queue.bandwidth_percent is None:
+        return None
+    return f"{OWN}DWRR_{queue.bandwidth_percent}", {"type": "DWRR", "weight": str(queue.bandwidth_percent)}
+
+
+def _wred(ecn: Ecn) -> dict[str, Any]:
+    """Packets are green unless a policer colours them; all colours are marked alike, as in SONiC's own profile.
+
+    ``wred_green_enable`` must be set: without it SAI leaves green packets alone, with ECN or not
+    (sonic-net/sonic-buildimage#4545).
+    """
+    entry = {"ecn": "ecn_all"}
+    for colour in ("green", "yellow", "red"):
+        entry[f"wred_{colour}_enable"] = "true"
+        entry[f"{colour}_min_threshold"] = str(ecn.minimum_bytes)
+        entry[f"{colour}_max_threshold"] = str(ecn.maximum_bytes)
+        entry[f"{colour}_drop_probability"] = str(ecn.probability_percent)
+    return entry
+
+
+def _buffer(headroom: Headroom, brackets: bool, pools_headroom: bool) -> Entry:
+    """A pause ends when the group's use is down to max(``xon``, limit - ``xon_offset``) (sonic-buffer-profile.yang).
+
+    ``xon`` is what is reserved, as in the tables of Broadcom's and NVIDIA's platforms (pg_profile_lookup.ini). Those of
+    NVIDIA have no ``xon_offset``, so none is written where it is 0.
+    """
+    size = headroom.reserved_bytes if pools_headroom else headroom.reserved_bytes + headroom.xoff_bytes
+    entry = {
+        "dynamic_th": str(headroom.alpha_exponent),
+        "pool": refer("BUFFER_POOL", INGRESS_POOL, brackets),
+        "size": str(size),
+        "xoff": str(headroom.xoff_bytes),
+        "xon": str(headroom.reserved_bytes),
+    }
+    if headroom.xon_offset_bytes:
+        entry["xon_offset"] = str(headroom.xon_offset_bytes)
+    return entry
