@@ -9,7 +9,9 @@ What SONiC's generic config updater asks of a patch (sonic-utilities, generic_co
 - The result is valid under the models: nothing refers to what is missing, and a watchdog's times are at least its
   polling interval.
 - It orders the steps itself, from the difference of before and after. The operations here stand in an order that is
-  right by itself too: first what is referred to, then what refers, and removals the other way round.
+  right by itself too: removals of keys of several queues that are taken apart, what is referred to, what refers, and
+  all other removals the other way round. The first of these are best a patch of their own: nothing tells the updater
+  that "3-4" has to go before "3" comes.
 
 It also refuses tables by list (gcu_field_operation_validators.conf.json). Until early in 2026 (sonic-utilities#4219;
 #4226 for release 202511) it took no new entry of WRED_PROFILE or BUFFER_PROFILE on any platform: ``GUARDED``. On such
@@ -19,6 +21,7 @@ an image those operations are to be made by `config load` of the same entries be
 from __future__ import annotations
 
 import copy
+from collections.abc import Collection
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import CLASSES, Switch
@@ -66,7 +69,7 @@ def patch(running: str, wanted: Switch) -> list[dict[str, Any]]:
     db = ConfigDb(running, wanted.name)
     target = _Target(db, wanted)
     target.build()
-    return _difference(db.tables, target.tables)
+    return _difference(db.tables, target.tables, target.parts)
 
 
 class _Target:
@@ -81,6 +84,7 @@ class _Target:
             table: copy.deepcopy(entries) if table in SHARED or table in OF_PORTS else entries
             for table, entries in db.tables.items()
         }
+        self.parts: dict[tuple[str, str], list[str]] = {}  # of keys that were taken apart
         self.brackets = any(
             isinstance(value, str) and value.startswith("[")
             for table in ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG", "BUFFER_PROFILE", "BUFFER_QUEUE")
@@ -92,7 +96,7 @@ class _Target:
 
     def build(self) -> None:
         """Changes the copy into what is wanted."""
-        self._one_port_and_number_a_key()
+        self._take_apart()
         mine = set(self.wanted.ports)
         for port, qos in self.wanted.ports.items():
             if port not in self.db.table("PORT"):
@@ -107,6 +111,7 @@ class _Target:
         self._drop_ports({port for port in self.tables.get("PORT_QOS_MAP", {}) if port not in mine})
         self._polling()
         self._hash()
+        self._put_together()
         self._drop_unused()
         for table in (*SHARED, *OF_PORTS):
             if table in self.tables and not self.tables[table]:
@@ -115,25 +120,35 @@ class _Target:
     def _table(self, table: str) -> dict[str, Entry]:
         return self.tables.setdefault(table, {})
 
-    def _one_port_and_number_a_key(self) -> None:
-        """Keys that name a wanted port together with others, or a queue with others, are taken apart."""
+    def _take_apart(self) -> None:
+        """Keys that name a wanted port and others, or several queues or groups, become keys of one each."""
         for table in ("PORT_QOS_MAP", "PFC_WD"):
             for port, key in self.db.by_port(table).items():
                 if key != port:
-                    self.tables[table][port] = copy.deepcopy(self.db.entry(table, key))
-                    self.tables[table].pop(key, None)
+                    self._split(table, key, port)
         for table in ("QUEUE", "BUFFER_PG", "BUFFER_QUEUE"):
             self.db.by_port_and_number(table)  # refuses what stands twice
-            for key, ports, numbers in list(self.db.rows(table)):
+            for key, ports, numbers in self.db.rows(table):
                 if self.wanted.ports.keys().isdisjoint(ports):
                     continue
-                entry = self.tables[table].pop(key)
                 for port in ports:
-                    if port not in self.wanted.ports:
-                        self.tables[table][f"{port}|{key.split('|')[1]}"] = dict(entry)
-                        continue
-                    for number in numbers:
-                        self.tables[table][f"{port}|{number}"] = dict(entry)
+                    for name in _parts(numbers) if port in self.wanted.ports else [key.split("|")[1]]:
+                        if key != f"{port}|{name}":
+                            self._split(table, key, f"{port}|{name}")
+
+    def _split(self, table: str, key: str, part: str) -> None:
+        self.tables[table].pop(key, None)
+        self.tables[table][part] = dict(self.db.entry(table, key))
+        self.parts.setdefault((table, key), []).append(part)
+
+    def _put_together(self) -> None:
+        """Keys of which all parts are as they were are left as they were."""
+        for (table, key), parts in self.parts.items():
+            entry = self.db.entry(table, key)
+            if all(self.tables[table].get(part) == entry for part in parts):
+                for part in parts:
+                    del self.tables[table][part]
+                self.tables[table][key] = entry
 
     def _check_image(self, wanted: WantedPort) -> None:
         mend = "`config qos reload` on the switch makes what its image has for its platform"
@@ -224,7 +239,7 @@ class _Target:
             self._table("PFC_WD")["GLOBAL"]["POLL_INTERVAL"] = str(shortest)
 
     def _hash(self) -> None:
-        """Fields that ECMP_FIELDS does not name stay. The table came with release 202305: older images are left alone."""
+        """Fields that ECMP_FIELDS does not name stay. Images before release 202305 lack the table: left alone."""
         if self.wanted.ecmp_fields is None or (self.db.is_old and "SWITCH_HASH" not in self.db.tables):
             return
         fields = self._table("SWITCH_HASH").setdefault("GLOBAL", {})
@@ -248,11 +263,22 @@ class _Target:
                     del self.tables[table][name]
 
 
-def _difference(now: dict[str, Any], target: dict[str, Any]) -> list[dict[str, Any]]:
-    order = (*SHARED, *OF_PORTS)
+def _parts(numbers: range) -> list[str]:
+    """Each queue or group of a policy by itself, and what is above them together."""
+    parts = [str(number) for number in numbers if number < CLASSES]
+    above = [number for number in numbers if number >= CLASSES]
+    if above:
+        parts.append(f"{above[0]}-{above[-1]}" if len(above) > 1 else str(above[0]))
+    return parts
+
+
+def _difference(
+    now: dict[str, Any], target: dict[str, Any], apart: Collection[tuple[str, str]]
+) -> list[dict[str, Any]]:
+    first: list[dict[str, Any]] = []
     changes: list[dict[str, Any]] = []
     removals: list[dict[str, Any]] = []
-    for table in order:
+    for table in (*SHARED, *OF_PORTS):
         before, after = now.get(table), target.get(table)
         if before == after:
             continue
@@ -262,8 +288,10 @@ def _difference(now: dict[str, Any], target: dict[str, Any]) -> list[dict[str, A
             changes.append({"op": "add", "path": _pointer(table), "value": after})
         else:
             changes += _entries(table, before, after)
-            removals += [{"op": "remove", "path": _pointer(table, key)} for key in sorted(before) if key not in after]
-    return changes + removals[::-1]
+            for key in sorted(before.keys() - after.keys()):
+                removal = {"op": "remove", "path": _pointer(table, key)}
+                (first if (table, key) in apart else removals).append(removal)
+    return first + changes + removals[::-1]
 
 
 def _entries(table: str, before: dict[str, Entry], after: dict[str, Entry]) -> list[dict[str, Any]]:
