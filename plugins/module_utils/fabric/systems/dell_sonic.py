@@ -375,16 +375,19 @@ class _Reader:
     def _queues(self, port: str, interface: dict[str, Any]) -> tuple[Queue | None, ...]:
         module = "sonic_qos_interfaces"
         policy = interface.get("scheduler_policy")
-        if policy is not None and policy not in self.schedulers:
+        if policy is not None and str(policy) not in self.schedulers:
             raise self._refuse(
                 module, f"{port} scheduler_policy", f"sonic_qos_scheduler has no policy {policy!r}", "add it there"
             )
         read: dict[int, tuple[bool, int | None, Ecn | None]] = {}
-        schedulers = self.schedulers[policy].get("schedulers") if policy is not None else None
+        schedulers = self.schedulers[str(policy)].get("schedulers") if policy is not None else None
         for each in self._list("sonic_qos_scheduler", str(policy), schedulers):
             number = self._number("sonic_qos_scheduler", str(policy), each, "sequence", 0, 255)
             if number is not None and number < CLASSES:  # 255 is the port's shaper
-                strict = each.get("scheduler_type") == "strict"
+                kind = each.get("scheduler_type")
+                if kind not in (None, "dwrr", "strict", "wrr"):
+                    raise self._refuse("sonic_qos_scheduler", str(policy), f"scheduler_type {kind!r} is unknown")
+                strict = kind == "strict"
                 weight = self._number("sonic_qos_scheduler", str(policy), each, "weight", 1, 100)
                 read[number] = strict, None if strict else weight, None
         for each in self._list(module, f"{port} queues", interface.get("queues")):
@@ -392,11 +395,11 @@ class _Reader:
             profile = each.get("wred_profile")
             if number is None or number >= CLASSES or profile is None:
                 continue
-            if profile not in self.wred:
+            if str(profile) not in self.wred:
                 why = f"sonic_qos_wred has no profile {profile!r}"
                 raise self._refuse(module, f"{port} queue {number}", why, "add it there")
             strict, weight, _ecn = read.get(number, (False, None, None))
-            read[number] = strict, weight, self._ecn(profile)
+            read[number] = strict, weight, self._ecn(str(profile))
         return queues_of(read)
 
     def _ecn(self, name: str) -> Ecn | None:
@@ -427,9 +430,9 @@ class _Reader:
         if length is None:
             return None
         lengths = {f"{each}m": each for each in CABLES_M}
-        if length not in lengths:
+        if str(length) not in lengths:
             raise self._refuse("sonic_qos_interfaces", port, f"cable_length {length!r} is none of {', '.join(lengths)}")
-        return lengths[length]
+        return lengths[str(length)]
 
     def _ecmp_fields(self) -> tuple[str, ...] | None:
         """What the hash takes of packets of both IP versions; None where neither is set."""
