@@ -21,6 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import sonic
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_wanted import HASH_FIELDS
 
 
 def rendered(wanted: Switch) -> dict:
@@ -345,7 +346,7 @@ def test_the_hash_that_roce_packets_take_counts():
     assert read(config).ecmp_fields == ("destination_ip",)
     config["SWITCH_HASH"]["GLOBAL"] = {"lag_hash": ["SRC_IP"]}
     assert read(config).ecmp_fields is None
-    assert set(ECMP_FIELDS) == set(sonic.HASH_FIELDS)
+    assert set(ECMP_FIELDS) == set(HASH_FIELDS)
 
 
 def test_queues_of_the_cpu_and_above_7_are_no_ports():

@@ -12,7 +12,7 @@ from sonic_configs import PORTS, default_config, with_brackets
 from switches import policies, switch
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Switch, Watchdog
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Queue, Switch, Watchdog
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import sonic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_tables import references
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_wanted import (
@@ -302,6 +302,24 @@ def test_what_the_image_lacks_is_said_with_the_next_step(path, said):
         patch(config, switch("sonic", list(PORTS)))
     assert said in str(refused.value)
     assert refused.value.mend
+
+
+def test_what_sonic_cannot_hold_is_refused_before_it_is_handed_out():
+    qos = switch("sonic", list(PORTS)).ports["Ethernet0"]
+    queues = (Queue(False, 10), Queue(False, 20), *qos.queues[2:])  # 80% with the 50 of queue 3
+    with pytest.raises(FabricError, match="leaf1: Ethernet0: SONiC would not hold queues as wanted"):
+        patch(default_config(), switch("sonic", list(PORTS), queues=queues))
+
+
+def test_what_could_not_be_read_afterwards_is_refused():
+    config = default_config()
+    del config["BUFFER_PROFILE"]["pg_lossless_100000_5m_profile"]  # group 4, which no class has, refers to it
+    with pytest.raises(FabricError, match=r"leaf1: BUFFER_PG\|Ethernet0\|4: profile refers to"):
+        patch(config, switch("sonic", list(PORTS)))
+
+
+def test_a_cable_is_not_sonics_to_hold():
+    assert patch(default_config(), switch("sonic", list(PORTS), cable_m=30))
 
 
 def test_a_static_pool_is_refused():

@@ -16,50 +16,22 @@ import json
 from functools import lru_cache
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
-    CLASSES,
-    DSCPS,
-    Ecn,
-    Headroom,
-    Octet,
-    PortQos,
-    Queue,
-    Switch,
-    Watchdog,
-)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_patch import patch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_read import SYSTEM, read
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_tables import ConfigDb
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_terms import (
-    natural,
-    paused_priorities,
-    queues_of,
-)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_wanted import (
     EGRESS_LOSSLESS,
     EGRESS_LOSSY,
-    HASH_FIELDS,
-    INGRESS_LOSSY,
-    MAPS,
-    PFC_TO_PG,
-    PFC_TO_PG_TABLE,
     hash_fields,
     wanted_port,
 )
 
 __all__ = ["NOT_HELD", "SYSTEM", "parse", "patch", "render"]
 
-SYSTEM = "sonic"
 NOT_HELD: dict[str, str] = {
     "cable_m": "a port's headroom is written in bytes, so SONiC need not reckon it from the cable",
 }
-
-_MOST_BYTES = (1 << 64) - 1  # uint64 in the models
-# Most telling first: what a hash of RoCE packets takes is the first of these that is set (sonic-hash.yang).
-_HASHES = (
-    ("ecmp_hash_ipv4_rdma", "ecmp_hash_ipv4", "ecmp_hash"),
-    ("ecmp_hash_ipv6_rdma", "ecmp_hash_ipv6", "ecmp_hash"),
-)
-_MARKS_GREEN = ("ecn_all", "ecn_green", "ecn_green_red", "ecn_green_yellow")
 
 
 def render(switch: Switch) -> str:
@@ -113,180 +85,4 @@ def parse(text: str, name: str) -> Switch:
     A queue's share is its weight's of all weights of its port. Where headroom is the switch's own reckoning (a profile
     "NULL", or one without sizes) there is none to be seen. Raises FabricError for the first thing amiss.
     """
-    return _Reader(ConfigDb(text, name)).switch()
-
-
-class _Reader:
-    """Reads each profile and map once, and gives ports that are alike one object."""
-
-    def __init__(self, db: ConfigDb) -> None:
-        self.db = db
-        self.maps = db.by_port("PORT_QOS_MAP")
-        self.queues = db.by_port_and_number("QUEUE")
-        self.groups = db.by_port_and_number("BUFFER_PG")
-        self.watchdogs = db.by_port("PFC_WD")
-        self.image_left_out = "BUFFER_POOL" not in db.tables  # a part, such as is rendered
-        self._octets: dict[tuple[str, str, int], Octet] = {}
-        self._ecns: dict[str, Ecn | None] = {}
-        self._headrooms: dict[str, Headroom | None] = {}
-
-    def switch(self) -> Switch:
-        db = self.db
-        named = {*db.table("PORT"), *self.maps, *self.queues, *self.groups, *self.watchdogs}
-        alike: dict[PortQos, PortQos] = {}
-        ports = {}
-        for port in sorted(named, key=natural):
-            qos = self._port(port)
-            ports[port] = alike.setdefault(qos, qos)
-        return Switch(db.name, SYSTEM, ports, self._ecmp_fields())
-
-    def _port(self, port: str) -> PortQos:
-        key = self.maps.get(port, port)
-        octets = [self._map(key, field, table) for field, table in MAPS.items()]
-        if octets[0] is None:  # a port without a map of its own has the switch's, where that has one
-            octets[0] = self._map("global", "dscp_to_tc_map", MAPS["dscp_to_tc_map"])
-        dscps, queues, groups, stops = (
-            octet or (None,) * (CLASSES if at else DSCPS) for at, octet in enumerate(octets)
-        )
-        group_of = self._map(key, PFC_TO_PG, PFC_TO_PG_TABLE) or tuple(range(CLASSES))
-        pfc = self.db.numbers("PORT_QOS_MAP", key, "pfc_enable", CLASSES - 1) or ()
-        headroom = [self._headroom(self.groups.get(port, {}).get(number)) for number in range(CLASSES)]
-        return PortQos(
-            dscp_to_class=dscps,
-            class_to_queue=queues,
-            class_to_priority=paused_priorities(groups, group_of, pfc),
-            priority_to_queue=stops,
-            queues=self._queues(self.queues.get(port, {})),
-            pfc=pfc,
-            headroom=tuple(None if group is None else headroom[group] for group in group_of),
-            watchdog=self._watchdog(port, key, pfc),
-            ip_mtu_bytes=self.db.number("PORT", port, "mtu", 68, 9216),  # the range of sonic-port.yang
-        )
-
-    def _map(self, key: str, field: str, table: str) -> Octet | None:
-        """The map that a field of PORT_QOS_MAP names; None where it names none."""
-        name = self.db.reference("PORT_QOS_MAP", key, field, table)
-        if name is None:
-            return None
-        size = DSCPS if table == "DSCP_TO_TC_MAP" else CLASSES
-        if (table, name, size) not in self._octets:
-            self._octets[table, name, size] = self._octet(table, name, size)
-        return self._octets[table, name, size]
-
-    def _octet(self, table: str, name: str, size: int) -> Octet:
-        values: list[int | None] = [None] * size
-        # SONiC has traffic classes to 15; those above 7 are no DSCP's here, or its map was refused.
-        most = 15 if table.startswith("TC_") else size - 1
-        for key, value in self.db.entry(table, name).items():
-            at = self.db.whole(table, name, "key", key, 0, most)
-            number = self.db.whole(table, name, f"value of {key}:", value, 0, CLASSES - 1)
-            if at < size:
-                values[at] = number
-        return tuple(values)
-
-    def _queues(self, keys: dict[int, str]) -> tuple[Queue | None, ...]:
-        db = self.db
-        read: dict[int, tuple[bool, int | None, Ecn | None]] = {}
-        for number in range(CLASSES):
-            key = keys.get(number)
-            if key is None:
-                continue
-            scheduler = db.reference("QUEUE", key, "scheduler", "SCHEDULER")
-            profile = db.reference("QUEUE", key, "wred_profile", "WRED_PROFILE")
-            if scheduler is None and profile is None:
-                continue
-            strict, weight = (False, None) if scheduler is None else self._scheduler(scheduler)
-            read[number] = strict, weight, self._ecn(profile)
-        return queues_of(read)
-
-    def _scheduler(self, name: str) -> tuple[bool, int | None]:
-        kind = self.db.text("SCHEDULER", name, "type") or "WRR"  # defaults of sonic-scheduler.yang
-        if kind == "STRICT":
-            return True, None
-        if kind not in ("DWRR", "WRR"):
-            raise self.db.refuse("SCHEDULER", name, f"type {kind!r} is unknown", "there are DWRR, WRR and STRICT")
-        weight = self.db.number("SCHEDULER", name, "weight", 1, 100)
-        return False, 1 if weight is None else weight
-
-    def _ecn(self, name: str | None) -> Ecn | None:
-        if name is None:
-            return None
-        if name not in self._ecns:
-            self._ecns[name] = self._read_ecn(name)
-        return self._ecns[name]
-
-    def _read_ecn(self, name: str) -> Ecn | None:
-        """None where green packets (all that no policer coloured) are not marked."""
-        db, table = self.db, "WRED_PROFILE"
-        minimum = db.number(table, name, "green_min_threshold", 0, _MOST_BYTES)
-        maximum = db.number(table, name, "green_max_threshold", 0, _MOST_BYTES)
-        probability = db.number(table, name, "green_drop_probability", 0, 100)
-        if minimum is None or maximum is None:
-            return None
-        if minimum > maximum:
-            raise db.refuse(
-                table, name, f"green_min_threshold {minimum} is above green_max_threshold {maximum}", "correct them"
-            )
-        marks = db.text(table, name, "ecn") in _MARKS_GREEN and db.text(table, name, "wred_green_enable") == "true"
-        return Ecn(minimum, maximum, 100 if probability is None else probability) if marks else None
-
-    def _headroom(self, key: str | None) -> Headroom | None:
-        if key is None or self.db.text("BUFFER_PG", key, "profile") == "NULL":
-            return None
-        if self.image_left_out and self.db.text("BUFFER_PG", key, "profile") == INGRESS_LOSSY:
-            return None
-        name = self.db.reference("BUFFER_PG", key, "profile", "BUFFER_PROFILE")
-        if name is None:
-            return None
-        if name not in self._headrooms:
-            self._headrooms[name] = self._read_headroom(name)
-        return self._headrooms[name]
-
-    def _read_headroom(self, name: str) -> Headroom | None:
-        """None where it is a lossy group's, or has no alpha (a static threshold)."""
-        db, table = self.db, "BUFFER_PROFILE"
-        alpha = db.number(table, name, "dynamic_th", -8, 7)  # ranges of sonic-buffer-profile.yang
-        size, xoff, xon, offset = (
-            db.number(table, name, field, 0, _MOST_BYTES) for field in ("size", "xoff", "xon", "xon_offset")
-        )
-        if size is None or xoff is None or alpha is None:
-            return None
-        if not self.image_left_out:
-            db.reference(table, name, "pool", "BUFFER_POOL")
-        if not db.text(table, name, "pool"):
-            raise db.refuse(table, name, "no pool is named", "name the ingress pool of lossless traffic")
-        # Where the pool holds no headroom, each group's size does (see ``wanted_port``).
-        reserved = size - xoff if xoff and size == (xon or 0) + xoff else size
-        return Headroom(reserved, xoff, offset or 0, alpha)
-
-    def _watchdog(self, port: str, key: str, pfc: tuple[int, ...]) -> Watchdog | None:
-        """None where it does not run, or not on all priorities that pause.
-
-        Images of before 2022 have no ``pfcwd_sw_enable`` and watch all that pause (sonic-swss#2171); later ones without
-        it watch none.
-        """
-        db, table = self.db, "PFC_WD"
-        if port not in self.watchdogs:
-            return None
-        own = self.watchdogs[port]
-        watched = db.numbers("PORT_QOS_MAP", key, "pfcwd_sw_enable", CLASSES - 1)
-        detection = db.number(table, own, "detection_time", 100, 5000)  # ranges of sonic-pfcwd.yang
-        restoration = db.number(table, own, "restoration_time", 100, 60000)
-        action = db.text(table, own, "action") or "drop"
-        if action not in ("alert", "drop", "forward"):
-            raise db.refuse(table, own, f"action {action!r} is unknown", "there are drop, forward and alert")
-        if watched is None:
-            watched = pfc if db.is_old else ()
-        if detection is None or restoration is None or not set(pfc) <= set(watched):
-            return None
-        return Watchdog(detection, restoration, action)
-
-    def _ecmp_fields(self) -> tuple[str, ...] | None:
-        """What the hash takes of packets of both IP versions; None where the switch leaves it to its ASIC."""
-        taken: set[str] | None = None
-        for fields in _HASHES:
-            hashes = (self.db.texts("SWITCH_HASH", "GLOBAL", field) for field in fields)
-            first = next((each for each in hashes if each is not None), None)
-            if first is not None:
-                taken = set(first) if taken is None else taken & set(first)
-        return None if taken is None else tuple(sorted(own for own, word in HASH_FIELDS.items() if word in taken))
+    return read(ConfigDb(text, name))

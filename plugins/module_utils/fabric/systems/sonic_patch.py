@@ -22,9 +22,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection
+from dataclasses import asdict, replace
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import CLASSES, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_read import read
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_tables import (
     ConfigDb,
     Entry,
@@ -64,12 +67,26 @@ def patch(running: str, wanted: Switch) -> list[dict[str, Any]]:
     bear it and that nothing refers to any more go, as do those of ports that are no longer wanted.
 
     Raises FabricError where ``running`` is no ConfigDB, lacks a wanted port, or lacks what the image brings for its
-    platform and the policy needs.
+    platform and the policy needs; and where the result could not be read, or not as ``wanted``.
     """
     db = ConfigDb(running, wanted.name)
     target = _Target(db, wanted)
     target.build()
+    _check(db.with_tables(target.tables), wanted)
     return _difference(db.tables, target.tables, target.parts)
+
+
+def _check(result: ConfigDb, wanted: Switch) -> None:
+    ports = read(result).ports
+    for port, qos in wanted.ports.items():
+        seen, held = asdict(ports[port]), asdict(replace(qos, cable_m=None))
+        differing = [field for field, value in held.items() if seen[field] != value]
+        if differing:
+            raise FabricError(
+                f"{wanted.name}: {port}",
+                f"SONiC would not hold {differing[0]} as wanted: {held[differing[0]]}, but {seen[differing[0]]}",
+                "give what its tables can hold",
+            )
 
 
 class _Target:

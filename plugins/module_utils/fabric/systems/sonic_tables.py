@@ -9,6 +9,7 @@ reference is a name, or, before release 202111, "[TABLE|name]".
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -35,7 +36,16 @@ class ConfigDb:
             raise FabricError(f"{name}: ConfigDB", f"not JSON ({error})", mend) from None
         if not isinstance(data, dict):
             raise FabricError(f"{name}: ConfigDB", f"a JSON {type(data).__name__}, no object of tables", mend)
-        self.tables: dict[str, Any] = data
+        self._hold(data)
+
+    def with_tables(self, tables: dict[str, Any]) -> ConfigDb:
+        """The same switch's, with other tables."""
+        other = copy.copy(self)
+        other._hold(tables)
+        return other
+
+    def _hold(self, tables: dict[str, Any]) -> None:
+        self.tables = tables
         self._checked: set[str] = set()
 
     def refuse(self, table: str, key: str, why: str, mend: str) -> FabricError:
