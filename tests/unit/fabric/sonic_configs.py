@@ -110,7 +110,7 @@ def default_config(ports: tuple[str, ...] = PORTS) -> dict[str, Any]:
 
 
 def with_brackets(config: dict[str, Any]) -> dict[str, Any]:
-    """The same in the form of images before 202111: "[TABLE|name]" references, and several ports in a key."""
+    """The same as images before sonic-swss#1754 (2021) have it: "[TABLE|name]", and several ports in a key."""
     old = copy.deepcopy(config)
     fields = {
         "dscp_to_tc_map": "DSCP_TO_TC_MAP",

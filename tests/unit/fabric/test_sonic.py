@@ -349,6 +349,14 @@ def test_the_hash_that_roce_packets_take_counts():
     assert set(ECMP_FIELDS) == set(HASH_FIELDS)
 
 
+def test_classes_above_7_that_no_dscp_is_in_are_passed_over():
+    """DualToR's maps have them (sonic-net/SONiC#950)."""
+    config = default_config()
+    config["TC_TO_QUEUE_MAP"]["AZURE"]["8"] = "0"
+    config["TC_TO_PRIORITY_GROUP_MAP"]["AZURE"]["8"] = "0"
+    assert read(config) == read(default_config())
+
+
 def test_queues_of_the_cpu_and_above_7_are_no_ports():
     config = default_config()
     config["QUEUE"]["CPU|0-47"] = {"scheduler": "scheduler.0"}
@@ -399,8 +407,9 @@ BAD = [
     (put("PORT_QOS_MAP", "Ethernet0", "pfcwd_sw_enable", "x"), "leaf1: PORT_QOS_MAP|Ethernet0: pfcwd_sw_enable 'x'"),
     (put("PORT_QOS_MAP", "Ethernet4,Ethernet0", {}), "stands in PORT_QOS_MAP|Ethernet"),
     (put("DSCP_TO_TC_MAP", "AZURE", "64", "1"), "leaf1: DSCP_TO_TC_MAP|AZURE: key '64'"),
-    (put("DSCP_TO_TC_MAP", "AZURE", "26", "8"), "leaf1: DSCP_TO_TC_MAP|AZURE: value of 26: '8'"),
-    (put("TC_TO_QUEUE_MAP", "AZURE", "3", "9"), "leaf1: TC_TO_QUEUE_MAP|AZURE: value of 3: '9'"),
+    (put("DSCP_TO_TC_MAP", "AZURE", "26", "8"), "leaf1: DSCP_TO_TC_MAP|AZURE: value of 26: 8, and this project"),
+    (put("TC_TO_QUEUE_MAP", "AZURE", "3", "9"), "leaf1: TC_TO_QUEUE_MAP|AZURE: value of 3: 9, and this"),
+    (put("TC_TO_QUEUE_MAP", "AZURE", "3", "16"), "leaf1: TC_TO_QUEUE_MAP|AZURE: value of 3: '16' is not a whole"),
     (put("TC_TO_QUEUE_MAP", "AZURE", "3", None), "leaf1: TC_TO_QUEUE_MAP|AZURE: value of 3: None"),
     (put("MAP_PFC_PRIORITY_TO_QUEUE", "AZURE", "8", "1"), "leaf1: MAP_PFC_PRIORITY_TO_QUEUE|AZURE: key '8'"),
     (put("SCHEDULER", "scheduler.0", "weight", "0"), "leaf1: SCHEDULER|scheduler.0: weight '0'"),

@@ -256,7 +256,7 @@ class _Target:
             self._table("PFC_WD")["GLOBAL"]["POLL_INTERVAL"] = str(shortest)
 
     def _hash(self) -> None:
-        """Fields that ECMP_FIELDS does not name stay. Images before release 202305 lack the table: left alone."""
+        """Fields that ECMP_FIELDS does not name stay. The table came with release 202305 (SONiC#1167)."""
         if self.wanted.ecmp_fields is None or (self.db.is_old and "SWITCH_HASH" not in self.db.tables):
             return
         fields = self._table("SWITCH_HASH").setdefault("GLOBAL", {})

@@ -103,11 +103,16 @@ class _Reader:
 
     def _octet(self, table: str, name: str, size: int) -> Octet:
         values: list[int | None] = [None] * size
-        # SONiC has traffic classes to 15; those above 7 are no DSCP's here, or its map was refused.
+        # SONiC has traffic classes to 15 (sonic-types.yang); of those above 7 none is a DSCP's here, or it was refused.
         most = 15 if table.startswith("TC_") else size - 1
         for key, value in self.db.entry(table, name).items():
             at = self.db.whole(table, name, "key", key, 0, most)
-            number = self.db.whole(table, name, f"value of {key}:", value, 0, CLASSES - 1)
+            number = self.db.whole(table, name, f"value of {key}:", value, 0, 15)
+            if number >= CLASSES:
+                why = (
+                    f"value of {key}: {number}, and this project knows classes, queues and groups of 0 to {CLASSES - 1}"
+                )
+                raise self.db.refuse(table, name, why, "map it to one of those")
             if at < size:
                 values[at] = number
         return tuple(values)

@@ -4,7 +4,7 @@
 
 The forms are those of SONiC's own models (sonic-buildimage, src/sonic-yang-models/yang-models) and of the images before
 them: a key may name several ports ("Ethernet0,Ethernet4") and a range of queues or priority groups ("3-4"), and a
-reference is a name, or, before release 202111, "[TABLE|name]".
+reference is a name, or, before sonic-swss#1754 (2021), "[TABLE|name]".
 """
 
 from __future__ import annotations

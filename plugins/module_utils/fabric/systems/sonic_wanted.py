@@ -80,8 +80,8 @@ class WantedPort:
 def wanted_port(qos: PortQos, brackets: bool = False, pools_headroom: bool = True) -> WantedPort:
     """The entries of a port that is to be ``qos``.
 
-    ``brackets``: references as images before 202111 have them. ``pools_headroom``: the ingress pool holds the headroom
-    of all (its ``xoff``); where it does not, a group's own buffer must be large enough for it.
+    ``brackets``: references as images before sonic-swss#1754 (2021) have them. ``pools_headroom``: the ingress pool
+    holds the headroom of all (its ``xoff``); where it does not, a group's own buffer must be large enough for it.
     """
     shared: dict[tuple[str, str], Entry] = {}
 
@@ -132,7 +132,7 @@ def priorities_as_groups(brackets: bool = False) -> tuple[str, str, Entry]:
 
 
 def refer(table: str, name: str, brackets: bool = False) -> str:
-    """A reference to an entry, in the form of new images or of those before 202111."""
+    """A reference to an entry, in the form of new images or of those before sonic-swss#1754 (2021)."""
     return f"[{table}|{name}]" if brackets else name
 
 
