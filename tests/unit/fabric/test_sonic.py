@@ -107,6 +107,21 @@ def test_ports_that_differ_are_read_back():
     assert sonic.parse(sonic.render(mixed), "leaf1") == mixed
 
 
+def test_lossless_without_a_watchdog_is_written_and_read_back_as_such():
+    wanted = switch("sonic", ["Ethernet0"], {"pfc_watchdog": False})
+    tables = rendered(wanted)
+    assert tables["PORT_QOS_MAP"]["Ethernet0"]["pfc_enable"] == "3"
+    assert tables["PORT_QOS_MAP"]["Ethernet0"]["pfcwd_sw_enable"] == ""
+    assert "PFC_WD" not in tables
+    assert read(tables) == wanted
+
+
+def test_lossless_without_headroom_is_left_to_the_switch_and_not_made_lossy():
+    wanted = switch("sonic", ["Ethernet0"], headroom=(None,) * 8)
+    assert sorted(rendered(wanted)["BUFFER_PG"]) == ["Ethernet0|0", "Ethernet0|6"]
+    assert read(rendered(wanted)) == wanted
+
+
 def test_ports_that_are_alike_share_profiles_and_read_back_one_object():
     ports = [f"Ethernet{at * 8}" for at in range(64)]
     tables = rendered(switch("sonic", ports))

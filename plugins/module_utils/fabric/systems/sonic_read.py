@@ -109,9 +109,7 @@ class _Reader:
             at = self.db.whole(table, name, "key", key, 0, most)
             number = self.db.whole(table, name, f"value of {key}:", value, 0, 15)
             if number >= CLASSES:
-                why = (
-                    f"value of {key}: {number}, and this project knows classes, queues and groups of 0 to {CLASSES - 1}"
-                )
+                why = f"value of {key}: {number}, and this project knows classes, queues and groups to {CLASSES - 1}"
                 raise self.db.refuse(table, name, why, "map it to one of those")
             if at < size:
                 values[at] = number
