@@ -322,6 +322,11 @@ def test_a_cable_is_not_sonics_to_hold():
     assert patch(default_config(), switch("sonic", list(PORTS), cable_m=30))
 
 
+def test_a_pause_without_headroom_is_refused():
+    with pytest.raises(FabricError, match="leaf1: Ethernet0: priority 3 pauses and has no headroom"):
+        patch(default_config(), switch("sonic", list(PORTS), headroom=(None,) * 8))
+
+
 def test_a_static_pool_is_refused():
     config = default_config()
     config["BUFFER_POOL"]["ingress_lossless_pool"]["mode"] = "static"

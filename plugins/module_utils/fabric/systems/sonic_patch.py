@@ -120,6 +120,13 @@ class _Target:
                 raise self.db.refuse(
                     "PORT", port, "the switch has no such port", "name the ports as `show interfaces status` does"
                 )
+            bare = next((each for each in qos.pfc if qos.headroom[each] is None), None)
+            if bare is not None:
+                raise FabricError(
+                    f"{self.wanted.name}: {port}",
+                    f"priority {bare} pauses and has no headroom, so packets on the cable would be lost",
+                    "give the port's speed and cable, of which headroom is compiled",
+                )
             wanted = wanted_port(qos, self.brackets, self.pools_headroom)
             self._check_image(wanted)
             for (table, name), entry in wanted.shared.items():
