@@ -14,8 +14,8 @@ What SONiC's generic config updater asks of a patch (sonic-utilities, generic_co
   that "3-4" has to go before "3" comes.
 
 It also refuses tables by list (gcu_field_operation_validators.conf.json). Until early in 2026 (sonic-utilities#4219;
-#4226 for release 202511) it took no new entry of WRED_PROFILE or BUFFER_PROFILE on any platform: ``GUARDED``. On such
-an image those operations are to be made by `config load` of the same entries before the patch.
+#4226 for release 202511) it took no new entry of WRED_PROFILE or BUFFER_PROFILE on any platform. On such an image those
+operations are to be made by `config load` of the same entries before the patch.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.soni
     wanted_port,
 )
 
-GUARDED = ("BUFFER_PROFILE", "WRED_PROFILE")
 # In the order in which one may refer to another.
 SHARED = (*MAPS.values(), PFC_TO_PG_TABLE, "SCHEDULER", "WRED_PROFILE", "BUFFER_PROFILE")
 OF_PORTS = ("PORT", "PORT_QOS_MAP", "BUFFER_PG", "BUFFER_QUEUE", "QUEUE", "PFC_WD", "SWITCH_HASH")
