@@ -353,6 +353,15 @@ def test_the_map_from_priorities_to_groups_is_followed():
     assert qos.headroom[4] is not None
 
 
+def test_of_several_priorities_of_a_group_the_one_with_pfc_pauses():
+    config = default_config()
+    config["PFC_PRIORITY_TO_PRIORITY_GROUP_MAP"] = {"AZURE": {"0": "3", "3": "3", "4": "3"}}
+    config["PORT_QOS_MAP"]["Ethernet0"]["pfc_to_pg_map"] = "AZURE"
+    assert first(config).class_to_priority[3] == 3
+    config["PORT_QOS_MAP"]["Ethernet0"]["pfc_enable"] = ""
+    assert first(config).class_to_priority[3] == 0
+
+
 def test_the_hash_that_roce_packets_take_counts():
     config = default_config()
     config["SWITCH_HASH"] = {"GLOBAL": {"ecmp_hash": ["IN_PORT", "DST_IP", "SRC_IP", "L4_SRC_PORT"]}}

@@ -37,7 +37,7 @@ def places(value, path=()):
 def broken(config, data):
     """``config`` with one to three values replaced by anything, or keys by any text."""
     config = copy.deepcopy(config)
-    for _ in range(data.draw(st.integers(1, 3))):
+    for _time in range(data.draw(st.integers(1, 3))):
         path = data.draw(st.sampled_from([each for each in places(config) if each]))
         holder = config
         for each in path[:-1]:

@@ -342,7 +342,7 @@ def test_what_is_no_configuration_is_refused(text):
 
 def test_the_same_input_the_same_patch():
     wanted = switch("sonic", list(PORTS))
-    one, other = (json.dumps(patch(default_config(), wanted)) for _ in range(2))
+    one, other = (json.dumps(patch(default_config(), wanted)) for _time in range(2))
     assert one == other
     turned = {table: dict(reversed(entries.items())) for table, entries in reversed(default_config().items())}
     assert json.loads(json.dumps(patch(turned, wanted))) == json.loads(one)
