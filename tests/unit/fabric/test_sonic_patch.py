@@ -173,6 +173,16 @@ def test_from_lossless_to_lossy_headroom_and_watchdog_go():
     assert not [name for name in after["BUFFER_PROFILE"] if name.startswith("SAILLOFT_")]
 
 
+@pytest.mark.parametrize("watchdogs", [{}, {"Ethernet0": {"detection_time": "200", "restoration_time": "200"}}])
+def test_no_table_is_left_empty(watchdogs):
+    config = default_config()
+    config["PFC_WD"] = watchdogs
+    if not watchdogs:
+        del config["PFC_WD"]
+    after = apply(config, switch("sonic", list(PORTS), LOSSY))
+    assert "PFC_WD" not in after
+
+
 def test_a_platforms_profile_of_lossy_queues_is_kept_and_used():
     config = default_config()
     config["BUFFER_PROFILE"]["q_lossy_profile"] = {"dynamic_th": "3", "pool": "egress_lossy_pool", "size": "0"}
