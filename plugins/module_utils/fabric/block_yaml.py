@@ -1,0 +1,135 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""YAML as switches print their configuration: blocks of mappings and lists, scalars, and no more.
+
+The library has nothing but Python's standard library, which reads no YAML. All scalars are strings here (YAML 1.1 would
+make a boolean of NVUE's ``on``); ``{}``, ``[]`` and nothing at all are a dictionary, a list and None. Anchors, tags,
+flow collections with contents and several documents are refused with the line's number.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+KEY = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s"'\[\]{}&*!|>%@`#].*?)\s*:(?=\s|$)""")
+LITERAL = re.compile(r"[|>][+-]?\d?")
+EMPTY: dict[str, Any] = {"{}": dict, "[]": list, "": lambda: None, "null": lambda: None, "~": lambda: None}
+
+
+class YamlError(ValueError):
+    """Not such YAML; the message names the line."""
+
+
+def read(text: str) -> Any:
+    """What ``text`` says: dictionaries with string keys, lists, strings and None. Raises YamlError."""
+    lines = _Lines(text)
+    value = _node(lines, 0) if lines.more() else None
+    if lines.more():
+        raise lines.error("stands further left or right than what it belongs to")
+    return value
+
+
+class _Lines:
+    """The lines with something on them, each as (number, indent, content), and a place among them."""
+
+    def __init__(self, text: str) -> None:
+        self.all = text.splitlines()
+        self.rest: list[tuple[int, int, str]] = []
+        for number, line in enumerate(self.all, 1):
+            content = line.strip()
+            if content and not content.startswith("#") and not (content == "---" and not self.rest):
+                self.rest.append((number, len(line) - len(line.lstrip(" ")), content))
+        self.at = 0
+
+    def more(self) -> bool:
+        return self.at < len(self.rest)
+
+    def here(self) -> tuple[int, int, str]:
+        return self.rest[self.at]
+
+    def replace(self, indent: int, content: str) -> None:
+        self.rest[self.at] = (self.rest[self.at][0], indent, content)
+
+    def error(self, why: str) -> YamlError:
+        number, _indent, content = self.rest[min(self.at, len(self.rest) - 1)]
+        return YamlError(f"line {number}, {content[:60]!r}, {why}")
+
+
+def _node(lines: _Lines, least: int) -> Any:
+    """The block that begins here, if it is indented by ``least`` or more; else None."""
+    if not lines.more() or lines.here()[1] < least:
+        return None
+    indent, content = lines.here()[1:]
+    if content == "-" or content.startswith("- "):
+        return _list(lines, indent)
+    if KEY.match(content):
+        return _mapping(lines, indent)
+    lines.at += 1
+    return _scalar(lines, content)
+
+
+def _list(lines: _Lines, indent: int) -> list[Any]:
+    items = []
+    while lines.more() and lines.here()[1] == indent and (lines.here()[2] + " ").startswith("- "):
+        rest = lines.here()[2][1:].strip()
+        if rest:  # what follows the dash is the item's first line
+            lines.replace(indent + 2, rest)
+        else:
+            lines.at += 1
+        items.append(_node(lines, indent + 1))
+    return items
+
+
+def _mapping(lines: _Lines, indent: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    while lines.more() and lines.here()[1] == indent:
+        number, _indent, content = lines.here()
+        match = KEY.match(content)
+        if match is None:
+            if content.startswith("- "):  # a list may stand as far left as the key that it belongs to
+                break
+            raise lines.error("is not KEY: VALUE")
+        key = _scalar(lines, match[1])
+        if key in found:
+            raise lines.error(f"says {key} a second time")
+        rest = content[match.end() :].strip()
+        lines.at += 1
+        if LITERAL.fullmatch(rest):
+            found[key] = _literal(lines, number, indent)
+        elif rest and not rest.startswith("#"):
+            found[key] = _scalar(lines, rest)
+        elif lines.more() and lines.here()[1] == indent and lines.here()[2].startswith("-"):
+            found[key] = _list(lines, indent)
+        else:
+            found[key] = _node(lines, indent + 1)
+    return found
+
+
+def _literal(lines: _Lines, number: int, indent: int) -> str:
+    """A block of text: all that follows line ``number`` and is indented by more than its key."""
+    end = number
+    while end < len(lines.all):
+        line = lines.all[end]
+        if line.strip() and len(line) - len(line.lstrip(" ")) <= indent:
+            break
+        end += 1
+    while lines.more() and lines.here()[0] <= end:
+        lines.at += 1
+    return "\n".join(line.strip() for line in lines.all[number:end]).rstrip("\n")
+
+
+def _scalar(lines: _Lines, text: str) -> Any:
+    if text in EMPTY:
+        return EMPTY[text]()
+    if text[0] == "'":
+        if len(text) < 2 or text[-1] != "'":
+            raise lines.error("has a quote that does not end")
+        return text[1:-1].replace("''", "'")
+    if text[0] == '"':
+        if len(text) < 2 or text[-1] != '"':
+            raise lines.error("has a quote that does not end")
+        return re.sub(r"\\(.)", r"\1", text[1:-1])
+    if text[0] in "&*!%@`[]{}|>":
+        raise lines.error("is more YAML than a switch's configuration has")
+    return re.split(r"\s#", text, maxsplit=1)[0].rstrip()

@@ -1,0 +1,390 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Cumulus: what is rendered is what is read, whatever is changed is seen, and what others wrote is understood."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import block_yaml
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
+    Ecn,
+    Headroom,
+    PortQos,
+    Queue,
+    Switch,
+    Watchdog,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import cumulus
+from ansible_collections.sailloft.fleet.tests.unit.fabric import switches
+
+PORTS = ["swp1", "swp2", "swp3s0"]
+# What `nv config show` prints where an engineer typed `nv set qos roce` and little else.
+BY_HAND = """- header:
+    model: MSN4600C
+    nvue-api-version: nvue_v1
+    rev-id: 1.0
+    version: Cumulus Linux 5.9.2
+- set:
+    bridge:
+      domain:
+        br_default:
+          vlan:
+            '10':
+              vni:
+                '10': {}
+    interface:
+      eth0:
+        ip:
+          address:
+            dhcp: {}
+          vrf: mgmt
+        type: eth
+      swp1-3,5:
+        link:
+          mtu: 9216
+        type: swp
+      swp2:
+        description: 'to gpu02: mlx5_0'
+    qos:
+      roce:
+        enable: on
+        mode: lossless
+    system:
+      config:
+        snippet:
+          frr.conf: |
+            dump bgp routes-mrt /tmp/x
+      hostname: leaf1
+"""
+
+
+def reference(**changes: Any) -> Switch:
+    return switches.switch("cumulus", PORTS, **changes)
+
+
+def tree_of(switch: Switch) -> dict[str, Any]:
+    return json.loads(cumulus.render(switch))[0]["set"]
+
+
+def as_text(tree: dict[str, Any]) -> str:
+    return json.dumps([{"header": {"version": "Cumulus Linux 5.9.2"}}, {"set": tree}])
+
+
+def leaves(node: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for key, value in node.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, (*path, key))
+        yield (*path, key)
+
+
+def apply(patch: str, tree: dict[str, Any]) -> dict[str, Any]:
+    """What NVUE makes of a patch: null removes, all else is merged."""
+
+    def merge(into: dict[str, Any], more: dict[str, Any]) -> None:
+        for key, value in more.items():
+            if value is None:
+                into.pop(key, None)
+            elif isinstance(value, dict) and isinstance(into.get(key), dict):
+                merge(into[key], value)
+            else:
+                into[key] = value
+
+    result = copy.deepcopy(tree)
+    if patch:
+        merge(result, json.loads(patch)[0]["set"])
+    return result
+
+
+def test_the_reference_comes_back():
+    wanted = reference()
+    assert cumulus.parse(cumulus.render(wanted), wanted.name) == wanted
+
+
+@settings(max_examples=60, deadline=None)
+@given(switches.policies())
+def test_any_policy_comes_back(policy):
+    wanted = switches.switch("cumulus", PORTS, policy)
+    text = cumulus.render(wanted)
+    assert text == cumulus.render(copy.deepcopy(wanted))
+    assert cumulus.parse(text, wanted.name) == wanted
+    assert cumulus.remediation(text, wanted) == ""
+
+
+def test_ports_that_differ_have_profiles_of_their_own_and_others_keep_theirs():
+    alike = reference()
+    fast = replace(alike.ports["swp1"], queues=tuple(
+        each and replace(each, ecn=each.ecn and Ecn(300_000, 3_000_000, 20)) for each in alike.ports["swp1"].queues
+    ))  # fmt: skip
+    mixed = replace(alike, ports={**alike.ports, "swp2": fast})
+    assert cumulus.parse(cumulus.render(mixed), "leaf1") == mixed
+    before, after = tree_of(alike), tree_of(mixed)
+    assert after["interface"]["swp1"] == before["interface"]["swp1"]
+    assert len(after["qos"]["congestion-control"]) == 2
+    assert len(after["qos"]["mapping"]) == 1
+
+
+# Nothing in it is what a switch does by itself, but for the words of WORDS_BY_DEFAULT and DSCPs 8 to 15 (class 1).
+UNUSUAL = {
+    "classes": {
+        "roce": {
+            "dscp": 40,
+            "traffic_class": 4,
+            "queue": 2,
+            "ecn": {"minimum_bytes": 100_000, "maximum_bytes": 900_000, "probability_percent": 50},
+        }
+    },
+    "cnp": {"dscp": 20, "traffic_class": 7, "queue": 4},
+    "default": {"traffic_class": 1, "queue": 3},
+}
+WORDS_BY_DEFAULT = ("on", "enable", "dwrr", {"ecn": "disable"})
+OTHER_WORD = {"enable": "disable", "disable": "enable", "on": "off", "l3": "l2", "strict": "dwrr", "dwrr": "strict",
+              "alpha_1": "alpha_2"}  # fmt: skip
+
+
+def test_every_setting_that_is_taken_away_or_changed_is_seen():
+    wanted = switches.switch("cumulus", PORTS, UNUSUAL)
+    tree = tree_of(wanted)
+    seen = 0
+    for path in leaves(tree):
+        if "traffic-pool" in path:  # the share of a pool is no one's wish; that it is there is the next test's
+            continue
+        removed, changed = copy.deepcopy(tree), copy.deepcopy(tree)
+        node, other = removed, changed
+        for key in path[:-1]:
+            node, other = node[key], other[key]
+        value = node.pop(path[-1])
+        mutants = [] if value in WORDS_BY_DEFAULT or path[-1] in map(str, range(8, 16)) else [removed]
+        if not isinstance(value, dict):
+            other[path[-1]] = OTHER_WORD.get(value) or (value + 1 if isinstance(value, int) else "other")
+            mutants.append(changed)
+        for mutant in mutants:
+            seen += 1
+            with contextlib.suppress(FabricError):  # refused is seen
+                assert cumulus.parse(as_text(mutant), "leaf1") != wanted, (path, value)
+    assert seen > 180
+
+
+def test_a_lossless_pool_taken_away_takes_the_headroom_with_it():
+    tree = tree_of(reference())
+    del tree["qos"]["traffic-pool"]["default-lossless"]
+    assert cumulus.parse(as_text(tree), "leaf1").ports["swp1"].headroom == (None,) * 8
+
+
+@pytest.mark.parametrize(
+    ("mode", "pfc"), [("lossless", (3,)), ("lossless-single-ipool", (3,)), ("lossy", ()), (None, (3,))]
+)
+def test_a_switch_with_nothing_but_qos_roce(mode, pfc):
+    text = BY_HAND if mode else BY_HAND.replace("        mode: lossless\n", "")
+    text = text.replace("mode: lossless\n", f"mode: {mode}\n")
+    seen = cumulus.parse(text, "leaf1")
+    assert list(seen.ports) == ["swp1", "swp2", "swp3", "swp5"]
+    port = seen.ports["swp2"]
+    marked = Ecn(150_000, 1_500_000, 100)
+    assert port.dscp_to_class == tuple(dscp // 8 for dscp in range(64))
+    assert port.class_to_queue == (0, 0, 0, 3, 0, 0, 6, 0)
+    assert port.queues == (
+        Queue(False, 50, marked), None, None, Queue(False, 50, marked), None, None, Queue(True), None,
+    )  # fmt: skip
+    assert (port.pfc, port.headroom, port.watchdog) == (pfc, (None,) * 8, None)
+    assert port.ip_mtu_bytes == 9216
+
+
+def test_a_filled_configuration_without_qos_trusts_no_dscp():
+    tree = {
+        "interface": {"swp1": {"link": {"mtu": 9216, "state": {"up": {}}}, "type": "swp"}},
+        "qos": {
+            "mapping": {"default-global": {"pcp": {"0": {"switch-priority": 0}}, "port-default-sp": 0, "trust": "l2"}},
+            "roce": {"enable": "off"},
+            "pfc": {},
+            "traffic-pool": {"default-lossy": {"memory-percent": 100}},
+        },
+    }
+    assert cumulus.parse(json.dumps(tree), "leaf1").ports == {"swp1": PortQos(ip_mtu_bytes=9216)}
+
+
+def test_settings_for_all_ports_ranges_and_lists_by_hand():
+    text = """- set:
+    interface:
+      swp1-2,swp7s0-1:
+        qos:
+          pfc:
+            profile: mine
+          pfc-watchdog: {}
+      swp9:
+        qos:
+          mapping:
+            profile: untrusted
+    qos:
+      mapping:
+        default-global:
+          trust: l3
+          dscp:
+            24-31:
+              switch-priority: 3
+            26,27:
+              switch-priority: 4
+        untrusted:
+          trust: port
+          port-default-sp: 2
+      egress-scheduler:
+        default-global:
+          traffic-class:
+            0,3-4:
+              mode: dwrr
+              bw-percent: 20
+            5-7:
+              mode: strict
+      congestion-control:
+        default-global:
+          traffic-class:
+            3,4:
+              min-threshold: 40000
+              max-threshold: 200000
+              red: enable
+      pfc:
+        mine:
+          switch-priority:
+            3-4: {}
+      pfc-watchdog:
+        polling-interval: 200
+        robustness: 5
+"""
+    seen = cumulus.parse(text, "leaf1")
+    assert list(seen.ports) == ["swp1", "swp2", "swp7s0", "swp7s1", "swp9"]
+    port = seen.ports["swp7s1"]
+    assert port.dscp_to_class[24:28] == (3, 3, 4, 4)
+    assert port.queues[3] == port.queues[4] == Queue(False, 20, Ecn(40_000, 200_000, 100))
+    assert port.queues[1] == Queue(False, 0)  # led to by DSCPs 8 to 15, and given nothing
+    assert port.queues[6] == Queue(True)
+    assert (port.pfc, port.watchdog) == ((3, 4), Watchdog(1000, 200, "drop"))
+    other = seen.ports["swp9"]
+    assert (set(other.dscp_to_class), other.pfc, other.watchdog) == ({2}, (), None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ('"mode": "strict"', '"mode": "sp"', "mode 'sp'"),
+        ('"trust": "l3"', '"trust": "dscp"', "trust 'dscp'"),
+        ('"min-threshold": 150000', '"min-threshold": "150 KB"', "min-threshold '150 KB'"),
+        ('"bw-percent": 50', '"bw-percent": 500', "bw-percent 500"),
+        ('"26": {', '"64": {', "'64'"),
+        ('"26": {', '"24-99": {', "'64'"),
+        ('"26": {', '"31-24": {', "31-24"),
+        ('"swp1": {', '"swp1-999999999": {', "swp1-999999999"),
+        ('"mtu": 9100', '"mtu": "jumbo"', "mtu 'jumbo'"),
+        ('"shared-alpha": "alpha_1"', '"shared-alpha": "alpha_3"', "alpha_3"),
+        ('"rx": "enable"', '"rx": "maybe"', "'maybe'"),
+        ('"pfc": {"profile": "', '"pfc": {"profile": "gone-', "profile 'gone-sailloft"),
+        ('"traffic-pool": {', '"roce": {"mode": "lossy-multi-tc"}, "traffic-pool": {', "lossy-multi-tc"),
+        ('"xoff-threshold": 19456', '"xoff-threshold": 99999', "xoff-threshold 99999"),
+        ('"polling-interval": 200', '"polling-interval": 1', "polling-interval 1"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_place(old, new, named):
+    text = cumulus.render(reference()).replace(old, new, 1)
+    with pytest.raises(FabricError) as caught:
+        cumulus.parse(text, "leaf1")
+    assert str(caught.value).startswith("leaf1: NVUE configuration: ")
+    assert named in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "   \n", "hello", "% Unknown command", "null", "[]", "[1]", "5", '{"a": 1}', "{}",
+     '[{"unset": {}}]', "a: b: c: [", "\x00", "- - x",
+     '{"interface": 7.5}', '{"qos": true}', '[{"set": {"qos": {"pfc": [[1]]}, "interface": {"swp1": {}}}}]'],
+)  # fmt: skip
+def test_what_is_no_configuration_is_refused(text):
+    with pytest.raises(FabricError) as caught:
+        cumulus.parse(text, "leaf1")
+    assert "leaf1" in str(caught.value)
+
+
+def test_a_document_that_was_cut_off_is_refused_wherever_it_ends():
+    text = cumulus.render(reference()).rstrip()
+    for end in range(1, len(text), 97):
+        with pytest.raises(FabricError, match="neither JSON nor YAML"):
+            cumulus.parse(text[:end], "leaf1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"class_to_priority": (0, None, None, 4, None, None, 6, None)}, "another traffic class than priority"),
+        ({"watchdog": Watchdog(250, 200, "drop")}, "watchdog"),
+        ({"watchdog": Watchdog(200, 200, "forward")}, "watchdog"),
+        ({"dscp_to_class": (0,) * 63 + (None,)}, "some DSCPs"),
+        ({"headroom": (None,) * 3 + (Headroom(1, 2, 1, 9),) + (None,) * 4}, "alpha_exponent 9"),
+        ({"headroom": (Headroom(1, 2, 1, 0),) * 8}, "different headroom"),
+    ],
+)
+def test_what_nvue_cannot_hold_is_refused(changes, why):
+    with pytest.raises(FabricError, match=why):
+        cumulus.render(reference(**changes))
+
+
+def test_what_nvue_keeps_once_must_be_the_same_on_all_ports():
+    wanted = reference()
+    slow = replace(wanted.ports["swp1"], watchdog=Watchdog(400, 200, "drop"))
+    with pytest.raises(FabricError, match="PFC watchdog differs"):
+        cumulus.render(replace(wanted, ports={**wanted.ports, "swp2": slow}))
+
+
+FOREIGN = [
+    block_yaml.read(BY_HAND)[1]["set"],
+    {"interface": {"swp1-3": {"link": {"mtu": 1500}, "qos": {"link-pause": {"profile": "p"}}}},
+     "qos": {"link-pause": {"p": {"rx": "enable"}}, "pfc": {"default-global": {"switch-priority": {"2": {}}}},
+             "egress-queue-mapping": {"default-global": {"switch-priority": {"1-2": {"traffic-class": 3}}}},
+             "congestion-control": {"default-global": {"traffic-class": {"0": {"ecn": "enable"}}}}}},
+    {"interface": {}, "qos": {}},
+]  # fmt: skip
+
+
+def apart(node: Any) -> Any:
+    """The settings as NVUE keeps them: a key each, no ranges."""
+    if not isinstance(node, dict):
+        return node
+    return {name: apart(value) for key, value in node.items() for name in cumulus._names(key, "")}
+
+
+@pytest.mark.parametrize("running", FOREIGN)
+@pytest.mark.parametrize("changes", [{}, {"pfc": (), "headroom": (None,) * 8, "watchdog": None}])
+def test_remediation_makes_the_wanted_of_what_is_there_and_leaves_the_rest(running, changes):
+    wanted = reference(**changes)
+    patch = cumulus.remediation(as_text(running), wanted)
+    after = apply(patch, apart(running))
+    seen = cumulus.parse(as_text(after), "leaf1")
+    assert {port: seen.ports[port] for port in PORTS} == wanted.ports
+    assert cumulus.remediation(as_text(after), wanted) == ""
+    assert after.get("bridge") == running.get("bridge")
+    assert after["qos"].get("link-pause") == running["qos"].get("link-pause")
+
+
+def test_remediation_of_a_change_removes_only_our_own_profile_and_what_it_has_besides():
+    before = reference()
+    after = reference(ip_mtu_bytes=9000, queues=tuple(
+        each and replace(each, ecn=each.ecn and Ecn(1, 2, 3)) for each in before.ports["swp1"].queues
+    ))  # fmt: skip
+    running = tree_of(before)
+    running["qos"]["congestion-control"]["theirs"] = {"traffic-class": {"1": {"ecn": "enable"}}}
+    (scheduler,) = running["qos"]["egress-scheduler"]
+    running["qos"]["egress-scheduler"][scheduler]["traffic-class"]["5"] = {"mode": "strict"}
+    patch = json.loads(cumulus.remediation(as_text(running), after))[0]["set"]
+    (old,) = tree_of(before)["qos"]["congestion-control"]
+    (new,) = tree_of(after)["qos"]["congestion-control"]
+    assert set(patch["qos"]) == {"congestion-control", "egress-scheduler"}
+    assert patch["qos"]["congestion-control"] == {old: None, new: tree_of(after)["qos"]["congestion-control"][new]}
+    assert patch["qos"]["egress-scheduler"] == {scheduler: {"traffic-class": {"5": None}}}
+    assert patch["interface"]["swp1"] == {"qos": {"congestion-control": {"profile": new}}, "link": {"mtu": 9000}}
+    assert set(patch) == {"qos", "interface"}
