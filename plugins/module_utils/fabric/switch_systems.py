@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import cumulus, dell_sonic, sonic
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import cumulus, dell_sonic, linux, sonic
 
 SYSTEMS: dict[str, ModuleType] = {
     "cumulus": cumulus,
     "dell_sonic": dell_sonic,
+    "linux": linux,
     "sonic": sonic,
 }

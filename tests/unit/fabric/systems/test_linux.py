@@ -1,0 +1,280 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Linux as the switch. linux_reading.json is what READING printed where the reference's script had run: tc 6.1.0's own
+words for the messages that it had sent itself (the kernel was one without ets, red and flower).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Ecn, PortQos, Queue, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import linux
+from ansible_collections.sailloft.fleet.tests.unit.fabric import switches
+
+PORTS = ["p2", "p1"]
+READ = Path(__file__).with_name("linux_reading.json").read_text()
+
+
+def held(switch: Switch) -> Switch:
+    """The switch less what Linux does not hold."""
+    nothing = {field: getattr(PortQos(), field) for field in linux.NOT_HELD}
+    return replace(switch, ports={port: replace(qos, **nothing) for port, qos in switch.ports.items()})
+
+
+def reference(**changes: Any) -> Switch:
+    return switches.switch("linux", PORTS, **changes)
+
+
+def test_the_reference_comes_back():
+    wanted = reference()
+    assert linux.parse(linux.render(wanted), wanted.name) == held(wanted)
+
+
+def test_the_reference_is_what_tc_shows_of_it():
+    assert linux.parse(READ, "leaf1") == held(reference())
+    assert linux.remediation(READ, reference()) == ""
+
+
+@settings(max_examples=60, deadline=None)
+@given(switches.policies())
+def test_any_policy_comes_back(policy):
+    wanted = switches.switch("linux", PORTS, policy)
+    text = linux.render(wanted)
+    assert text == linux.render(copy.deepcopy(wanted))
+    assert linux.parse(text, wanted.name) == held(wanted)
+    assert linux.remediation(text, wanted) == ""
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(1, 20_000) | st.integers(1, linux.MOST_BYTES - 1), st.integers(1, 100))
+def test_any_threshold_has_the_average_follow_the_queue_as_fast_as_tc_can(minimum, percent):
+    words = linux._band_qdisc("p1", Ecn(minimum, minimum, percent)).split()[1:]
+    shown = linux._red_words(words)
+    assert (shown["ewma"], shown["min"], shown["max"]) == (1, minimum, minimum)
+    assert round(shown["probability"] * 100) == percent
+    assert shown["probability"] * 2**32 < 2**32  # what does not fit in 32 bits is 0 to the kernel
+
+
+def test_every_line_that_is_taken_away_is_seen():
+    wanted = reference()
+    lines = linux.render(wanted).splitlines()
+    for at, line in enumerate(lines):
+        # Deleting what was there first is for what was there; without its qdisc a band of pfifo is a band of pfifo.
+        if line.startswith(("tc qdisc del", "#!", "set -")):
+            continue
+        with contextlib.suppress(FabricError):
+            seen = linux.parse("\n".join(lines[:at] + lines[at + 1 :]) + "\n", "leaf1")
+            assert seen != held(wanted), line
+
+
+def numbers(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+        if isinstance(value, (dict, list)):
+            yield from numbers(value, (*path, key))
+        else:
+            yield (*path, key)
+
+
+def test_every_value_that_tc_shows_changed_is_seen():
+    known = json.loads(READ)
+    unseen = set()
+    for path in numbers({"qdiscs": known["qdiscs"], "filters": known["filters"], "sysctl": known["sysctl"]}):
+        mutant = copy.deepcopy(known)
+        node = mutant
+        for key in path[:-1]:
+            node = node[key]
+        value = node[path[-1]]
+        node[path[-1]] = (
+            not value if isinstance(value, bool) else 2 * value + 7 if isinstance(value, int) else f"{value}7"
+        )
+        try:
+            if linux.parse(json.dumps(mutant), "leaf1") == held(reference()):
+                unseen.add(path[-1])
+                if path[-1] in ("limit", "ewma", "kind", "handle", "nodrop") and "1033:" in json.dumps(node):
+                    assert linux.remediation(json.dumps(mutant), reference()), path
+        except FabricError:
+            pass
+    # No part of the policy: how long queues are, how fast averages, what else tc says, and what pfifo is called.
+    assert unseen <= {"refcnt", "limit", "ewma", "Scell_log", "nodrop", "pref", "kind", "eth_type"}
+
+
+def test_red_with_a_slow_average_or_a_short_limit_is_mended():
+    for old, new in (('"ewma": 1', '"ewma": 9'), ('"limit": 6000000', '"limit": 1500000')):
+        mended = linux.remediation(READ.replace(old, new, 1), reference())
+        assert "tc qdisc add dev p1 root" in mended
+        assert "p2" not in mended
+
+
+def test_remediation_touches_what_differs_only():
+    wanted = reference()
+    assert linux.remediation(READ.replace('"mtu": 9100', '"mtu": 1500', 1), wanted).splitlines()[2:] == [
+        "ip link set dev p2 mtu 9100"
+    ]
+    slow = READ.replace('"net.ipv6.fib_multipath_hash_policy": "3"', '"net.ipv6.fib_multipath_hash_policy": "0"')
+    assert linux.remediation(slow, wanted).splitlines()[2:] == ["sysctl -q -w net.ipv6.fib_multipath_hash_policy=3"]
+    fresh = json.loads(READ)
+    fresh["qdiscs"] = [{"kind": "fq_codel", "handle": "0:", "dev": "p1", "root": True, "options": {}}]
+    fresh["filters"] = {"p1": [], "p2": []}
+    assert linux.remediation(json.dumps(fresh), wanted).splitlines()[2:] == [
+        line for line in linux.render(wanted).splitlines()[2:] if line.startswith("tc")
+    ]
+
+
+def test_a_tree_by_someone_else_is_told_by_its_bands():
+    model = json.loads(READ)
+    model["qdiscs"] = [
+        {"kind": "prio", "handle": "9:", "dev": "p1", "root": True,
+         "options": {"bands": 3, "priomap": [1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1]}},
+        {"kind": "red", "handle": "8001:", "dev": "p1", "parent": "9:2",
+         "options": {"limit": 60000, "min": 5000, "max": 15000, "ecn": True, "Plog": 14, "ewma": 9}},
+        {"kind": "noqueue", "handle": "0:", "dev": "p2", "root": True, "options": {}},
+    ]  # fmt: skip
+    u32 = {"fh": "800::800", "order": 2048, "key_ht": "800", "bkt": "0", "flowid": "9:2", "not_in_hw": True}
+    table = {"parent": "9:", "protocol": "ip", "pref": 3, "kind": "u32", "chain": 0}
+    model["filters"]["p1"] = [
+        table, {**table, "options": {"fh": "800:", "ht_divisor": 1}},
+        {**table, "options": {**u32, "match": {"value": "680000", "mask": "fc0000", "offmask": "", "off": 0}}},
+        {**table, "protocol": "ipv6", "pref": 4,
+         "options": {**u32, "match": {"value": "6800000", "mask": "fc00000", "offmask": "", "off": 0}}},
+    ]  # fmt: skip
+    seen = linux.parse(json.dumps(model), "leaf1").ports
+    assert seen["p2"] == PortQos(ip_mtu_bytes=9100)
+    port = seen["p1"]
+    assert port.dscp_to_class[26] == 6
+    assert set(port.dscp_to_class) == {6, None}  # the rest goes by the kernel's priority, which no DSCP fixes
+    assert port.queues[5:] == (Queue(True), Queue(True, None, Ecn(5000, 15000, 61)), Queue(True))
+    assert port.class_to_queue == (None,) * 5 + (5, 6, 7)
+
+
+@pytest.mark.parametrize(
+    ("change", "dscp_26"),
+    [
+        ({"keys": {"ip_tos": 104, "ip_tos_mask": "fe"}}, None),  # not all of the DSCP's packets
+        ({"keys": {"ip_tos": 104}}, None),  # ToS 104 only: no packet with ECT
+        ({"keys": {"ip_tos": 104, "ip_tos_mask": "fc", "ip_proto": "udp"}}, None),
+        ({"keys": {"ip_tos": 96, "ip_tos_mask": "e0"}}, 3),
+        ({"keys": {"ip_tos": 96, "ip_tos_mask": "fc"}}, None),  # IPv6's says another thing
+        ({"keys": {}}, 3),
+    ],
+)
+def test_a_filter_holds_for_what_it_takes_only(change, dscp_26):
+    model = json.loads(READ)
+    model["filters"]["p1"][0]["options"].update(change)
+    assert linux.parse(json.dumps(model), "leaf1").ports["p1"].dscp_to_class[26] == dscp_26
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ('"parent": "1:2"', '"parent": "1:9"', "p1.*1033: hangs on 1:9"),
+        ('"parent": "1:2"', '"parent": "1:x"', "p1.*1033: hangs on 1:x"),
+        ('"classid": "1:2"', '"classid": "1:9"', "p1.*leads to 1:9"),
+        ('"bands": 3', '"bands": 2', "p1.*2 bands"),
+        ('"handle": "1066:"', '"handle": "1033:"', "number of its own"),
+        ('"ewma": 1, "probability": 1', '"ewma": 1', "without its probability"),
+        ('"min": 150000, ', "", "without min"),
+        ('"p1": [', '"p9": [', "filters were not read"),
+        ('"mtu": 9100', '"mtu": null', "not as tc and ip show it"),
+        ('"links"', '"link"', "without links"),
+        ('fields": "55"', 'fields": "many"', "'3' with 'many'"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_place(old, new, named):
+    with pytest.raises(FabricError, match=named):
+        linux.parse(READ.replace(old, new, 1), "leaf1")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "hello\n", "{}", "{", '{"links": [], "qdiscs": 5}', "tc\n", "tc qdisc add dev p1\n",
+     "ip link set p1 mtu many\n", "tc qdisc add dev p1 root ets bands 0\n",
+     "tc qdisc add dev p1 root ets banana\n", "tc qdisc add dev p1 root red limit 60\n", "tc filter change dev p1 x\n",
+     "tc qdisc add dev p1 root handle 1: red limit 9 min 1 max 2 avpkt 1000 burst 9 ecn", "tc class add dev p1 x\n",
+     '{"links": [3], "qdiscs": [], "filters": {}, "sysctl": {}}'],
+)  # fmt: skip
+def test_what_is_no_configuration_is_refused(text):
+    with pytest.raises(FabricError) as caught:
+        linux.parse(text, "leaf1")
+    assert str(caught.value).startswith("leaf1")
+
+
+def test_a_reading_that_was_cut_off_is_refused_wherever_it_ends():
+    for end in range(0, len(READ) - 2, 101):
+        with pytest.raises(FabricError):
+            linux.parse(READ[:end], "leaf1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"queues": (Queue(False, 60), None, None, Queue(False, 50), None, None, Queue(True), None)}, "share 110%"),
+        ({"queues": (Queue(False, 100, Ecn(1, 1 << 30, 1)), None, None, Queue(True), None, None, Queue(True), None)},
+         "RED cannot"),
+        ({"class_to_queue": (0, 0, None, 3, None, None, 6, None)}, "one class of its own"),
+        ({"dscp_to_class": (0,) * 63 + (None,)}, "a DSCP has no class"),
+    ],
+)  # fmt: skip
+def test_what_tc_cannot_hold_is_refused(changes, why):
+    with pytest.raises(FabricError, match=why):
+        linux.render(reference(**changes))
+
+
+def test_a_port_that_a_shell_would_read_otherwise_is_refused():
+    with pytest.raises(FabricError, match="not a name"):
+        linux.render(switches.switch("linux", ["p1;reboot"]))
+
+
+@pytest.fixture
+def namespace() -> Iterator[str]:
+    """A network namespace with the two ends of a veth, p1 and p2."""
+    name = f"sailloft-tc-{os.getpid()}"
+    if os.geteuid() or subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False).returncode:
+        pytest.skip("network namespaces are made by root")
+    try:
+        subprocess.run(
+            ["ip", "-n", name, "link", "add", "p1", "type", "veth", "peer", "name", "p2"], check=True
+        )  # fmt: skip
+        yield name
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+def run_in(namespace: str, script: str) -> subprocess.CompletedProcess[str]:
+    inside = ["ip", "netns", "exec", namespace, "sh", "-s"]
+    return subprocess.run(inside, input=script, capture_output=True, text=True, check=False)
+
+
+def test_a_machine_without_queueing_is_read(namespace):
+    wanted = Switch("leaf1", "linux", dict.fromkeys(PORTS, PortQos(ip_mtu_bytes=4000)), reference().ecmp_fields)
+    before = run_in(namespace, linux.READING).stdout
+    assert linux.parse(before, "leaf1").ports["p1"] == PortQos(ip_mtu_bytes=1500)
+    assert run_in(namespace, linux.remediation(before, wanted)).returncode == 0
+    after = run_in(namespace, linux.READING).stdout
+    assert linux.parse(after, "leaf1") == wanted
+    assert linux.remediation(after, wanted) == ""
+
+
+def test_the_script_runs_and_what_it_made_is_read_back(namespace):
+    wanted = reference()
+    done = run_in(namespace, linux.render(wanted))
+    if "kind is unknown" in done.stderr or "classifier not found" in done.stderr:
+        pytest.skip("this kernel lacks ets, red or flower")
+    assert done.returncode == 0, done.stderr
+    seen = run_in(namespace, linux.READING).stdout
+    assert linux.parse(seen, "leaf1") == held(wanted)
+    assert linux.remediation(seen, wanted) == ""
+    assert run_in(namespace, linux.render(wanted)).returncode == 0  # again, over itself
