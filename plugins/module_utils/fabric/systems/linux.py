@@ -21,6 +21,7 @@ RED, from tc-red(8) and tc_red_eval_ewma in iproute2's tc/tc_red.c:
   that tc can ask for is wlog 1, half of the way with each packet. The manual's avpkt 1000 gives it with
   burst = ceil(min/1000) where min is above 10,000; below, burst = max(1, round(min/1000)) with avpkt = ceil(min/burst)
   does (tested for all).
+* tc refuses a curve that is too flat (tc_red_eval_P): max - min must be below probability * 2^31 bytes.
 * ``limit``: 4 * max, the inverse of tc's default max = limit/4; the manual wants "a few times higher than max".
 * ``bandwidth`` counts for the average after an idle time only; 10gbit, whatever the link's.
 * Packets without ECT are dropped where others are marked ("nodrop" is not set).
@@ -63,6 +64,7 @@ NOT_HELD = {
 QUANTUM_BYTES_A_PERCENT = 100
 PRIORITIES = 16  # TC_PRIO_MAX + 1
 MOST_BYTES = 1 << 30
+FLATTEST_BYTES = 1 << 31  # at 100%
 ALMOST_ALL = 0.9999999
 DEVICE = re.compile(r"[A-Za-z0-9_.-]{1,15}")
 CHILD = re.compile(r"10([0-7])([0-7]):")
@@ -171,11 +173,17 @@ def _band_qdisc(subject: str, ecn: Ecn | None) -> str:
             f"{ecn.probability_percent}%",
             f"give 1 <= minimum_bytes <= maximum_bytes < {MOST_BYTES} and 1% to 100%",
         )
+    probability = ALMOST_ALL if ecn.probability_percent == 100 else ecn.probability_percent / 100
+    if ecn.maximum_bytes - ecn.minimum_bytes >= probability * FLATTEST_BYTES:
+        raise FabricError(
+            subject,
+            f"{ecn.probability_percent}% over {ecn.maximum_bytes - ecn.minimum_bytes} bytes is too flat for tc's RED",
+            "raise probability_percent, or bring minimum_bytes and maximum_bytes nearer to each other",
+        )
     burst, average = math.ceil(ecn.minimum_bytes / 1000), 1000
     if ecn.minimum_bytes <= 10_000:
         burst = max(1, round(ecn.minimum_bytes / 1000))
         average = math.ceil(ecn.minimum_bytes / burst)
-    probability = ALMOST_ALL if ecn.probability_percent == 100 else ecn.probability_percent / 100
     return (
         f"red limit {4 * ecn.maximum_bytes} min {ecn.minimum_bytes} max {ecn.maximum_bytes} "
         f"avpkt {average} burst {burst} bandwidth 10gbit probability {probability} ecn"

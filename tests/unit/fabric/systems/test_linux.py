@@ -224,6 +224,8 @@ def test_a_reading_that_was_cut_off_is_refused_wherever_it_ends():
         ({"queues": (Queue(False, 60), None, None, Queue(False, 50), None, None, Queue(True), None)}, "share 110%"),
         ({"queues": (Queue(False, 100, Ecn(1, 1 << 30, 1)), None, None, Queue(True), None, None, Queue(True), None)},
          "RED cannot"),
+        ({"queues": (Queue(False, 100, Ecn(1, 21_474_837, 1)), None, None, Queue(True), None, None, Queue(True), None)},
+         "too flat"),
         ({"class_to_queue": (0, 0, None, 3, None, None, 6, None)}, "one class of its own"),
         ({"dscp_to_class": (0,) * 63 + (None,)}, "a DSCP has no class"),
     ],
