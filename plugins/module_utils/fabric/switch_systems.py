@@ -16,11 +16,20 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import cumulus, dell_sonic, linux, sonic
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import (
+    cumulus,
+    dell_sonic,
+    junos,
+    linux,
+    sonic,
+)
 
 SYSTEMS: dict[str, ModuleType] = {
     "cumulus": cumulus,
     "dell_sonic": dell_sonic,
+    "junos": junos,
+    "linux": linux,
+    "sonic": sonic,
     "linux": linux,
     "sonic": sonic,
 }

@@ -18,6 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
 )
 
 ECN = Ecn(150_000, 1_500_000, 100)
+QUEUE_BUFFER_BYTES = 15_000_000  # of which ECN's thresholds are 1% and 10%; for systems that count in percent
 HEADROOM = Headroom(reserved_bytes=19_456, xoff_bytes=38_912, xon_offset_bytes=19_456, alpha_exponent=0)
 
 
@@ -52,7 +53,8 @@ def switch(system: str, ports: list[str], policy: dict[str, Any] | None = None, 
     """A switch of the reference policy (or ``policy``) on all ``ports``; ``changes`` to each port's PortQos."""
     read = read_policy(policy)
     qos = replace(port_qos(read), **changes)
-    return Switch("leaf1", system, dict.fromkeys(ports, qos), read.ecmp_fields)
+    buffer = QUEUE_BUFFER_BYTES if system == "junos" else None
+    return Switch("leaf1", system, dict.fromkeys(ports, qos), read.ecmp_fields, buffer)
 
 
 def policies() -> st.SearchStrategy[dict[str, Any]]:
