@@ -691,12 +691,18 @@ def _difference(patch: Tree, want: Tree, have: Any, path: tuple[str, ...]) -> No
     for key, value in want.items():
         if isinstance(value, dict) and value:
             _difference(patch, value, there.get(key), (*path, key))
-        elif key not in there or (value != {} and str(value) != str(there[key])):
+        elif key not in there or (value != {} and not _alike(value, there[key])):
             _put(patch, (*path, key), value)
     if len(path) > 2 and path[0] == "qos" and path[2].startswith(OURS):
         for key in there:
             if key not in want:
                 _put(patch, (*path, key), None)
+
+
+def _alike(value: Any, other: Any) -> bool:
+    """Whether two values are the same to NVUE, whose later releases say "enabled" for "enable" and "on"."""
+    one, two = str(value).lower(), str(other).lower()
+    return one == two or any(one in words and two in words for words in (ON, OFF))
 
 
 def _put(patch: Tree, path: tuple[str, ...], value: Any) -> None:

@@ -404,7 +404,7 @@ class _Reader:
         found = self.under(section, *path)
         if not found:
             raise self.refuse(by, f"{' '.join((section, *path))} is not there", "define it, or delete what names it")
-        return found
+        return [line for line in found if line]
 
     def number(self, words: Line, after: str, where: str, least: int, most: int) -> int | None:
         """The number after a word; None where the word is not there."""
@@ -474,7 +474,7 @@ class _Reader:
     def switch(self) -> Switch:
         by_name: dict[str, list[Line]] = {}
         for line in self.cos.get("interfaces", []):
-            by_name.setdefault(line[0], []).append(line[1:])
+            by_name.setdefault(line[0], []).extend([line[1:]] if line[1:] else [])
         wild = {name: lines for name, lines in by_name.items() if "*" in name or name == "all"}
         ports = dict.fromkeys(name for name in by_name if name not in wild)
         ports.update(dict.fromkeys(name for name in self.interfaces if PORT.fullmatch(name)))

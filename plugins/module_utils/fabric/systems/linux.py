@@ -87,6 +87,9 @@ net.ipv6.fib_multipath_hash_fields; do printf '%s"%s":"%s"' "$comma" "$key" "$(s
 printf '}}\n'
 """
 
+# What comes of taking something of another shape for what tc prints.
+NOT_OF_TC = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
 Model = dict[str, Any]  # what READING prints; of a script, the same as far as it goes
 
 
@@ -214,7 +217,7 @@ def parse(text: str, name: str) -> Switch:
     for port in model["links"]:
         try:
             ports[port] = _Port(name, port, model).qos()
-        except (AttributeError, LookupError, TypeError, ValueError) as error:  # of another shape than tc's
+        except NOT_OF_TC as error:
             raise FabricError(
                 f"{name}: {port}", f"its qdiscs and filters are not as tc shows them ({error!r})", "read them again"
             ) from None
@@ -557,8 +560,14 @@ def remediation(running: str, wanted: Switch) -> str:
     """The commands that make ``wanted`` of a machine as it is read (READING), or of a script's; "" where nothing
     differs. A port whose queueing differs in anything is built anew; other ports and devices are left alone."""
     have = _model(running, wanted.name)
+    missing = [port for port in wanted.ports if port not in have["links"]]
+    if missing and running.lstrip()[:1] == "{":  # a script may leave devices out, a reading has them all
+        raise FabricError(
+            f"{wanted.name}: {missing[0]}", "the machine has no such device", f"it has {', '.join(have['links'])}"
+        )
     script = render(wanted)
     want = _Script(script, wanted.name).model
+    same: dict[str, bool] = {}
     lines = []
     for line in script.splitlines()[2:]:
         words = line.split()
@@ -571,7 +580,14 @@ def remediation(running: str, wanted: Switch) -> str:
         if words[0] == "ip":
             if have["links"].get(port) != want["links"][port]:
                 lines.append(line)
-        elif _shape(have, port) != _shape(want, port):
+        elif port not in same:
+            try:
+                same[port] = _shape(have, port) == _shape(want, port)
+            except NOT_OF_TC as error:
+                raise FabricError(
+                    f"{wanted.name}: {port}", f"not as tc shows it ({error!r})", "read it again"
+                ) from None
+        if words[0] == "tc" and not same[port]:
             lines.append(line)
     return "\n".join([*script.splitlines()[:2], *lines]) + "\n" if lines else ""
 

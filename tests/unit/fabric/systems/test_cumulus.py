@@ -371,6 +371,12 @@ def test_remediation_makes_the_wanted_of_what_is_there_and_leaves_the_rest(runni
     assert after["qos"].get("link-pause") == running["qos"].get("link-pause")
 
 
+def test_the_words_of_later_releases_are_no_difference():
+    text = cumulus.render(reference()).replace('"enable"', '"enabled"').replace('"on"', '"enabled"')
+    assert cumulus.parse(text, "leaf1") == reference()
+    assert cumulus.remediation(text, reference()) == ""
+
+
 def test_remediation_of_a_change_removes_only_our_own_profile_and_what_it_has_besides():
     before = reference()
     after = reference(ip_mtu_bytes=9000, queues=tuple(

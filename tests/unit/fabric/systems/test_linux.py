@@ -134,6 +134,11 @@ def test_remediation_touches_what_differs_only():
     ]
 
 
+def test_a_device_that_is_not_there_is_refused():
+    with pytest.raises(FabricError, match="leaf1: p9: the machine has no such device; it has p2, p1"):
+        linux.remediation(READ, switches.switch("linux", ["p1", "p9"]))
+
+
 def test_a_tree_by_someone_else_is_told_by_its_bands():
     model = json.loads(READ)
     model["qdiscs"] = [
@@ -224,7 +229,7 @@ def test_a_reading_that_was_cut_off_is_refused_wherever_it_ends():
         ({"queues": (Queue(False, 60), None, None, Queue(False, 50), None, None, Queue(True), None)}, "share 110%"),
         ({"queues": (Queue(False, 100, Ecn(1, 1 << 30, 1)), None, None, Queue(True), None, None, Queue(True), None)},
          "RED cannot"),
-        ({"queues": (Queue(False, 100, Ecn(1, 21_474_837, 1)), None, None, Queue(True), None, None, Queue(True), None)},
+        ({"queues": (Queue(False, 100, Ecn(1, 21_474_838, 1)), None, None, Queue(True), None, None, Queue(True), None)},
          "too flat"),
         ({"class_to_queue": (0, 0, None, 3, None, None, 6, None)}, "one class of its own"),
         ({"dscp_to_class": (0,) * 63 + (None,)}, "a DSCP has no class"),
