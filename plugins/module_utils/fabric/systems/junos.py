@@ -4,8 +4,9 @@
 
 Sources: Juniper's DCQCN configlet for QFX (Apstra 6.1, RNIC configurator guide), the statement pages of
 [edit class-of-service] (classifiers, forwarding-classes, pfc-priority, congestion-notification-profile, schedulers,
-drop-profiles, fill-level, priority), "Configuring DSCP-based PFC for Layer 3 Untagged Traffic", "PFC Watchdog",
-[edit forwarding-options enhanced-hash-key], apply-macro, and "Encapsulation Overhead by Encapsulation Type".
+drop-profiles, fill-level, priority, cable-length), "Configuring DSCP-based PFC for Layer 3 Untagged Traffic",
+"Configure CoS PFC with Congestion Notification Profiles", "PFC Watchdog", [edit forwarding-options enhanced-hash-key],
+apply-macro, and "Encapsulation Overhead by Encapsulation Type".
 
 What is whose: a forwarding class is a traffic class; its number and priority stand in its name
 (``sailloft-tc3-pri3``), as a class that does not pause has no priority in Junos. A class of others is numbered by its
@@ -21,8 +22,9 @@ as a byte): 0 <= lower < upper <= 99, as Juniper says "do not configure the last
 read back is exact. ``attainable`` makes such thresholds of others by rounding both down: marking starts earlier, never
 later, and ECN still acts before PFC. render refuses what is not attainable, and says what would be.
 
-Headroom: Junos computes it from cable length and MRU. Watchdog: ``pfc-watchdog`` alone is 100 ms, 2 intervals, 200 ms
-of recovery and drop; other times are written as multiples of that interval.
+Headroom: Junos computes it from the cable's length (100 m unless told) and the MRU, neither of which a Switch has.
+Watchdog: ``pfc-watchdog`` alone is 100 ms, 2 intervals, 200 ms of recovery and drop; other times are written as
+multiples of that interval. Without an output a profile stops queue 3 for priority 3 and 4 for 4.
 
 MTU: ``interfaces X mtu`` counts the Ethernet header, not the FCS: IP MTU + 14 (untagged; read as + 18 where the port
 has vlan-tagging, + 22 with flexible-vlan-tagging), 9216 at most. A smaller ``family inet mtu`` is read as it stands.
@@ -63,6 +65,7 @@ PORT = re.compile(r"(?:et|xe|ge|mge)-\d+/\d+/\d+(?::\d+)?")
 ETHERNET_BYTES = 14
 TAGGED_BYTES = {"vlan-tagging": 18, "flexible-vlan-tagging": 22}
 MOST_MTU = 9216
+DEFAULT_STOPPED = {3: {3}, 4: {4}}  # priority -> queues, in a profile without output
 POLL_MS, DETECTION, RECOVERY_MS = 100, 2, 200
 HASH = ("forwarding-options", "enhanced-hash-key")
 HASH_MODE = (*HASH, "hash-mode", "layer2-payload")  # the default, written so that it can be seen
@@ -660,13 +663,13 @@ class _Reader:
                     dog[at] = self.number(line, word, where, 1, 1 << 20) or dog[at]
                 if line[1:2] == ("watchdog-action",) and len(line) > 2:
                     dog[3] = line[2]
-        for priority, queues in stopped.items():
+        for priority, queues in (stopped or DEFAULT_STOPPED).items():
             priority_to_queue[priority] = min(queues)
         pfc = set()
         for class_name, each in classes.items():
             own = {dscp for dscp, at in enumerate(dscps) if at == class_name}
             pauses = each["lossless"] and each["priority"] is not None and own and own <= points
-            if pauses and each["queue"] in stopped.get(each["priority"], ()):
+            if pauses and each["queue"] in (stopped or DEFAULT_STOPPED).get(each["priority"], ()):
                 pfc.add(each["priority"])
         watchdog = None if dog is None else Watchdog(dog[0] * dog[1], dog[2], dog[3])
         return tuple(sorted(pfc)), watchdog

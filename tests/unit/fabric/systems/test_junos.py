@@ -58,6 +58,8 @@ set interfaces et-0/0/2:0 mtu 9216
 set interfaces lo0 unit 0 family inet address 10.0.0.1/32
 """
 
+CNP = "set class-of-service congestion-notification-profile cnp"
+
 
 def held(switch: Switch) -> Switch:
     return replace(
@@ -136,7 +138,7 @@ def test_every_line_that_is_taken_away_is_seen():
             seen = junos.parse("\n".join(lines[:at] + lines[at + 1 :]), "leaf1")
         except FabricError:
             continue
-        assert (seen != held(wanted)) == (not line.endswith("priority low")), line  # low is what it is by itself
+        assert (seen == held(wanted)) == line.endswith("priority low"), line  # low is what it is by itself
 
 
 def test_every_number_that_is_changed_is_seen():
@@ -177,6 +179,8 @@ def test_a_configuration_by_hand_is_understood():
     [
         ("input dscp code-point 011100 pfc", "input dscp code-point 011101 pfc", "pfc", ()),
         ("flow-control-queue 4", "flow-control-queue 3", "pfc", ()),
+        (f"{CNP} output ieee-802.1 code-point 011 flow-control-queue 4\n", "", "priority_to_queue",
+         (None, None, None, 3, 4, None, None, None)),
         ("no-loss pfc-priority 3", "pfc-priority 3", "pfc", ()),
         ("pfc-priority 3", "pfc-priority 5", "pfc", ()),
         ("set class-of-service interfaces et-* congestion-notification-profile cnp\n", "", "pfc", ()),
