@@ -30,6 +30,4 @@ SYSTEMS: dict[str, ModuleType] = {
     "junos": junos,
     "linux": linux,
     "sonic": sonic,
-    "linux": linux,
-    "sonic": sonic,
 }
