@@ -1,0 +1,352 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Arista EOS: QoS profiles on ports, and the maps of the whole switch.
+
+Sources. Lines: the schema and the templates of Arista's pyavd 6.4 (eos_cli_config_gen: qos, qos_profiles,
+priority_flow_control, ethernet_interfaces), which the tests hold this against. Where no line says otherwise DSCP 0 to 7
+go to class 1, 8 to 15 to class 0, each further eight to the next class, class n to queue n, class 7 always to queue 7,
+and a routed port believes the DSCP, a switched one the CoS: Arista user manual, "Quality of Service". ``mtu`` is the
+largest IP packet, 68 to 9214, without Ethernet's header (Arista user manual, "Support for Layer 3 MTU"): so
+``ip_mtu_bytes`` is written as it is; it holds on routed ports. The hash over equal paths takes all five fields where
+nothing is configured, and then no line shows it (annetutil/annet, its Arista example).
+
+From memory, not checked: PFC's priority is the traffic class's number; a queue is strict where nothing says another,
+and weighted below a weighted one; max-mark-probability is 100 where left out; without a timeout no watchdog acts;
+``default`` takes away the line that follows it (seen for ``mtu`` alone).
+
+Thresholds are written in bytes, any of 1 to 256,000,000; read, kbytes and mbytes are powers of 1000. Segments cannot be
+read: their size is the chip's. The watchdog's times are hundredths of a second up to 60 s, and it drops. The queues are
+Trident's and Tomahawk's ``uc-tx-queue``; Jericho's ``tx-queue`` is only read.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
+    ECMP_FIELDS,
+    PortQos,
+    Queue,
+    Switch,
+    Watchdog,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.cli import (
+    OWN_NAME,
+    Line,
+    numbers,
+    own_name,
+    unlike,
+    wanted_classes,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.eos_model import (
+    INPUT,
+    MTU,
+    OWN_MAP,
+    PROFILE,
+    ROUTED,
+    Model,
+    Settings,
+    settings_of,
+)
+
+NOT_HELD = {
+    "headroom": "EOS sizes the headroom of a lossless priority itself",
+    "ecmp_fields": "no line shows the default, which is all five fields; what differs from it is read",
+}
+SYSTEM = "eos"
+LEAST_MTU_BYTES, MOST_MTU_BYTES = 68, 9214
+MOST_THRESHOLD_BYTES = 256_000_000
+WATCHDOG_STEP_MS, MOST_WATCHDOG_MS = 10, 60_000
+FIXED = 7  # the class and the queue that belong to each other
+_PORT = re.compile(r"(Ethernet\d+(/\d+)*|Port-Channel\d+)")
+
+
+def render(switch: Switch) -> str:
+    """The lines that make ``switch`` so, as the running configuration shows them. FabricError for what EOS cannot."""
+    wanted = _Wanted(switch)
+    text = ["!", *wanted.maps()]
+    for name, lines in wanted.profiles.items():
+        text += ["!", f"qos profile {name}", *lines]
+    for port, name in wanted.attached.items():
+        text += ["!", f"interface {port}", f"   mtu {switch.ports[port].ip_mtu_bytes}", f"   service-profile {name}"]
+    return "\n".join([*text, "!", ""])
+
+
+def parse(text: str, name: str) -> Switch:
+    """All Ethernet ports and port channels of a running configuration; FabricError where it is none, or is broken."""
+    model = Model(text, name)
+    seen: dict[PortQos, PortQos] = {}
+    ports = {port: model.port_qos(port) for port in model.ports}
+    return Switch(name, SYSTEM, {port: seen.setdefault(qos, qos) for port, qos in ports.items()}, model.ecmp_fields)
+
+
+def remediation(running: str, wanted: Switch) -> list[str]:
+    """The lines to send so that ``running`` becomes ``wanted``, indented as in a configuration; [] if nothing differs.
+
+    A port that already means the same keeps what it has, by whatever name. Profiles come first, then the maps of the
+    whole switch, then the ports, and last the removal of our profiles that nothing uses any more. Of others' lines
+    those go that contradict: settings of a wanted port, rewriting of DSCPs, a hash that takes less than all fields.
+    """
+    plan = _Wanted(wanted)
+    model = Model(running, wanted.name)
+    maps = _adopt(model, wanted, plan)
+    settings = {name: _settings(name, lines) for name, lines in plan.profiles.items()}
+    profiles: dict[str, list[str]] = {}
+    ports: list[str] = []
+    used = {own.get(PROFILE) for port, own in model.ports.items() if port not in wanted.ports}
+    for port, name in plan.attached.items():
+        if _is_so(model, port, wanted.ports[port]):
+            used.add(model.ports[port].get(PROFILE))
+            continue
+        used.add(name)
+        if name not in profiles:
+            profiles[name] = _profile_changes(model, name, plan.profiles[name], settings[name])
+        ports += _port_changes(model, port, name, settings[name], wanted.ports[port].ip_mtu_bytes)
+    left = [name for name in model.profiles if OWN_NAME.fullmatch(name) and name not in used]
+    return [
+        *(line for lines in profiles.values() for line in lines),
+        *maps,
+        *ports,
+        *(f"no qos profile {name}" for name in left),
+    ]
+
+
+class _Wanted:
+    """What a switch needs: each port's profile by name, the lines of each, and the maps that all ports share."""
+
+    def __init__(self, switch: Switch) -> None:
+        if switch.ecmp_fields not in (None, ECMP_FIELDS):
+            raise FabricError(
+                switch.name,
+                "EOS has a command for the hash's fields on each family of chips, so none is written",
+                "give all five in ecmp_fields: that is what EOS takes by itself",
+            )
+        self.profiles: dict[str, list[str]] = {}
+        self.attached: dict[str, str] = {}
+        self.first: PortQos | None = None
+        self.classes: list[int] = []
+        names: dict[PortQos, str] = {}
+        for port, qos in switch.ports.items():
+            if not _PORT.fullmatch(port):
+                raise FabricError(
+                    f"{switch.name}: port {port}", "EOS has no such name", "write it out, as in Ethernet1/1"
+                )
+            if qos not in names:
+                self._check(switch, port, qos)
+                lines = _profile_lines(qos)
+                names[qos] = own_name("roce", lines)
+                self.profiles[names[qos]] = lines
+            self.attached[port] = names[qos]
+
+    def maps(self) -> list[str]:
+        """The lines that map DSCPs to classes, and these to queues."""
+        if self.first is None:
+            return []
+        return [
+            *(self.dscp_line([at for at, to in enumerate(self.first.dscp_to_class) if to == each], each)
+              for each in self.classes),
+            *(self.queue_line(each) for each in self.classes if each != FIXED),
+        ]  # fmt: skip
+
+    @staticmethod
+    def dscp_line(dscps: list[int], traffic_class: int) -> str:
+        """The line that gives ``dscps`` a class."""
+        return f"qos map dscp {numbers(dscps, ' ')} to traffic-class {traffic_class}"
+
+    def queue_line(self, traffic_class: int) -> str:
+        """The line that gives a class its queue."""
+        assert self.first is not None
+        return f"qos map traffic-class {traffic_class} to tx-queue {self.first.class_to_queue[traffic_class]}"
+
+    def _check(self, switch: Switch, port: str, qos: PortQos) -> None:
+        subject = f"{switch.name}: port {port}"
+        classes = wanted_classes(switch, port, qos)
+        if self.first is None:
+            self.first, self.classes = qos, classes
+        if qos.dscp_to_class != self.first.dscp_to_class:
+            raise unlike(switch, port, "map of DSCPs", "EOS has one for the switch")
+        if qos.class_to_queue != self.first.class_to_queue:
+            raise unlike(switch, port, "map of classes to queues", "EOS has one for the switch")
+        for each in classes:
+            queue = qos.class_to_queue[each]
+            if (each == FIXED) != (queue == FIXED):
+                raise FabricError(
+                    subject,
+                    f"traffic class {each} wants queue {queue}, and EOS ties 7 to 7",
+                    "choose others",
+                )
+            if qos.class_to_priority[each] != each:
+                raise FabricError(
+                    subject,
+                    f"EOS pauses traffic class {each} as priority {each}, not {qos.class_to_priority[each]}",
+                    "give class and priority one number",
+                )
+        _check_queues(subject, qos.queues)
+        _check_watchdog(subject, qos.watchdog)
+        if not LEAST_MTU_BYTES <= (qos.ip_mtu_bytes or 0) <= MOST_MTU_BYTES:
+            raise FabricError(
+                subject,
+                f"an MTU of {qos.ip_mtu_bytes} bytes is beyond EOS's {LEAST_MTU_BYTES} to {MOST_MTU_BYTES}",
+                f"set switch_mtu_bytes to {MOST_MTU_BYTES} or less",
+            )
+
+
+def _check_queues(subject: str, queues: tuple[Queue | None, ...]) -> None:
+    weighted = [at for at, queue in enumerate(queues) if queue and not queue.strict]
+    for at, queue in enumerate(queues):
+        if queue is None:
+            continue
+        if queue.strict and at < max(weighted, default=-1):
+            raise FabricError(
+                subject,
+                f"queue {at} is strict and below queue {max(weighted)}, which is not; EOS then weighs both",
+                "give the strict class a higher queue",
+            )
+        if not queue.strict and queue.bandwidth_percent is None:
+            raise FabricError(subject, f"queue {at} is weighted and has no share", "give it bandwidth_percent")
+        if queue.ecn and not 1 <= queue.ecn.minimum_bytes <= queue.ecn.maximum_bytes <= MOST_THRESHOLD_BYTES:
+            raise FabricError(
+                subject,
+                f"queue {at}'s ECN thresholds {queue.ecn.minimum_bytes} and {queue.ecn.maximum_bytes} are not of 1 to"
+                f" {MOST_THRESHOLD_BYTES} bytes",
+                "give others in ecn",
+            )
+
+
+def _check_watchdog(subject: str, watchdog: Watchdog | None) -> None:
+    if watchdog is None:
+        return
+    for time_ms in (watchdog.detection_ms, watchdog.restoration_ms):
+        if time_ms % WATCHDOG_STEP_MS or not WATCHDOG_STEP_MS <= time_ms <= MOST_WATCHDOG_MS:
+            raise FabricError(
+                subject,
+                f"EOS's watchdog takes no time of {time_ms} ms",
+                f"give a multiple of {WATCHDOG_STEP_MS} up to {MOST_WATCHDOG_MS} in pfc_watchdog",
+            )
+    if watchdog.action != "drop":
+        raise FabricError(
+            subject, f"EOS's watchdog cannot {watchdog.action} a stuck queue's packets", "give action drop"
+        )
+
+
+def _profile_lines(qos: PortQos) -> list[str]:
+    """The lines of the profile of ports that are like ``qos``."""
+    lines = ["   qos trust dscp"]
+    if qos.pfc:
+        lines.append("   priority-flow-control on")
+        lines += [f"   priority-flow-control priority {priority} no-drop" for priority in qos.pfc]
+    if qos.watchdog:
+        lines += [
+            "   priority-flow-control pause watchdog",
+            f"   priority-flow-control pause watchdog port timer timeout {_seconds(qos.watchdog.detection_ms)}"
+            f" polling-interval auto recovery-time {_seconds(qos.watchdog.restoration_ms)}",
+            f"   priority-flow-control pause watchdog port action {qos.watchdog.action}",
+        ]
+    for at, queue in enumerate(qos.queues):
+        if queue is None:
+            continue
+        lines += ["   !", f"   uc-tx-queue {at}"]
+        if queue.strict:
+            lines.append("      priority strict")
+        else:
+            lines += ["      no priority", f"      bandwidth percent {queue.bandwidth_percent}"]
+        if queue.ecn:
+            lines.append(
+                f"      random-detect ecn minimum-threshold {queue.ecn.minimum_bytes} bytes"
+                f" maximum-threshold {queue.ecn.maximum_bytes} bytes"
+                f" max-mark-probability {queue.ecn.probability_percent} weight 0"
+            )
+    return lines
+
+
+def _seconds(time_ms: int) -> str:
+    """A time as pyavd's examples write it: "0.2", "60"."""
+    return f"{time_ms / 1000:.2f}".rstrip("0").rstrip(".")
+
+
+def _settings(name: str, lines: list[str]) -> Settings:
+    return settings_of("\n".join([f"qos profile {name}", *lines]))
+
+
+def _is_so(model: Model, port: str, qos: PortQos) -> bool:
+    if port not in model.ports:
+        return False
+    try:
+        seen = model.port_qos(port)
+    except FabricError:  # what cannot be understood is replaced
+        return False
+    return {**vars(seen), "headroom": None} == {**vars(qos), "headroom": None}
+
+
+def _adopt(model: Model, switch: Switch, plan: _Wanted) -> list[str]:
+    """The lines that bring the whole switch's settings to the wanted ones; ``model`` has them from then on."""
+    lines: list[str] = []
+    if plan.first is None:
+        return lines
+    for each in plan.classes:
+        wanted = [at for at, to in enumerate(plan.first.dscp_to_class) if to == each]
+        changed = [at for at in wanted if model.dscp_map[at] != each or at in model.coloured]
+        if changed:
+            lines.append(plan.dscp_line(changed, each))
+        for dscp in wanted:
+            model.dscp_map[dscp] = each
+    for each in plan.classes:
+        queue = plan.first.class_to_queue[each]
+        if model.queue_map[each] != queue and queue is not None:
+            lines.append(plan.queue_line(each))
+            model.queue_map[each] = queue
+    if model.rewrites_dscp:
+        lines.append("no qos rewrite dscp")
+    if model.pfc_off and any(qos.pfc for qos in switch.ports.values()):
+        lines.append("no priority-flow-control all off")
+        model.pfc_off = False
+    if switch.ecmp_fields and model.ecmp_fields is not None and not set(switch.ecmp_fields) <= set(model.ecmp_fields):
+        lines.append(f"no ip load-sharing {model.hash_chip} fields ip")
+    return lines
+
+
+def _profile_changes(model: Model, name: str, lines: list[str], wanted: Settings) -> list[str]:
+    """The lines that make profile ``name`` of ``lines``: all of them, or what differs where somebody changed it."""
+    there = model.profiles.get(name)
+    if there is None:
+        return [f"qos profile {name}", *(line for line in lines if line.strip() != "!")]
+    changes = _removals(there, wanted, changed=False)
+    changes += [f"   {line.text}" for key, (value, line) in wanted.values.items() if there.get(key) != value]
+    for queue, settings in wanted.queues.items():
+        has = there.queues.get(queue, {})
+        missing = [line.text for key, (value, line) in settings.items() if key not in has or has[key][0] != value]
+        if missing:
+            changes += [f"   {wanted.heads[queue]}", *(f"      {text}" for text in missing)]
+    return [f"qos profile {name}", *changes] if changes else []
+
+
+def _port_changes(model: Model, port: str, name: str, profile: Settings, mtu_bytes: int | None) -> list[str]:
+    """The lines that leave ``port`` to the profile ``name`` alone."""
+    own = model.ports.get(port)
+    changes = _removals(own, profile, changed=True) if own else []
+    if own is None or own.get(MTU) != mtu_bytes:
+        changes.append(f"   mtu {mtu_bytes}")
+    if own is None or own.get(PROFILE) != name:
+        changes.append(f"   service-profile {name}")
+    return [f"interface {port}", *changes] if changes else []
+
+
+def _removals(there: Settings, wanted: Settings, changed: bool) -> list[str]:
+    """The lines that take away what ``there`` sets and ``wanted`` does not; if ``changed``, what it sets otherwise."""
+
+    def stays(key: str, value: object, over: dict[str, tuple[Any, Line]]) -> bool:
+        return key in over and (not changed or over[key][0] == value)
+
+    lines = []
+    for key, (value, line) in there.values.items():
+        if key in (MTU, PROFILE, ROUTED) or stays(key, value, wanted.values):
+            continue
+        lines.append(f"   no {line.text}" if key in (INPUT, OWN_MAP) else f"   default {key}")
+    for queue, settings in there.queues.items():
+        has = wanted.queues.get(queue, {})
+        gone = [key for key, (value, _line) in settings.items() if not stays(key, value, has)]
+        if gone:
+            lines += [f"   {there.heads[queue]}", *(f"      default {key}" for key in gone)]
+    return lines
