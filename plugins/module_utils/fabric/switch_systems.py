@@ -19,6 +19,7 @@ from types import ModuleType
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import (
     cumulus,
     dell_sonic,
+    eos,
     junos,
     linux,
     sonic,
@@ -27,6 +28,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems impo
 SYSTEMS: dict[str, ModuleType] = {
     "cumulus": cumulus,
     "dell_sonic": dell_sonic,
+    "eos": eos,
     "junos": junos,
     "linux": linux,
     "sonic": sonic,

@@ -470,7 +470,7 @@ def test_pyavd_writes_the_same():
         ],
     }
     checked = pyavd.validate_structured_config(data)
-    assert not checked.validation_result.validation_errors
+    assert not checked.validation_result.violations
     text = pyavd.get_device_config(data)
     assert eos.parse(text, "leaf1") == held(REFERENCE)
     assert eos.remediation(text, REFERENCE) == []

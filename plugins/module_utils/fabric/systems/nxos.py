@@ -1,0 +1,382 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Cisco NX-OS on Nexus 9000: class maps and policy maps of its three types, attached to the system and to ports.
+
+How it goes: a policy of type qos on a port puts DSCPs in qos-groups; the queuing policy of qos-group n is for queue n
+(c-out-8q-qn, 0 is c-out-8q-q-default), which no line can change; the network-qos policy, one for the switch, says which
+qos-groups are never dropped (c-8q-nqn) and as which priorities they pause; a port obeys where its PFC mode is on.
+
+Sources. Lines: Cisco Nexus 9000 NX-OS QoS configuration guide 10.5 ("Configuring Priority Flow Control"), Microsoft's
+Azure Local reference for Nexus 9000, Cisco's own roce_enable.py for NX-OS. ``mtu``: Ethernet's header and FCS are not
+in it (Cisco Live BRKDCN-1100), so ``ip_mtu_bytes`` is written as it is; 576 to 9216, also in a network-qos class
+(CiscoDevNet/terraform-provider-nxos, ipqosSetMTU), where its headroom is made for it. The watchdog's interval is of 100
+to 1000 ms (Cisco NDFC, PFC_WATCH_INT), times a shutdown multiplier of 1 to 10 until it acts, 1000 ms at most (Cisco
+Intersight, fabric.PfcWatchDog), and times the restore multiplier until it ends; then packets are dropped.
+``ip load-sharing``: Cisco Nexus 9000 NX-OS interfaces configuration guide 10.3.
+
+From memory, not checked: the multipliers' defaults 1 and 10 and the restore multiplier's range of 1 to 100, that
+thresholds may be written in bytes, that the hash takes both addresses and ports where nothing is configured and the
+protocol with the ports, that a watchdog acts on a port only where it is on there too, default-8q-nq-policy's name, and
+that a service policy of the system replaces the one before it. A switched port takes an MTU of 1500 or the system's
+jumbo MTU alone; this is not checked, for nothing here says which ports are switched.
+
+Thresholds are written in bytes, which is exact; read, kbytes and mbytes are powers of 1000. Packets cannot be read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
+    CLASSES,
+    ECMP_FIELDS,
+    PortQos,
+    Switch,
+    Watchdog,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.cli import (
+    OWN_NAME,
+    Line,
+    own_name,
+    unlike,
+    wanted_classes,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.nxos_model import (
+    INPUT,
+    INTERVAL,
+    LOAD_SHARING,
+    MTU,
+    NETWORK,
+    OUTPUT,
+    PFC_MODE,
+    RESTORE,
+    SHUTDOWN,
+    WATCHDOG,
+    Model,
+    Settings,
+)
+
+NOT_HELD = {"headroom": "NX-OS sizes the headroom of a no-drop class itself, from its MTU and the port's speed"}
+SYSTEM = "nxos"
+LEAST_MTU_BYTES, MOST_MTU_BYTES = 576, 9216
+LEAST_INTERVAL_MS, MOST_DETECTION_MS = 100, 1000
+MOST_SHUTDOWN, MOST_RESTORE = 10, 100
+NO_PAUSE = "default-8q-nq-policy"  # the system's own: nothing is paused
+_PORT = re.compile(r"(Ethernet\d+(/\d+)+|port-channel\d+)")
+# Lines of which an object has one: another takes its place.
+_SINGLE = re.compile(r"(set qos-group|mtu|pause|bandwidth|priority|random-detect)\b")
+
+Tree = dict[str, "Tree"]
+
+
+def render(switch: Switch) -> str:
+    """The lines that make ``switch`` so, as the running configuration shows them. FabricError for what NX-OS cannot."""
+    wanted = _Wanted(switch)
+    lines = ["!", *wanted.watchdog_lines(), *([LOAD_SHARING] if switch.ecmp_fields else [])]
+    lines += _lines({**wanted.class_maps, **wanted.policy_maps})
+    if switch.ports:
+        lines += ["system qos", *(f"  {key} {name}" for key, name in wanted.system.items())]
+    for port, settings in wanted.ports.items():
+        lines += ["!", f"interface {port}", *(f"  {key} {value}" for key, value in settings.items())]
+    return "\n".join([*lines, "!", ""])
+
+
+def parse(text: str, name: str) -> Switch:
+    """All Ethernet ports and port channels of a running configuration; FabricError where it is none, or is broken."""
+    model = Model(text, name)
+    seen: dict[PortQos, PortQos] = {}
+    ports = {port: model.port_qos(port) for port in model.ports}
+    return Switch(name, SYSTEM, {port: seen.setdefault(qos, qos) for port, qos in ports.items()}, model.ecmp_fields)
+
+
+def remediation(running: str, wanted: Switch) -> list[str]:
+    """The lines to send so that ``running`` becomes ``wanted``, indented as in a configuration; [] if nothing differs.
+
+    Where every port already means the same, by whatever names, only objects of ours that nothing uses go. Else new
+    objects come first, then the watchdog and the system's policies, then the ports, each policy taken off before
+    another is put on, and last the objects of ours that nothing uses any more: NX-OS keeps what is in use.
+    """
+    plan = _Wanted(wanted)
+    model = Model(running, wanted.name)
+    lines: list[str] = []
+    if wanted.ecmp_fields and model.ecmp_fields != ECMP_FIELDS:
+        lines.append(LOAD_SHARING)
+    if all(_is_so(model, port, qos) for port, qos in wanted.ports.items()):
+        places = [model.system, *model.ports.values()]
+        return lines + _leftovers(model, set().union(*(model.names_of(place) for place in places)))
+    for head, tree in {**plan.class_maps, **plan.policy_maps}.items():
+        lines += _object_changes(model, head, tree)
+    lines += [line for line in plan.watchdog_lines() if line not in _watchdog_lines(model.watchdog_on, model.watchdog)]
+    system = [f"  {key} {name}" for key, name in plan.system.items() if model.system.get(key) != name]
+    lines += ["system qos", *system] if system else []
+    for port, settings in plan.ports.items():
+        changes = _port_changes(model.ports.get(port, Settings()), settings)
+        lines += [f"interface {port}", *changes] if changes else []
+    others = [settings for port, settings in model.ports.items() if port not in wanted.ports]
+    used = {_kind_and_name(head) for head in (*plan.policy_maps, *plan.class_maps)}
+    return lines + _leftovers(model, used.union(*(model.names_of(settings) for settings in others)))
+
+
+class _Wanted:
+    """What a switch needs: its objects by the line that opens them, and what the system and each port attach."""
+
+    def __init__(self, switch: Switch) -> None:
+        if switch.ecmp_fields not in (None, ECMP_FIELDS):
+            raise FabricError(
+                switch.name,
+                f"NX-OS's hash cannot take {', '.join(switch.ecmp_fields or ())} alone",
+                "give all five in ecmp_fields",
+            )
+        self.class_maps: dict[str, Tree] = {}
+        self.policy_maps: dict[str, Tree] = {}
+        self.system: dict[str, str] = {}
+        self.ports: dict[str, dict[str, str]] = {}
+        self._watchdog: dict[str, int] = {}
+        lossless = self._lossless(switch)
+        names: dict[PortQos, tuple[str, str]] = {}
+        for port, qos in switch.ports.items():
+            if qos not in names:
+                self._check(switch, port, qos, lossless)
+                names[qos] = (self._input(qos), self._output(switch, port, qos))
+            self.ports[port] = {INPUT: names[qos][0]}
+        outputs = Counter(names[qos][1] for qos in switch.ports.values())
+        if outputs:
+            self.system = {OUTPUT: outputs.most_common(1)[0][0], NETWORK: self._network(switch, lossless)}
+        for port, qos in switch.ports.items():
+            settings = self.ports[port]
+            if names[qos][1] != self.system[OUTPUT]:
+                settings[OUTPUT] = names[qos][1]
+            settings[MTU] = str(qos.ip_mtu_bytes)
+            settings[PFC_MODE] = "on" if qos.pfc else "off"
+            if qos.watchdog:
+                settings[WATCHDOG] = "on"
+
+    def watchdog_lines(self) -> list[str]:
+        """The lines of the switch's watchdog, none where no port wants one."""
+        return _watchdog_lines(True, self._watchdog) if self._watchdog else []
+
+    def _lossless(self, switch: Switch) -> dict[int, int]:
+        """The priority of each class that pauses: the same on all ports that do."""
+        found: dict[int, int] | None = None
+        for port, qos in switch.ports.items():
+            if not qos.pfc:
+                continue
+            here = {at: to for at, to in enumerate(qos.class_to_priority) if to is not None and to in qos.pfc}
+            if len(here) != len(qos.pfc):
+                raise FabricError(
+                    f"{switch.name}: port {port}", "a priority pauses that no traffic class has", "give it a class"
+                )
+            if found not in (None, here):
+                raise unlike(switch, port, "set of paused classes", "NX-OS has one for the switch")
+            found = here
+        return found or {}
+
+    def _check(self, switch: Switch, port: str, qos: PortQos, lossless: dict[int, int]) -> None:
+        subject = f"{switch.name}: port {port}"
+        if not _PORT.fullmatch(port):
+            raise FabricError(subject, "NX-OS has no such name", "write it out, as in Ethernet1/1")
+        for each in wanted_classes(switch, port, qos):
+            if qos.class_to_queue[each] != each:
+                raise FabricError(
+                    subject,
+                    f"NX-OS sends traffic class {each} to queue {each}, not {qos.class_to_queue[each]}",
+                    "give class and queue one number",
+                )
+            if qos.class_to_priority[each] != lossless.get(each, each):
+                raise FabricError(
+                    subject,
+                    f"traffic class {each} never pauses, so NX-OS has no priority {qos.class_to_priority[each]} for it",
+                    "give class and priority one number",
+                )
+        if not LEAST_MTU_BYTES <= (qos.ip_mtu_bytes or 0) <= MOST_MTU_BYTES:
+            raise FabricError(
+                subject,
+                f"an MTU of {qos.ip_mtu_bytes} bytes is beyond NX-OS's {LEAST_MTU_BYTES} to {MOST_MTU_BYTES}",
+                "set another switch_mtu_bytes",
+            )
+        if qos.watchdog:
+            watchdog = _multipliers(subject, qos.watchdog)
+            if self._watchdog not in ({}, watchdog):
+                raise unlike(switch, port, "watchdog", "NX-OS has one for the switch")
+            self._watchdog = watchdog
+
+    def _input(self, qos: PortQos) -> str:
+        """The name of the policy that puts DSCPs in qos-groups; what most of them get is the default's."""
+        members: dict[int, list[int]] = {}
+        for dscp, group in enumerate(qos.dscp_to_class):
+            members.setdefault(group or 0, []).append(dscp)
+        default = max(members, key=lambda group: (len(members[group]), -group))
+        policy: Tree = {}
+        for group in sorted(members):
+            if group != default:
+                match = f"match dscp {_ranges(members[group])}"
+                name = own_name(f"tc{group}", [match])
+                self.class_maps[f"class-map type qos match-any {name}"] = {match: {}}
+                policy[f"class {name}"] = {f"set qos-group {group}": {}}
+        policy["class class-default"] = {f"set qos-group {default}": {}}
+        return self._add("qos", "in", policy)
+
+    def _output(self, switch: Switch, port: str, qos: PortQos) -> str:
+        """The name of the policy that serves the queues: each is named, for what is not has no share."""
+        policy: Tree = {}
+        level = 0
+        for at in reversed(range(CLASSES)):
+            queue = qos.queues[at]
+            lines = ["bandwidth remaining percent 0"]
+            if queue and queue.strict:
+                level += 1
+                lines = [f"priority level {level}"]
+            elif queue:
+                if queue.bandwidth_percent is None:
+                    raise FabricError(
+                        f"{switch.name}: port {port}",
+                        f"queue {at} is weighted and has no share",
+                        "give it bandwidth_percent",
+                    )
+                lines = [f"bandwidth remaining percent {queue.bandwidth_percent}"]
+            if queue and queue.ecn:
+                lines.append(
+                    f"random-detect minimum-threshold {queue.ecn.minimum_bytes} bytes"
+                    f" maximum-threshold {queue.ecn.maximum_bytes} bytes"
+                    f" drop-probability {queue.ecn.probability_percent} weight 0 ecn"
+                )
+            policy[f"class type queuing c-out-8q-q{at or '-default'}"] = {line: {} for line in lines}
+        return self._add("queuing", "out", policy)
+
+    def _network(self, switch: Switch, lossless: dict[int, int]) -> str:
+        """The name of the policy that says what is never dropped."""
+        if not lossless:
+            return NO_PAUSE
+        mtu = max(qos.ip_mtu_bytes or 0 for qos in switch.ports.values() if qos.pfc)
+        policy: Tree = {
+            f"class type network-qos c-8q-nq{each or '-default'}": {f"mtu {mtu}": {}, f"pause pfc-cos {priority}": {}}
+            for each, priority in sorted(lossless.items())
+        }
+        return self._add("network-qos", "nq", policy)
+
+    def _add(self, kind: str, short: str, policy: Tree) -> str:
+        name = own_name(short, _lines(policy))
+        self.policy_maps[f"policy-map type {kind} {name}"] = policy
+        return name
+
+
+def _multipliers(subject: str, watchdog: Watchdog) -> dict[str, int]:
+    """The interval and the multipliers that make these times, with the longest interval that does."""
+    if watchdog.action != "drop":
+        raise FabricError(
+            subject, f"NX-OS's watchdog cannot {watchdog.action} a stuck queue's packets", "give action drop"
+        )
+    detection_ms, restoration_ms = watchdog.detection_ms, watchdog.restoration_ms
+    if detection_ms <= MOST_DETECTION_MS:
+        for interval_ms in range(detection_ms, LEAST_INTERVAL_MS - 1, -1):
+            shutdown, restore = detection_ms // interval_ms, restoration_ms // interval_ms
+            if (
+                (shutdown * interval_ms, restore * interval_ms) == (detection_ms, restoration_ms)
+                and shutdown <= MOST_SHUTDOWN
+                and 1 <= restore <= MOST_RESTORE
+            ):
+                return {INTERVAL: interval_ms, SHUTDOWN: shutdown, RESTORE: restore}
+    raise FabricError(
+        subject,
+        f"NX-OS's watchdog cannot act after {detection_ms} ms and end after {restoration_ms} ms",
+        f"give pfc_watchdog multiples of one interval of {LEAST_INTERVAL_MS} ms or more, detection_ms up to"
+        f" {MOST_DETECTION_MS} and restoration_ms up to {MOST_RESTORE} intervals",
+    )
+
+
+def _watchdog_lines(on: bool, settings: dict[str, int]) -> list[str]:
+    return [f"{WATCHDOG} {'on' if on else 'off'}", *(f"{key} {number}" for key, number in settings.items())]
+
+
+def _ranges(dscps: list[int]) -> str:
+    """Ascending DSCPs as NX-OS lists them: "10,24-31"."""
+    parts: list[list[int]] = []
+    for dscp in dscps:
+        if parts and parts[-1][-1] == dscp - 1:
+            parts[-1] = [parts[-1][0], dscp]
+        else:
+            parts.append([dscp])
+    return ",".join("-".join(map(str, part)) for part in parts)
+
+
+def _lines(tree: Tree, depth: int = 0) -> list[str]:
+    return [line for head, under in tree.items() for line in (" " * depth + head, *_lines(under, depth + 2))]
+
+
+def _is_so(model: Model, port: str, qos: PortQos) -> bool:
+    if port not in model.ports:
+        return False
+    try:
+        seen = model.port_qos(port)
+    except FabricError:  # what cannot be understood is replaced
+        return False
+    return {**vars(seen), "headroom": None} == {**vars(qos), "headroom": None}
+
+
+def _kind_and_name(head: str) -> tuple[str, str]:
+    words = head.split(" ")
+    return words[2], words[-1]
+
+
+def _object_changes(model: Model, head: str, tree: Tree) -> list[str]:
+    """The lines that make the class map or policy map ``head``: all, or what differs where somebody changed it."""
+    there = (model.class_maps if head.startswith("class-map") else model.policy_maps).get(_kind_and_name(head))
+    if there is None:
+        return _lines({head: tree})
+    changes = _differences(there.children, tree, 2)
+    return [head, *changes] if changes else []
+
+
+def _differences(there: list[Line], wanted: Tree, depth: int) -> list[str]:
+    blank = " " * depth
+    has = {line.text: line for line in there}
+    missing = [head for head in wanted if head not in has]
+    replaced = {match[1] for match in map(_SINGLE.match, missing) if match}
+    lines = []
+    for text in has:
+        single = _SINGLE.match(text)
+        if text not in wanted and not (single and single[1] in replaced):
+            lines.append(f"{blank}no {text}")
+    for head, under in wanted.items():
+        if head not in has:
+            lines += _lines({head: under}, depth)
+        else:
+            deeper = _differences(has[head].children, under, depth + 2)
+            lines += [f"{blank}{head}", *deeper] if deeper else []
+    return lines
+
+
+def _port_changes(own: Settings, wanted: dict[str, str]) -> list[str]:
+    lines = [
+        f"  no {own.values[key][1].text}" for key in (INPUT, OUTPUT) if own.get(key) not in (None, wanted.get(key))
+    ]
+    if WATCHDOG in own.values and own.get(WATCHDOG) != (WATCHDOG in wanted, False, None):
+        lines.append(f"  no {own.values[WATCHDOG][1].text}")
+    for key, value in wanted.items():
+        has = own.get(key)
+        if key == WATCHDOG:
+            has = "on" if has == (True, False, None) else None
+        if str(has) != value:
+            lines.append(f"  {key} {value}")
+    return lines
+
+
+def _leftovers(model: Model, used: set[tuple[str, str]]) -> list[str]:
+    """The removal of our objects that nothing uses: policy maps first, for they use class maps."""
+    policies = [key for key in model.policy_maps if OWN_NAME.fullmatch(key[1]) and key not in used]
+    needed = {
+        ("qos", entry.text.split(" ")[-1])
+        for key, line in model.policy_maps.items()
+        if key not in policies
+        for entry in line.children
+    }
+    return [
+        *(f"no policy-map type {kind} {name}" for kind, name in policies),
+        *(
+            f"no {line.text}"
+            for key, line in model.class_maps.items()
+            if OWN_NAME.fullmatch(key[1]) and key not in needed and key not in used
+        ),
+    ]

@@ -1,0 +1,322 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What an NX-OS configuration says of QoS, whoever wrote it, and what follows from it for a port. Sources: ``nxos``."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
+    CLASSES,
+    DSCPS,
+    ECMP_FIELDS,
+    Ecn,
+    PortQos,
+    Queue,
+    Watchdog,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.cli import Line, Reader, padded
+
+# Settings of a port or of "system qos", by the words that they begin with.
+INPUT = "service-policy type qos input"
+OUTPUT = "service-policy type queuing output"
+NETWORK = "service-policy type network-qos"
+PFC_MODE = "priority-flow-control mode"
+WATCHDOG = "priority-flow-control watch-dog-interval"  # of a port, and of the switch
+MTU = "mtu"
+# Settings of the watchdog, of the switch.
+INTERVAL = "priority-flow-control watch-dog interval"
+SHUTDOWN = "priority-flow-control watch-dog shutdown-multiplier"
+RESTORE = "priority-flow-control auto-restore multiplier"
+LOAD_SHARING = "ip load-sharing address source-destination port source-destination"
+
+WATCHDOG_DEFAULTS = {INTERVAL: 100, SHUTDOWN: 1, RESTORE: 10}
+_DEFAULT_MTU_BYTES = 1500
+_UNIT_BYTES = {"bytes": 1, "kbytes": 1000, "mbytes": 1_000_000}
+_MEND = "correct it on the switch"
+_KNOWN = re.compile(r"(interface |class-map |policy-map |system qos$|hostname |feature |vdc |version )")
+_FOREIGN = re.compile(r"(qos (map|profile|rewrite|random-detect)\b|transceiver qsfp |service routing protocols )")
+_STRAY = re.compile(
+    r"(service-policy|priority-flow-control mode|mtu|pause|random-detect|bandwidth|set qos-group|match)\b"
+)
+_CLASS_MAP = re.compile(r"class-map (?:type (\S+) )?(?:match-(any|all|first) )?(\S+)")
+_POLICY_MAP = re.compile(r"policy-map (?:type (\S+) )?(\S+)")
+_ATTACHED = re.compile(
+    r"service-policy (?:type (qos|queuing|network-qos) )?(?:(input|output) )?(\S+)(?: no-stats)?",
+)
+_WATCHDOG = re.compile(
+    r"priority-flow-control watch-dog-interval (on|off)( disable-action)?(?: interface-multiplier (\d+))?"
+)
+_ECN = re.compile(
+    r"random-detect minimum-threshold (\d+) (\w+) maximum-threshold (\d+) (\w+) drop-probability (\d+)"
+    r"(?: weight \d+)?( ecn)?"
+)
+_SHARING = re.compile(
+    r"ip load-sharing address (source-destination|destination)(?: port (source-destination|destination))?( .*)?"
+)
+_BUILT_IN_QUEUE = re.compile(r"c-out-(?:8q-)?q(?:([0-7])|-default)")
+_BUILT_IN_NETWORK = re.compile(r"c-(?:8q-)?nq(?:([0-7])|-default)")
+
+
+class Settings:
+    """The lines of a port or of "system qos": by their key the value and the line that says it."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, tuple[Any, Line]] = {}
+
+    def get(self, key: str) -> Any:
+        """The value of ``key``; None where no line sets it."""
+        return self.values[key][0] if key in self.values else None
+
+
+class Model(Reader):
+    """A running configuration, read. FabricError for a line of QoS that cannot be understood."""
+
+    def __init__(self, text: str, name: str) -> None:
+        super().__init__(name)
+        self.class_maps: dict[tuple[str, str], Line] = {}  # by type and name
+        self.policy_maps: dict[tuple[str, str], Line] = {}
+        self.system = Settings()
+        self.ports: dict[str, Settings] = {}
+        self.watchdog_on = False
+        self.watchdog = dict(WATCHDOG_DEFAULTS)
+        self.ecmp_fields: tuple[str, ...] = ECMP_FIELDS
+        for line in self.tree(text, "NX-OS", _KNOWN, _FOREIGN):
+            self._read(line)
+
+    def port_qos(self, port: str) -> PortQos:
+        """What ``port`` does. FabricError where it refers to what is missing, or to what no byte or DSCP can say."""
+        own = self.ports[port]
+        classes = self._classes(own)
+        used = sorted({each for each in classes if each is not None})
+        paused = self._paused()
+        pfc = sorted({cos for _mtu, values in paused.values() for cos in values} if own.get(PFC_MODE) == "on" else ())
+        priority_of = {each: paused[each][1][0] if each in paused else each for each in used}
+        queue_of = {priority_of[each]: each for each in used}
+        queue_of.update({cos: each for each, (_mtu, values) in paused.items() for cos in values if cos in pfc})
+        mtu = own.get(MTU) or _DEFAULT_MTU_BYTES
+        if pfc:  # what is larger than its class's MTU has no room in its headroom
+            mtu = min(mtu, *(each for each, _values in paused.values()))
+        return PortQos(
+            dscp_to_class=classes,
+            class_to_queue=padded({each: each for each in used}, CLASSES),
+            class_to_priority=padded(priority_of, CLASSES),
+            priority_to_queue=padded(queue_of, CLASSES),
+            queues=self._queues(own, set(used)),
+            pfc=tuple(pfc),
+            watchdog=self._watchdog(own),
+            ip_mtu_bytes=mtu,
+        )
+
+    def names_of(self, settings: Settings) -> set[tuple[str, str]]:
+        """The policy maps that ``settings`` attach, by type and name."""
+        kinds = {INPUT: "qos", OUTPUT: "queuing", NETWORK: "network-qos"}
+        return {(kind, settings.get(key)) for key, kind in kinds.items() if key in settings.values}
+
+    def _policy(self, kind: str, key: str, *places: Settings) -> Line | None:
+        """The policy map that the first of ``places`` with one attaches; None for none, and for one of the system's."""
+        for settings in places:
+            if key in settings.values:
+                name, line = settings.values[key]
+                if (kind, name) in self.policy_maps:
+                    return self.policy_maps[kind, name]
+                if name.startswith("default-"):
+                    return None
+                raise self.refuse(line, f"there is no policy-map type {kind} {name}", "define it, or detach it")
+        return None
+
+    def _classes(self, own: Settings) -> tuple[int | None, ...]:
+        """The qos-group of each DSCP; none where no policy looks at it."""
+        policy = self._policy("qos", INPUT, own, self.system)
+        if policy is None:
+            return (None,) * DSCPS
+        groups = [0] * DSCPS
+        left = set(range(DSCPS))
+        for entry in policy.children:
+            match = re.fullmatch(r"class (?:type qos )?(\S+)", entry.text)
+            if not match:
+                continue
+            matched = left if match[1] == "class-default" else left & self._matched(entry, match[1])
+            for action in entry.children:
+                if action.text.startswith("set qos-group "):
+                    number = self.number(action, action.text.split(" ")[2], 0, CLASSES - 1)
+                    for dscp in matched:
+                        groups[dscp] = number
+            left = left - matched
+        return tuple(groups)
+
+    def _matched(self, entry: Line, name: str) -> set[int]:
+        if ("qos", name) not in self.class_maps:
+            raise self.refuse(entry, f"there is no class-map type qos {name}", "define it, or take the class away")
+        class_map = self.class_maps["qos", name]
+        found: set[int] = set()
+        matches = [line for line in class_map.children if line.text.startswith("match ")]
+        for line in matches:
+            if line.text.startswith("match dscp "):
+                found.update(self.dscps(line, line.text[len("match dscp ") :]))
+        if found and len(matches) > 1 and "match-any" not in class_map.text:
+            raise self.refuse(
+                class_map, "which class a DSCP gets depends on more than itself", "match DSCPs alone, with match-any"
+            )
+        return found
+
+    def _group(self, entry: Line, kind: str, name: str, built_in: re.Pattern[str]) -> int:
+        """The qos-group that a class of a queuing or network-qos policy is for."""
+        match = built_in.fullmatch(name)
+        if match or name == "class-default":
+            return int((match and match[1]) or 0)
+        if (kind, name) not in self.class_maps:
+            raise self.refuse(entry, f"there is no class-map type {kind} {name}", "define it, or take the class away")
+        for line in self.class_maps[kind, name].children:
+            if line.text.startswith("match qos-group "):
+                return self.number(line, line.text.split(" ")[2], 0, CLASSES - 1)
+        raise self.refuse(entry, f"class-map {name} matches no qos-group", "match one")
+
+    def _groups(self, policy: Line | None, kind: str, built_in: re.Pattern[str]) -> dict[int, Line]:
+        found: dict[int, Line] = {}
+        for entry in policy.children if policy else ():
+            match = re.fullmatch(r"class (?:type \S+ )?(\S+)", entry.text)
+            if match:
+                found[self._group(entry, kind, match[1], built_in)] = entry
+        return found
+
+    def _paused(self) -> dict[int, tuple[int, list[int]]]:
+        """The qos-groups that are never dropped: the largest packet each has room for, and its priorities."""
+        paused: dict[int, tuple[int, list[int]]] = {}
+        policy = self._policy("network-qos", NETWORK, self.system)
+        for group, entry in self._groups(policy, "network-qos", _BUILT_IN_NETWORK).items():
+            mtu, values = _DEFAULT_MTU_BYTES, []
+            for line in entry.children:
+                pause = re.fullmatch(r"pause (?:.*)pfc-cos ([\d,-]+)(?: receive)?", line.text)
+                if pause:
+                    for word in pause[1].split(","):
+                        first, _dash, last = word.partition("-")
+                        least = self.number(line, first, 0, CLASSES - 1)
+                        values += range(least, self.number(line, last or first, least, CLASSES - 1) + 1)
+                elif line.text.startswith("mtu "):
+                    mtu = self.number(line, line.text.split(" ")[1], 576, 9216)
+                elif line.text.startswith("pause") and line.text != "pause no-drop":
+                    raise self.refuse(line, "not a pause of NX-OS", _MEND)
+            if values:
+                paused[group] = (mtu, values)
+        return paused
+
+    def _queues(self, own: Settings, used: set[int]) -> tuple[Queue | None, ...]:
+        """The queues that qos-groups lead to, and those that a policy gives anything."""
+        policy = self._policy("queuing", OUTPUT, own, self.system)
+        if policy is None:  # default-8q-out-policy: all to the default queue
+            return padded({0: Queue(False, 100)}, CLASSES)  # type: ignore[arg-type, return-value]
+        entries = self._groups(policy, "queuing", _BUILT_IN_QUEUE)
+        queues: list[Queue | None] = []
+        for at in range(CLASSES):
+            queue = self._queue(entries[at]) if at in entries else Queue(False, 0)
+            given = queue.strict or queue.bandwidth_percent or queue.ecn
+            queues.append(queue if given or at in used else None)
+        return tuple(queues)
+
+    def _queue(self, entry: Line) -> Queue:
+        strict, percent, ecn = False, 0, None
+        for line in entry.children:
+            bandwidth = re.fullmatch(r"bandwidth (?:remaining )?percent (\d+)", line.text)
+            if re.fullmatch(r"priority(?: level \d)?", line.text):
+                strict = True
+            elif bandwidth:
+                percent = self.number(line, bandwidth[1], 0, 100)
+            elif line.text.startswith("random-detect"):
+                ecn = self._ecn(line)
+            elif line.text.startswith(("bandwidth", "priority")):
+                raise self.refuse(line, "not a setting of NX-OS's queues", _MEND)
+        return Queue(strict, None if strict else percent, ecn)
+
+    def _ecn(self, line: Line) -> Ecn | None:
+        match = _ECN.fullmatch(line.text)
+        if not match:
+            raise self.refuse(
+                line, "it does not say where marking begins and ends, and how often", "write thresholds and probability"
+            )
+        least, unit, most, most_unit, percent, ecn = match.groups()
+        for each in (unit, most_unit):
+            if each not in _UNIT_BYTES:
+                raise self.refuse(line, f"how many bytes {each} are is not said", "write the thresholds in bytes")
+        if not ecn:  # it drops, and marks nothing
+            return None
+        return Ecn(int(least) * _UNIT_BYTES[unit], int(most) * _UNIT_BYTES[most_unit], int(percent))
+
+    def _watchdog(self, own: Settings) -> Watchdog | None:
+        """One acts where the switch's and the port's are on."""
+        on, no_action, multiplier = own.get(WATCHDOG) or (False, False, None)
+        if not (on and self.watchdog_on):
+            return None
+        interval_ms = self.watchdog[INTERVAL]
+        return Watchdog(
+            interval_ms * (multiplier or self.watchdog[SHUTDOWN]),
+            interval_ms * self.watchdog[RESTORE],
+            "disable-action" if no_action else "drop",
+        )
+
+    def _read(self, line: Line) -> None:
+        words = line.text.split(" ")
+        if words[0] == "interface":
+            if re.match(r"interface (Ethernet|port-channel)", line.text):
+                for name in self.ports_of(line):
+                    self._settings(self.ports.setdefault(name, Settings()), line)
+        elif words[0] == "class-map":
+            match = _CLASS_MAP.fullmatch(line.text)
+            if not match:
+                raise self.refuse(line, "not a class map", _MEND)
+            self.class_maps[match[1] or "qos", match[3]] = line
+        elif words[0] == "policy-map":
+            match = _POLICY_MAP.fullmatch(line.text)
+            if match:
+                self.policy_maps[match[1] or "qos", match[2]] = line
+        elif line.text == "system qos":
+            self._settings(self.system, line)
+        elif _STRAY.match(line.text):
+            raise self.refuse(line, "it stands under nothing that it could belong to", "keep the text's indentation")
+        else:
+            self._read_global(line)
+
+    def _read_global(self, line: Line) -> None:
+        if line.text in (f"{WATCHDOG} on", f"{WATCHDOG} off"):
+            self.watchdog_on = line.text.endswith(" on")
+        elif line.text.startswith((INTERVAL, SHUTDOWN, RESTORE)):
+            key, _blank, number = line.text.rpartition(" ")
+            if key not in self.watchdog:
+                raise self.refuse(line, "not a setting of the watchdog", _MEND)
+            self.watchdog[key] = self.number(line, number, 0, 1000)
+        elif line.text.startswith("ip load-sharing address "):
+            match = _SHARING.fullmatch(line.text)
+            if not match:
+                raise self.refuse(line, "not a way of NX-OS to share load", _MEND)
+            self.ecmp_fields = _fields(match[1], match[2])
+
+    def _settings(self, to: Settings, line: Line) -> None:
+        for child in line.children:
+            text = child.text
+            attached, watchdog = _ATTACHED.fullmatch(text), _WATCHDOG.fullmatch(text)
+            if attached:
+                kind, way = attached[1] or "qos", attached[2]
+                key = NETWORK if kind == "network-qos" else f"service-policy type {kind} {way or 'input'}"
+                to.values[key] = (attached[3], child)
+            elif watchdog:
+                multiplier = self.number(child, watchdog[3], 1, 10) if watchdog[3] else None
+                to.values[WATCHDOG] = ((watchdog[1] == "on", bool(watchdog[2]), multiplier), child)
+            elif re.fullmatch(rf"{PFC_MODE} (on|off|auto)(?: send-tlv)?", text):
+                to.values[PFC_MODE] = (text.split(" ")[2], child)
+            elif text.startswith("mtu "):
+                to.values[MTU] = (self.number(child, text.split(" ")[1], 68, 65535), child)
+            elif text.startswith(("service-policy", "priority-flow-control ")):
+                raise self.refuse(child, "not a setting of NX-OS's QoS", _MEND)
+
+
+def _fields(addresses: str, ports: str | None) -> tuple[str, ...]:
+    """What the hash takes. The protocol comes with the ports."""
+    fields = {"destination_ip"}
+    if addresses == "source-destination":
+        fields.add("source_ip")
+    if ports:
+        fields |= {"destination_port", "protocol"}
+    if ports == "source-destination":
+        fields.add("source_port")
+    return tuple(sorted(fields))
