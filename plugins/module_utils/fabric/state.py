@@ -64,14 +64,16 @@ class Watchdog:
 class PortQos:
     """One port, both directions. Ports that are alike share one object.
 
-    ingress: ``dscp_to_class`` (64 entries; None: the port does not look at that DSCP), ``class_to_priority`` (8: in
-    which priority's name the port sends pauses for a traffic class), ``headroom`` (8, by priority).
+    ingress: ``dscp_to_class`` (64 entries; None: the port does not look at that DSCP), ``rewrites_dscp`` (packets go on
+    with another one than they came with), ``class_to_priority`` (8: in which priority's name the port sends pauses for
+    a traffic class), ``headroom`` (8, by priority).
     egress: ``class_to_queue`` (8), ``priority_to_queue`` (8: which queue a received pause stops), ``queues`` (8).
     both: ``pfc``, the priorities that pause; ``watchdog``; ``ip_mtu_bytes``, the largest IP packet that passes;
     ``cable_m``, the longest cable that headroom is for, where the system reckons headroom itself (else None).
     """
 
     dscp_to_class: Octet = (None,) * DSCPS
+    rewrites_dscp: bool = False
     class_to_queue: Octet = (None,) * CLASSES
     class_to_priority: Octet = (None,) * CLASSES
     priority_to_queue: Octet = (None,) * CLASSES

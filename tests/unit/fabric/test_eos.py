@@ -5,26 +5,35 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from switches import ECN, policies, port_qos, switch
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import read_policy
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Ecn, PortQos, Queue, Switch, Watchdog
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
+    ECMP_FIELDS,
+    Ecn,
+    PortQos,
+    Queue,
+    Switch,
+    Watchdog,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import eos
 
 PORTS = ["Ethernet1/1", "Ethernet2/1", "Ethernet17"]
-REFERENCE = switch("eos", PORTS)
+REFERENCE = switch("eos", PORTS, cable_m=30)
 
 
 def held(wanted: Switch) -> Switch:
     """``wanted`` less what EOS's configuration does not hold."""
-    ports = {port: replace(qos, headroom=(None,) * 8) for port, qos in wanted.ports.items()}
-    return replace(wanted, ports=ports, ecmp_fields=None)
+    ports = {port: replace(qos, headroom=(None,) * 8, cable_m=None) for port, qos in wanted.ports.items()}
+    return replace(wanted, ports=ports)
 
 
 def test_it_is_registered():
@@ -117,6 +126,7 @@ def test_every_number_that_is_changed_is_seen():
         ("pause watchdog port action drop", "pause watchdog port action notify-only"),
         ("   priority-flow-control on", "   no priority-flow-control"),
         ("   priority-flow-control pause watchdog\n", "   no priority-flow-control pause watchdog\n"),
+        ("!\nqos profile", "qos rewrite dscp\n!\nqos profile"),
         ("!\nqos profile", "priority-flow-control all off\n!\nqos profile"),
     ],
 )
@@ -215,6 +225,8 @@ def test_a_switch_without_qos_says_what_it_does():
 def test_a_hash_without_ports_is_read_and_taken_away():
     text = "ip load-sharing trident fields ip source-ip destination-ip\n" + eos.render(REFERENCE)
     assert eos.parse(text, "leaf1").ecmp_fields == ("destination_ip", "source_ip")
+    full = text.replace("destination-ip", "destination-ip source-port destination-port ingress-interface")
+    assert eos.parse(full, "leaf1").ecmp_fields == ECMP_FIELDS
     assert eos.remediation(text, REFERENCE) == ["no ip load-sharing trident fields ip"]
 
 
@@ -399,6 +411,37 @@ def test_remediation_ends_at_what_is_wanted(start, wanted):
     read = eos.parse(box.text(), "leaf1")
     assert {port: read.ports[port] for port in PORTS} == held(wanted).ports
     assert eos.remediation(box.text(), wanted) == []
+
+
+def strict_on_top(policy: dict) -> dict:
+    """``policy`` with its classes in the same order, but for the strict one, which EOS wants above the weighted."""
+    classes = [*policy["classes"].values(), policy["default"], policy["cnp"]]
+    for each, number in zip(classes, sorted(each["traffic_class"] for each in classes)):
+        each["traffic_class"] = number
+    return policy
+
+
+@settings(max_examples=60, deadline=None)
+@given(policies().map(strict_on_top), policies().map(strict_on_top))
+def test_remediation_leads_from_any_policy_to_any_other(first, second):
+    box, wanted = Box(eos.render(switch("eos", PORTS[:2], first))), switch("eos", PORTS, second)
+    box.apply(eos.remediation(box.text(), wanted))
+    assert eos.parse(box.text(), "leaf1").ports == held(wanted).ports
+    assert eos.remediation(box.text(), wanted) == []
+    assert len(own(box.text())) == 1
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from([eos.render(REFERENCE), BY_HAND]), st.data())
+def test_a_damaged_text_is_read_or_refused(text, data):
+    """No text ends in anything but a Switch or a FabricError."""
+    at = data.draw(st.integers(0, len(text)))
+    broken = text[:at] + data.draw(st.sampled_from(["", "x", " ", "\n", "-", "9", "!", "\t\t"])) + text[at:]
+    for each in (broken, text[:at], text[at:]):
+        with suppress(FabricError):
+            eos.parse(each, "leaf1")
+        with suppress(FabricError):
+            eos.remediation(each, REFERENCE)
 
 
 def test_remediation_sends_only_what_differs():

@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from switches import policies, switch
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
@@ -24,12 +26,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_syste
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import nxos
 
 PORTS = ["Ethernet1/1", "Ethernet1/2", "Ethernet1/33/1"]
-REFERENCE = switch("nxos", PORTS)
+REFERENCE = switch("nxos", PORTS, cable_m=30)
 
 
 def held(wanted: Switch) -> Switch:
     """``wanted`` less what NX-OS's configuration does not hold."""
-    return replace(wanted, ports={port: replace(qos, headroom=(None,) * 8) for port, qos in wanted.ports.items()})
+    ports = {port: replace(qos, headroom=(None,) * 8, cable_m=None) for port, qos in wanted.ports.items()}
+    return replace(wanted, ports=ports)
 
 
 def test_it_is_registered():
@@ -113,6 +116,7 @@ def test_every_number_that_is_changed_is_seen():
     ("word", "other"),
     [
         (" weight 0 ecn", " weight 0"),
+        ("    set qos-group 3", "    set qos-group 3\n    set dscp 24"),
         ("mode on", "mode auto"),
         ("mode on", "mode off"),
         ("watch-dog-interval on", "watch-dog-interval off"),
@@ -411,6 +415,30 @@ def test_remediation_ends_at_what_is_wanted(start, wanted):
     read = nxos.parse(after, "leaf1")
     assert {port: read.ports[port] for port in PORTS} == held(wanted).ports
     assert nxos.remediation(after, wanted) == []
+
+
+@settings(max_examples=25, deadline=None)
+@given(policies(), policies())
+def test_remediation_leads_from_any_policy_to_any_other(first, second):
+    running, wanted = nxos.render(switch("nxos", PORTS[:2], first)), switch("nxos", PORTS, second)
+    after = apply(running, nxos.remediation(running, wanted))
+    assert nxos.parse(after, "leaf1") == held(wanted)
+    assert nxos.remediation(after, wanted) == []
+    for kind in ("qos", "queuing", "network-qos"):
+        assert own(after, kind) == own(nxos.render(wanted), kind)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from([nxos.render(REFERENCE), BY_HAND]), st.data())
+def test_a_damaged_text_is_read_or_refused(text, data):
+    """No text ends in anything but a Switch or a FabricError."""
+    at = data.draw(st.integers(0, len(text)))
+    broken = text[:at] + data.draw(st.sampled_from(["", "x", " ", "\n", "-", "9", "!", "\t\t"])) + text[at:]
+    for each in (broken, text[:at], text[at:]):
+        with suppress(FabricError):
+            nxos.parse(each, "leaf1")
+        with suppress(FabricError):
+            nxos.remediation(each, REFERENCE)
 
 
 def test_hier_config_would_send_the_same_lines_in_another_order():

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import DSCPS, PortQos, Switch
@@ -181,6 +181,11 @@ def wanted_classes(switch: Switch, port: str, qos: PortQos) -> list[int]:
     if qos.ip_mtu_bytes is None:
         raise FabricError(subject, "no MTU is wanted", "set switch_mtu_bytes in the policy")
     return classes
+
+
+def same(seen: PortQos, wanted: PortQos, not_held: Collection[str]) -> bool:
+    """Whether two ports are alike in all fields but ``not_held``."""
+    return all(getattr(seen, name) == value for name, value in vars(wanted).items() if name not in not_held)
 
 
 def padded(values: dict[int, int], length: int) -> tuple[int | None, ...]:

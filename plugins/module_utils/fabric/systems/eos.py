@@ -37,6 +37,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.cli 
     Line,
     numbers,
     own_name,
+    same,
     unlike,
     wanted_classes,
 )
@@ -53,7 +54,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.eos_
 
 NOT_HELD = {
     "headroom": "EOS sizes the headroom of a lossless priority itself",
-    "ecmp_fields": "no line shows the default, which is all five fields; what differs from it is read",
+    "cable_m": "and no line tells it of cables",
 }
 SYSTEM = "eos"
 LEAST_MTU_BYTES, MOST_MTU_BYTES = 68, 9214
@@ -277,7 +278,7 @@ def _is_so(model: Model, port: str, qos: PortQos) -> bool:
         seen = model.port_qos(port)
     except FabricError:  # what cannot be understood is replaced
         return False
-    return {**vars(seen), "headroom": None} == {**vars(qos), "headroom": None}
+    return same(seen, qos, NOT_HELD)
 
 
 def _adopt(model: Model, switch: Switch, plan: _Wanted) -> list[str]:
@@ -299,10 +300,11 @@ def _adopt(model: Model, switch: Switch, plan: _Wanted) -> list[str]:
             model.queue_map[each] = queue
     if model.rewrites_dscp:
         lines.append("no qos rewrite dscp")
+        model.rewrites_dscp = False
     if model.pfc_off and any(qos.pfc for qos in switch.ports.values()):
         lines.append("no priority-flow-control all off")
         model.pfc_off = False
-    if switch.ecmp_fields and model.ecmp_fields is not None and not set(switch.ecmp_fields) <= set(model.ecmp_fields):
+    if switch.ecmp_fields and model.ecmp_fields != switch.ecmp_fields:
         lines.append(f"no ip load-sharing {model.hash_chip} fields ip")
     return lines
 

@@ -11,6 +11,7 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
     CLASSES,
     DSCPS,
+    ECMP_FIELDS,
     Ecn,
     PortQos,
     Queue,
@@ -57,7 +58,6 @@ _HASH_FIELDS = {
     "destination-ip": "destination_ip",
     "source-port": "source_port",
     "destination-port": "destination_port",
-    "protocol": "protocol",
 }
 
 
@@ -97,7 +97,7 @@ class Model(Reader):
         self.ports: dict[str, Settings] = {}
         self.class_maps: dict[str, Line] = {}
         self.policy_maps: dict[str, Line] = {}
-        self.ecmp_fields: tuple[str, ...] | None = None
+        self.ecmp_fields: tuple[str, ...] = ECMP_FIELDS
         self.hash_chip = ""
         self.rewrites_dscp = False
         self.pfc_off = False
@@ -124,6 +124,7 @@ class Model(Reader):
             mtu = _DEFAULT_MTU_BYTES
         return PortQos(
             dscp_to_class=classes,
+            rewrites_dscp=self.rewrites_dscp or self._sets_dscp(both),
             class_to_queue=padded({each: self.queue_map[each] for each in used}, CLASSES),
             class_to_priority=padded({each: each for each in used}, CLASSES),
             priority_to_queue=padded(queue_of, CLASSES),
@@ -209,6 +210,11 @@ class Model(Reader):
             left = left - matched
         return tuple(classes)
 
+    def _sets_dscp(self, both: Settings) -> bool:
+        policy = self.policy_maps.get(both.get(INPUT))
+        entries = policy.children if policy else []
+        return any(line.text.startswith("set dscp ") for entry in entries for line in entry.children)
+
     def _matched(self, entry: Line, name: str) -> set[int]:
         if name not in self.class_maps:
             raise self.refuse(entry, f"there is no class-map {name}", "define it, or take the class away")
@@ -259,7 +265,7 @@ class Model(Reader):
             self._watchdog_ms[time[1]] = _milliseconds(time[2])
         elif fields:
             self.hash_chip = fields[1]
-            self.ecmp_fields = tuple(sorted({_HASH_FIELDS[word] for word in fields[2].split() if word in _HASH_FIELDS}))
+            self.ecmp_fields = _hash_fields(fields[2].split(" "))
         elif line.text.startswith("priority-flow-control pause watchdog action "):
             self._watchdog_action = line.text.split(" ")[-1]
         elif line.text == "priority-flow-control pause watchdog override action drop":
@@ -322,6 +328,14 @@ class Model(Reader):
             rf"{ECN} count|bandwidth guaranteed( percent)? \d+.*", text
         ):
             raise self.refuse(line, "not a setting of EOS's queues", _MEND)
+
+
+def _hash_fields(words: list[str]) -> tuple[str, ...]:
+    """What the hash takes. The protocol comes with the ports."""
+    fields = {_HASH_FIELDS[word] for word in words if word in _HASH_FIELDS}
+    if any(field.endswith("_port") for field in fields):
+        fields.add("protocol")
+    return tuple(sorted(fields))
 
 
 def _milliseconds(seconds: str) -> int:

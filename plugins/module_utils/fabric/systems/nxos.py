@@ -40,6 +40,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.cli 
     OWN_NAME,
     Line,
     own_name,
+    same,
     unlike,
     wanted_classes,
 )
@@ -58,7 +59,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.nxos
     Settings,
 )
 
-NOT_HELD = {"headroom": "NX-OS sizes the headroom of a no-drop class itself, from its MTU and the port's speed"}
+NOT_HELD = {
+    "headroom": "NX-OS sizes the headroom of a no-drop class itself, from its MTU and the port's speed",
+    "cable_m": "and no line tells it of cables",
+}
 SYSTEM = "nxos"
 LEAST_MTU_BYTES, MOST_MTU_BYTES = 576, 9216
 LEAST_INTERVAL_MS, MOST_DETECTION_MS = 100, 1000
@@ -312,7 +316,7 @@ def _is_so(model: Model, port: str, qos: PortQos) -> bool:
         seen = model.port_qos(port)
     except FabricError:  # what cannot be understood is replaced
         return False
-    return {**vars(seen), "headroom": None} == {**vars(qos), "headroom": None}
+    return same(seen, qos, NOT_HELD)
 
 
 def _kind_and_name(head: str) -> tuple[str, str]:

@@ -100,6 +100,7 @@ class Model(Reader):
             mtu = min(mtu, *(each for each, _values in paused.values()))
         return PortQos(
             dscp_to_class=classes,
+            rewrites_dscp=self._sets_dscp(own),
             class_to_queue=padded({each: each for each in used}, CLASSES),
             class_to_priority=padded(priority_of, CLASSES),
             priority_to_queue=padded(queue_of, CLASSES),
@@ -145,6 +146,13 @@ class Model(Reader):
                         groups[dscp] = number
             left = left - matched
         return tuple(groups)
+
+    def _sets_dscp(self, own: Settings) -> bool:
+        policy = self._policy("qos", INPUT, own, self.system)
+        entries = policy.children if policy else []
+        return any(
+            line.text.startswith(("set dscp ", "set precedence ")) for entry in entries for line in entry.children
+        )
 
     def _matched(self, entry: Line, name: str) -> set[int]:
         if ("qos", name) not in self.class_maps:
