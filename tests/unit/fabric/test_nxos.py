@@ -49,6 +49,8 @@ def test_ports_that_are_alike_share_policies_and_others_have_their_own():
     both = replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet1/2": replace(qos, queues=queues, ip_mtu_bytes=9000)})
     text = nxos.render(both)
     assert nxos.parse(text, "leaf1") == held(both)
+    assert "minimum-threshold 150 kbytes maximum-threshold 1500 kbytes " in text
+    assert "minimum-threshold 600001 bytes maximum-threshold 6000007 bytes " in text
     assert own(text, "queuing") > own(nxos.render(REFERENCE), "queuing")  # names follow from what a policy says
     assert own(text, "qos") == own(nxos.render(REFERENCE), "qos")
     assert text.count("service-policy type queuing output") == 2  # the system's, and the one port's
@@ -129,7 +131,7 @@ def test_every_number_that_is_changed_is_seen():
             "  priority-flow-control watch-dog-interval on interface-multiplier 2",
         ),
         ("    priority level 1", "    bandwidth remaining percent 1"),
-        (" bytes maximum", " kbytes maximum"),
+        (" kbytes maximum", " bytes maximum"),
         ("address source-destination port source-destination", "address source-destination"),
         ("c-8q-nq3", "c-8q-nq4"),
         ("c-8q-nq3", "c-9q-nq3"),
@@ -285,7 +287,7 @@ ON = "interface Ethernet1/1\n  service-policy type qos input P\n"
         ("hostname a\npriority-flow-control watch-dog interval", "line 2 .* not a setting of the watchdog"),
         ("hostname a\nip load-sharing address both", "line 2 .* not a way of NX-OS to share load"),
         (nxos.render(REFERENCE).replace("drop-probability 100 weight 0 ecn", ""), "does not say where marking begins"),
-        (nxos.render(REFERENCE).replace(" bytes ", " packets "), "how many bytes packets are is not said"),
+        (nxos.render(REFERENCE).replace(" kbytes ", " packets "), "how many bytes packets are is not said"),
         (
             nxos.render(REFERENCE).replace("percent 50\n    random", "perc\n    random"),
             "not a setting of NX-OS's queues",

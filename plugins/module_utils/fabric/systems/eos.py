@@ -4,15 +4,17 @@
 
 Sources. Lines: the schema and the templates of Arista's pyavd 6.4 (eos_cli_config_gen: qos, qos_profiles,
 priority_flow_control, ethernet_interfaces), which the tests hold this against. Where no line says otherwise DSCP 0 to 7
-go to class 1, 8 to 15 to class 0, each further eight to the next class, class n to queue n, class 7 always to queue 7,
-and a routed port believes the DSCP, a switched one the CoS: Arista user manual, "Quality of Service". ``mtu`` is the
-largest IP packet, 68 to 9214, without Ethernet's header (Arista user manual, "Support for Layer 3 MTU"): so
-``ip_mtu_bytes`` is written as it is; it holds on routed ports. The hash over equal paths takes all five fields where
-nothing is configured, and then no line shows it (annetutil/annet, its Arista example).
+go to class 1, 8 to 15 to class 0, each further eight to the next class, class n to queue n, and a routed port believes
+the DSCP, a switched one the CoS: Arista user manual, "Quality of Service" (in quotation only). Class 7 always goes to
+queue 7, which is the control plane's (Arista, "Support for tx-queue 7", 4.33). ``mtu`` is the largest IP packet, 68 to
+9214, without Ethernet's header (Arista user manual, "Support for Layer 3 MTU"): so ``ip_mtu_bytes`` is written as it
+is; it holds on routed ports. The hash over equal paths takes addresses and ports where nothing is configured, and then
+no line shows it (annetutil/annet, its Arista example).
 
 From memory, not checked: PFC's priority is the traffic class's number; a queue is strict where nothing says another,
-and weighted below a weighted one; max-mark-probability is 100 where left out; without a timeout no watchdog acts;
-``default`` takes away the line that follows it (seen for ``mtu`` alone).
+and weighted below a weighted one; max-mark-probability is 100 where left out; without a timeout no watchdog acts; the
+hash takes the protocol with the ports; ``default`` takes away the line that follows it (seen for ``mtu`` alone). On
+some chips the watchdog is said to watch only queues with guaranteed bandwidth, which is not written here.
 
 Thresholds are written in bytes, any of 1 to 256,000,000; read, kbytes and mbytes are powers of 1000. Segments cannot be
 read: their size is the chip's. The watchdog's times are hundredths of a second up to 60 s, and it drops. The queues are

@@ -14,13 +14,15 @@ to 1000 ms (Cisco NDFC, PFC_WATCH_INT), times a shutdown multiplier of 1 to 10 u
 Intersight, fabric.PfcWatchDog), and times the restore multiplier until it ends; then packets are dropped.
 ``ip load-sharing``: Cisco Nexus 9000 NX-OS interfaces configuration guide 10.3.
 
-From memory, not checked: the multipliers' defaults 1 and 10 and the restore multiplier's range of 1 to 100, that
-thresholds may be written in bytes, that the hash takes both addresses and ports where nothing is configured and the
-protocol with the ports, that a watchdog acts on a port only where it is on there too, default-8q-nq-policy's name, and
-that a service policy of the system replaces the one before it. A switched port takes an MTU of 1500 or the system's
-jumbo MTU alone; this is not checked, for nothing here says which ports are switched.
+From memory, not checked: how the watchdog's interval and restore multiplier are spelled, the multipliers' defaults 1
+and 10 and the restore multiplier's range of 1 to 100, that thresholds may be written in bytes and that a kbyte is 1000
+of them, that the hash takes both addresses and ports where nothing is configured and the protocol with the ports, that
+a watchdog acts on a port only where it is on there too, default-8q-nq-policy's name, and that a service policy of the
+system replaces the one before it. A switched port takes an MTU of 1500 or the system's jumbo MTU alone; this is not
+checked, for nothing here says which ports are switched.
 
-Thresholds are written in bytes, which is exact; read, kbytes and mbytes are powers of 1000. Packets cannot be read.
+Thresholds are written in kbytes where both are whole, as all sources do, else in bytes: any number is exact. Packets
+cannot be read.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
     CLASSES,
     ECMP_FIELDS,
+    Ecn,
     PortQos,
     Switch,
     Watchdog,
@@ -241,11 +244,7 @@ class _Wanted:
                     )
                 lines = [f"bandwidth remaining percent {queue.bandwidth_percent}"]
             if queue and queue.ecn:
-                lines.append(
-                    f"random-detect minimum-threshold {queue.ecn.minimum_bytes} bytes"
-                    f" maximum-threshold {queue.ecn.maximum_bytes} bytes"
-                    f" drop-probability {queue.ecn.probability_percent} weight 0 ecn"
-                )
+                lines.append(_ecn_line(queue.ecn))
             policy[f"class type queuing c-out-8q-q{at or '-default'}"] = {line: {} for line in lines}
         return self._add("queuing", "out", policy)
 
@@ -264,6 +263,16 @@ class _Wanted:
         name = own_name(short, _lines(policy))
         self.policy_maps[f"policy-map type {kind} {name}"] = policy
         return name
+
+
+def _ecn_line(ecn: Ecn) -> str:
+    least, most, unit = ecn.minimum_bytes, ecn.maximum_bytes, "bytes"
+    if least % 1000 == most % 1000 == 0:
+        least, most, unit = least // 1000, most // 1000, "kbytes"
+    return (
+        f"random-detect minimum-threshold {least} {unit} maximum-threshold {most} {unit}"
+        f" drop-probability {ecn.probability_percent} weight 0 ecn"
+    )
 
 
 def _multipliers(subject: str, watchdog: Watchdog) -> dict[str, int]:
