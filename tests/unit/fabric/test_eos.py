@@ -286,6 +286,7 @@ def test_what_cannot_be_read_is_refused_with_its_line(text, error):
         ({"classes": {"roce": {"priority": 4}}}, {}, "EOS pauses traffic class 3 as priority 3, not 4"),
         ({"classes": {"roce": {"queue": 7}}, "cnp": {"queue": 5}}, {}, "wants queue 7, and EOS ties 7 to 7"),
         ({"cnp": {"traffic_class": 1}}, {}, "queue 1 is strict and below queue 3"),
+        ({}, {"pfc": (3, 5)}, "priority 5 pauses, and no traffic class has it"),
         ({"ecmp_fields": ["source_port"]}, {}, "give all five in ecmp_fields"),
         (
             {"classes": {"roce": {"ecn": {"minimum_bytes": 1, "maximum_bytes": 256_000_001}}}},

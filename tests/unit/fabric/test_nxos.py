@@ -317,7 +317,7 @@ def test_what_cannot_be_read_is_refused_with_its_line(text, error):
         ({}, {"dscp_to_class": (None,) * 64}, "DSCP 0 has no traffic class"),
         ({"classes": {"roce": {"queue": 4}}}, {}, "NX-OS sends traffic class 3 to queue 3, not 4"),
         ({"cnp": {"priority": 5}}, {}, "traffic class 6 never pauses, so NX-OS has no priority 5 for it"),
-        ({}, {"pfc": (3, 5)}, "a priority pauses that no traffic class has"),
+        ({}, {"pfc": (3, 5)}, "priority 5 pauses, and no traffic class has it"),
         ({"ecmp_fields": ["source_port"]}, {}, "NX-OS's hash cannot take source_port alone"),
     ],
 )

@@ -27,6 +27,7 @@ _RANGE = re.compile(
     r"(?P<kind>[A-Za-z][A-Za-z-]*)? ?(?P<slot>(?:\d+/)*)(?P<first>\d+)"
     r"(?: ?- ?(?:(?P=kind) ?)?(?:(?P=slot))?(?P<last>\d+))?(?P<sub>\.\d+)?"
 )
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _AGAIN = "fetch the running configuration again, all of it"
 _MOST_PORTS = 4096  # in a range; a longer one is a slip
 
@@ -79,7 +80,7 @@ class Reader:
             line = Line(number, " ".join(raw.split()))
             if not line.text or line.text.startswith("!"):
                 continue
-            if line.text.startswith("%") or not line.text.isprintable():
+            if line.text.startswith("%") or _CONTROL.search(line.text):
                 raise self.refuse(line, f"not a line of {system}'s configuration", _AGAIN)
             indent = len(raw.expandtabs()) - len(raw.expandtabs().lstrip())
             if indent == 0 and line.text.startswith("banner "):
@@ -178,6 +179,9 @@ def wanted_classes(switch: Switch, port: str, qos: PortQos) -> list[int]:
                 f"a pause of priority {priority} does not stop traffic class {each}'s queue {queue}",
                 f"map priority {priority} to queue {queue}",
             )
+    for each in qos.pfc:
+        if each not in [qos.class_to_priority[at] for at in classes]:
+            raise FabricError(subject, f"priority {each} pauses, and no traffic class has it", "give it to one")
     if qos.ip_mtu_bytes is None:
         raise FabricError(subject, "no MTU is wanted", "set switch_mtu_bytes in the policy")
     return classes

@@ -171,10 +171,6 @@ class _Wanted:
             if not qos.pfc:
                 continue
             here = {at: to for at, to in enumerate(qos.class_to_priority) if to is not None and to in qos.pfc}
-            if len(here) != len(qos.pfc):
-                raise FabricError(
-                    f"{switch.name}: port {port}", "a priority pauses that no traffic class has", "give it a class"
-                )
             if found not in (None, here):
                 raise unlike(switch, port, "set of paused classes", "NX-OS has one for the switch")
             found = here

@@ -82,12 +82,19 @@ class Model(Reader):
         self.watchdog_on = False
         self.watchdog = dict(WATCHDOG_DEFAULTS)
         self.ecmp_fields: tuple[str, ...] = ECMP_FIELDS
+        self._alike: dict[frozenset[str], PortQos] = {}  # by a port's lines: most ports have the same
         for line in self.tree(text, "NX-OS", _KNOWN, _FOREIGN):
             self._read(line)
 
     def port_qos(self, port: str) -> PortQos:
         """What ``port`` does. FabricError where it refers to what is missing, or to what no byte or DSCP can say."""
         own = self.ports[port]
+        lines = frozenset(line.text for _value, line in own.values.values())
+        if lines not in self._alike:
+            self._alike[lines] = self._port_qos(own)
+        return self._alike[lines]
+
+    def _port_qos(self, own: Settings) -> PortQos:
         classes = self._classes(own)
         used = sorted({each for each in classes if each is not None})
         paused = self._paused()
