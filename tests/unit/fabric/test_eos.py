@@ -457,6 +457,11 @@ def test_remediation_sends_only_what_differs():
     ]
 
 
+def test_a_dscp_of_the_right_class_loses_its_drop_precedence():
+    text = eos.render(REFERENCE) + "qos map dscp 26 to traffic-class 3 drop-precedence 1\n"
+    assert eos.remediation(text, REFERENCE) == ["qos map dscp 26 to traffic-class 3"]
+
+
 def test_a_profile_of_ours_goes_when_nothing_uses_it_and_others_stay():
     box = Box(eos.render(OLD) + "qos profile MINE\n   qos trust cos\n")
     lines = eos.remediation(box.text(), REFERENCE)

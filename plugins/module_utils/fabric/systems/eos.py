@@ -150,7 +150,7 @@ class _Wanted:
         return [
             *(self.dscp_line([at for at, to in enumerate(self.first.dscp_to_class) if to == each], each)
               for each in self.classes),
-            *(self.queue_line(each) for each in self.classes if each != FIXED),
+            *(self.queue_line(each, self.first.class_to_queue[each]) for each in self.classes if each != FIXED),
         ]  # fmt: skip
 
     @staticmethod
@@ -158,10 +158,10 @@ class _Wanted:
         """The line that gives ``dscps`` a class."""
         return f"qos map dscp {numbers(dscps, ' ')} to traffic-class {traffic_class}"
 
-    def queue_line(self, traffic_class: int) -> str:
+    @staticmethod
+    def queue_line(traffic_class: int, queue: int | None) -> str:
         """The line that gives a class its queue."""
-        assert self.first is not None
-        return f"qos map traffic-class {traffic_class} to tx-queue {self.first.class_to_queue[traffic_class]}"
+        return f"qos map traffic-class {traffic_class} to tx-queue {queue}"
 
     def _check(self, switch: Switch, port: str, qos: PortQos) -> None:
         subject = f"{switch.name}: port {port}"
@@ -298,7 +298,7 @@ def _adopt(model: Model, switch: Switch, plan: _Wanted) -> list[str]:
     for each in plan.classes:
         queue = plan.first.class_to_queue[each]
         if model.queue_map[each] != queue and queue is not None:
-            lines.append(plan.queue_line(each))
+            lines.append(plan.queue_line(each, queue))
             model.queue_map[each] = queue
     if model.rewrites_dscp:
         lines.append("no qos rewrite dscp")

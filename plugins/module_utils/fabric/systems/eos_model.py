@@ -164,13 +164,11 @@ class Model(Reader):
                 continue
             strict = lines[STRICT][0] if STRICT in lines else at > max(weighted, default=-1)
             percent = None if strict or PERCENT not in lines else lines[PERCENT][0]
-            queues.append(Queue(strict, percent, self._ecn(lines[ECN][1]) if ECN in lines else None))
+            queues.append(Queue(strict, percent, self._ecn(*lines[ECN]) if ECN in lines else None))
         return tuple(queues)
 
-    def _ecn(self, line: Line) -> Ecn:
-        match = _ECN.fullmatch(line.text)
-        assert match  # or the line had been refused
-        least, unit, most, most_unit, percent = match.groups()
+    def _ecn(self, said: tuple[str, str, str, str, str | None], line: Line) -> Ecn:
+        least, unit, most, most_unit, percent = said
         for each in (unit, most_unit):
             if each not in _UNIT_BYTES:
                 raise self.refuse(line, f"how many bytes {each} are is the chip's own", "write the thresholds in bytes")
@@ -318,12 +316,13 @@ class Model(Reader):
 
     def _queue_setting(self, to: dict[str, tuple[Any, Line]], line: Line) -> None:
         text = line.text
+        ecn = _ECN.fullmatch(text)
         if text in ("no priority", "priority strict"):
             to[STRICT] = (text == "priority strict", line)
         elif text.startswith(f"{PERCENT} "):
             to[PERCENT] = (self.number(line, text.split(" ", 2)[2], 1, 100), line)
-        elif _ECN.fullmatch(text):
-            to[ECN] = (text, line)
+        elif ecn:
+            to[ECN] = (ecn.groups(), line)
         elif text.startswith((ECN, STRICT, "bandwidth ")) and not re.fullmatch(
             rf"{ECN} count|bandwidth guaranteed( percent)? \d+.*", text
         ):

@@ -221,7 +221,7 @@ class Model(Reader):
         """The queues that qos-groups lead to, and those that a policy gives anything."""
         policy = self._policy("queuing", OUTPUT, own, self.system)
         if policy is None:  # default-8q-out-policy: all to the default queue
-            return padded({0: Queue(False, 100)}, CLASSES)  # type: ignore[arg-type, return-value]
+            return (Queue(False, 100), *(None,) * (CLASSES - 1))
         entries = self._groups(policy, "queuing", _BUILT_IN_QUEUE)
         queues: list[Queue | None] = []
         for at in range(CLASSES):
