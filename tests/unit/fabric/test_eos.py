@@ -195,6 +195,11 @@ def test_another_hand_says_the_same():
     assert eos.remediation(BY_HAND, wanted) == []
 
 
+def test_a_whole_configuration_has_an_end():
+    with pytest.raises(FabricError, match='leaf1: configuration: it stops before its "end"; fetch it again'):
+        eos.remediation(BY_HAND[: BY_HAND.index("interface Management1")], REFERENCE)
+
+
 def test_a_policy_map_says_it_too():
     text = BY_HAND.replace("qos map dscp 0-7 16-25 27-47 49-63 to traffic-class 0\n", "").replace(
         "interface Ethernet1/1-3,5\n",
@@ -303,6 +308,9 @@ def test_what_eos_cannot_is_refused(policy, changes, error):
 def test_ports_of_two_policies_are_refused():
     other = port_qos(read_policy({"classes": {"roce": {"dscp": 24}}}))
     with pytest.raises(FabricError, match="port Ethernet9: its map of DSCPs is not Ethernet1/1's, and EOS has one"):
+        eos.render(replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet9": other}))
+    other = port_qos(read_policy({"classes": {"roce": {"queue": 4}}}))
+    with pytest.raises(FabricError, match="port Ethernet9: its map of classes to queues is not Ethernet1/1's"):
         eos.render(replace(REFERENCE, ports={**REFERENCE.ports, "Ethernet9": other}))
     with pytest.raises(FabricError, match="port Et9: EOS has no such name"):
         eos.render(replace(REFERENCE, ports={"Et9": other}))

@@ -8,6 +8,7 @@ import re
 from decimal import Decimal
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
     CLASSES,
     DSCPS,
@@ -40,6 +41,7 @@ _UNIT_BYTES = {"bytes": 1, "kbytes": 1000, "mbytes": 1_000_000}
 _MEND = "correct it on the switch"
 _KNOWN = re.compile(r"(interface |qos |hostname |end$)")
 _FOREIGN = re.compile(r"(system qos$|feature |vdc |vrf context |policy-map type (network-qos|queuing) )")
+_WHOLE = "! Command: show running-config"  # what comes with this ends with "end"
 _STRAY = re.compile(r"(service-profile|(uc-|mc-)?tx-queue|qos trust|priority-flow-control (on|mode|priority)|mtu)\b")
 _DSCP_MAP = re.compile(r"qos map dscp ([\d ,-]+) to traffic-class (\d+)( drop-precedence \d+)?")
 _QUEUE_MAP = re.compile(r"qos map traffic-class ([\d ,-]+) to (?:uc-)?tx-queue (\d+)")
@@ -104,7 +106,10 @@ class Model(Reader):
         self._watchdog_ms: dict[str, int] = {}
         self._watchdog_action = "errdisable"
         self._watchdog_drops = False
-        for line in self.tree(text, "EOS", _KNOWN, _FOREIGN):
+        lines = self.tree(text, "EOS", _KNOWN, _FOREIGN)
+        if text.lstrip().startswith(_WHOLE) and lines[-1].text != "end":
+            raise FabricError(f"{name}: configuration", 'it stops before its "end"', "fetch it again, all of it")
+        for line in lines:
             self._read(line)
 
     def port_qos(self, port: str) -> PortQos:
