@@ -8,12 +8,21 @@ Each is a module of ``systems`` with these names:
 ``render(switch) -> str``: the configuration, in the system's own format; only what concerns QoS. Pure: the same bytes.
 ``parse(text, name) -> Switch``: a running configuration (all of it or this part) back in the same terms, whoever wrote
 it; FabricError where it is none. ``parse(render(switch), switch.name)`` is ``switch``, less NOT_HELD.
+``remediation(running, wanted) -> str``: what to send to the switch to make ``wanted`` of its running configuration, in
+the system's own format; "" where nothing differs. Only what is this project's or contradicts the policy is removed.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import (
     cumulus,
     dell_sonic,
     eos,
     junos,
     linux,
+    nxos,
     sonic,
 )
 
@@ -23,5 +32,6 @@ SYSTEMS: dict[str, ModuleType] = {
     "eos": eos,
     "junos": junos,
     "linux": linux,
+    "nxos": nxos,
     "sonic": sonic,
 }
