@@ -59,6 +59,7 @@ NOT_HELD = {
     "priority_to_queue": NO_PFC,
     "pfc": NO_PFC,
     "headroom": NO_PFC,
+    "cable_m": NO_PFC,
     "watchdog": NO_PFC,
 }
 QUANTUM_BYTES_A_PERCENT = 100
