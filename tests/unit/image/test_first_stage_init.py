@@ -50,10 +50,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         content = CONTENT[:-1] + b"x" if turn == "wrong" else CONTENT
         offset = offset if behaviour.ranges else 0
+        if offset >= len(content):
+            self.send_error(416)
+            return
         self.send_response(206 if offset else 200)
         if offset:
             self.send_header("Content-Range", f"bytes {offset}-{len(content) - 1}/{len(content)}")
-        if turn != "endless":
+        if turn not in ("endless", "lingers"):
             self.send_header("Content-Length", str(len(content) - offset))
         self.end_headers()
         try:
@@ -63,8 +66,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.wfile.write(content[offset : offset + 100_000])
                 self.wfile.flush()
                 self.server.over.wait()
-            elif turn == "endless":
-                self.wfile.write(content + b"more")
+            elif turn in ("endless", "lingers"):
+                self.wfile.write(content + (b"more" if turn == "endless" else b""))
                 self.wfile.flush()
                 self.server.over.wait()
             else:
@@ -207,6 +210,30 @@ def test_more_bytes_than_a_file_may_have_are_not_taken(tmp_path, serve):
     said = fetched(tmp_path, urls)
     assert f"good from {urls[1]}" in said
     assert f"{urls[0]}: more than the {len(CONTENT)} bytes that it may have" in said
+
+
+# As of a manifest: its size is not known before it is here.
+LONGER_LIMIT = f"fetch blobs/x {{folder}}/file {2 * len(CONTENT)} check_digest {DIGEST}; echo good from $server"
+
+
+def test_a_file_that_is_whole_though_its_transfer_broke_is_taken(tmp_path, serve):
+    first, second = Behaviour("lingers"), Behaviour("good")
+    urls = [serve(first), serve(second)]
+    said = shell(tmp_path, f"servers='{' '.join(urls)}'; stall_s=4; {LONGER_LIMIT.format(folder=tmp_path)}")
+    assert (tmp_path / "file").read_bytes() == CONTENT
+    assert f"stalled, 0 bytes in 4 s; {len(CONTENT)} bytes are here" in said
+    assert said.endswith(f"good from {urls[1]}\n")
+    assert second.asked == [("/blobs/x", len(CONTENT))]
+    assert "REFUSED" not in said
+
+
+def test_a_file_that_is_longer_than_it_should_be_is_begun_anew(tmp_path, serve):
+    first, second = Behaviour("endless", "missing"), Behaviour("good")
+    urls = [serve(first), serve(second)]
+    said = shell(tmp_path, f"servers='{' '.join(urls)}'; stall_s=4; {LONGER_LIMIT.format(folder=tmp_path)}")
+    assert (tmp_path / "file").read_bytes() == CONTENT
+    assert f"REFUSED: node n1: blobs/x from {urls[0]} {urls[1]}: sha256 wanted {DIGEST}" in said
+    assert second.asked == [("/blobs/x", len(CONTENT) + len(b"more")), ("/blobs/x", 0)]
 
 
 def test_pauses_double_with_a_jitter_of_their_half(tmp_path):
