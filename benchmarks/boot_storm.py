@@ -1,0 +1,258 @@
+#!/usr/bin/env python3
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Hundreds of nodes that boot together: the first stage's own fetching, against nginx as the role configures it.
+
+    benchmarks/boot_storm.py [CLIENTS]
+
+Prints failed fetches, broken transfers and times: of all servers there, of one that is lost in mid-transfer and comes
+back, and of as many bare curls, which check nothing. Exits with 1 where a node does not come to its whole image.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(REPOSITORY / path) for path in (".collections", "tests/image_boot", "tests/unit/image")]
+
+from image_samples import BOOT_SCRIPT, Sample
+from network import HttpServer, Network
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import manifest as manifests
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import sign
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import Store
+
+INIT = REPOSITORY / "roles" / "node_image" / "files" / "first-stage" / "init"
+CLIENTS = 400
+# All clients' layers are in memory at the same time, as on so many nodes, but here it is one machine's.
+LAYERS_MIB = {"base": 8, "gpu": 3, "site": 1}
+PORTS = (8001, 8002, 8003)
+# The shares of all bytes after which a server is lost, and is back.
+LOST, BACK = 0.25, 0.5
+STORM_LIMIT_S = 540
+ALONE = ("unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child")
+
+# The first stage from its settings to its last layer, with a /run of its own as on a node. The network is there, and a
+# node that gives up reboots no machine.
+FIRST_STAGE = """
+    export PATH={bin}
+    mount -t tmpfs -o mode=0755 tmpfs /run
+    . {init}
+    restart() {{ echo "GAVE UP: $1"; exit 1; }}
+    public_key={public_key}
+    mkdir -p "$folder"
+    arguments="sailloft.image={digest} sailloft.servers={servers} sailloft.node={node} sailloft.report={report}"
+    arguments="$arguments sailloft.reboot_after_s=$(($(whole_uptime_s) + 600)) BOOTIF=01-{mac}"
+    settings
+    echo READY
+    read -r _ || :
+    fetch_manifest
+    fetch_layers
+    echo "DONE $(uptime_s)"
+    report booting server "$layer_server"
+    while read -r name sha256 _; do
+        cmp "$folder/layers/$name" "{store}/blobs/$sha256" || exit 1
+    done <"$folder/layers.list"
+    echo WHOLE
+"""
+CURL = """
+    mount -t tmpfs -o mode=0755 tmpfs /run
+    cd /run
+    echo READY
+    read -r _ || :
+    curl --fail --silent --show-error {fetched} || exit 1
+    echo "DONE $(cut -d' ' -f1 /proc/uptime)"
+    {compared}
+    echo WHOLE
+"""
+
+
+@dataclass(frozen=True)
+class Storm:
+    """What came of the clients: the seconds of each that has its whole image, and what they said."""
+
+    seconds: list[float]
+    said: list[str]
+    bytes_each: int
+
+    @property
+    def failed(self) -> int:
+        return len(self.said) - len(self.seconds)
+
+    @property
+    def broken(self) -> int:
+        """Transfers that ended early, or did not begin."""
+        return sum(text.count(" bytes are here") for text in self.said)
+
+    @property
+    def refused(self) -> int:
+        """Files that came whole and wrong."""
+        return sum(text.count("REFUSED") for text in self.said)
+
+    @property
+    def mb_s(self) -> float:
+        """All bytes by the time of the slowest, in 10^6 a second."""
+        return len(self.seconds) * self.bytes_each / max(self.seconds) / 1e6
+
+
+class Site:
+    """A signed image, and boot servers that have it."""
+
+    def __init__(self, folder: Path, network: Network, clients: int) -> None:
+        self.folder, self.network, self.clients = folder, network, clients
+        pair = ["-p", folder / "image.pub", "-s", folder / "image.key"]
+        subprocess.run(["minisign", "-G", "-W", *pair], check=True, stdout=subprocess.DEVNULL)
+        sample = Sample("storm", **{name: os.urandom(mib << 20) for name, mib in LAYERS_MIB.items()})
+        # The first stage compares it with the kernel that runs.
+        kernel = replace(sample.manifest.kernel, version=os.uname().release)
+        self.manifest = replace(sample.manifest, kernel=kernel)
+        data = manifests.dump(self.manifest)
+        self.digest = manifests.digest(data)
+        public_key = sign.read_public_key(folder / "image.pub")
+        signature = sign.sign(data, folder / "image.key", public_key, None)
+        self.store = Store(str(folder / "store"))
+        self.store.publish(data, signature, BOOT_SCRIPT, sample.files(folder / "blobs"))
+        self.servers = [HttpServer(network, folder / "store", port) for port in PORTS]
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        subprocess.run(["busybox", "--install", "-s", self.bin], check=True)
+        (self.bin / "minisign").symlink_to(shutil.which("minisign"))
+        # A server limits the connections of an address, so that each client needs one. What connects to one of the
+        # machine's own addresses comes from that address: each client is told its own as that of the servers.
+        batch = "".join(f"address add {self.address(number)}/32 dev lo\n" for number in range(clients))
+        subprocess.run(network.inside(["ip", "-batch", "-"]), input=batch.encode(), check=True)
+
+    @staticmethod
+    def address(number: int) -> str:
+        return f"10.10.{number // 250}.{number % 250 + 1}"
+
+    def first_stage(self, number: int) -> list[str]:
+        """The command of a node."""
+        urls = [f"http://{self.address(number)}:{port}" for port in PORTS]
+        script = FIRST_STAGE.format(
+            bin=self.bin,
+            init=INIT,
+            public_key=self.folder / "image.pub",
+            digest=self.digest,
+            servers=",".join(urls),
+            node=f"n{number}",
+            report=f"{urls[-1]}/report",
+            mac=f"52-54-00-00-{number // 256:02x}-{number % 256:02x}",
+            store=self.store.path,
+        )
+        return ["busybox", "sh", "-c", script, "client"]
+
+    def curl(self, number: int) -> list[str]:
+        """The command of a bare curl that fetches the same files from one of the servers."""
+        url = f"http://{self.address(number)}:{PORTS[number % len(PORTS)]}"
+        paths = [f"images/{self.digest}/manifest.json", f"images/{self.digest}/manifest.json.minisig"]
+        paths += [f"blobs/{layer.sha256}" for layer in self.manifest.layers]
+        fetched = " ".join(f"-o {at} {url}/{path}" for at, path in enumerate(paths))
+        compared = "\n".join(f"cmp {at} {self.store.path}/{path} || exit 1" for at, path in enumerate(paths))
+        return ["sh", "-c", CURL.format(fetched=fetched, compared=compared)]
+
+    def storm(self, client: Callable[[int], list[str]], lost: bool) -> Storm:
+        """Start all clients at the same instant; ``lost``: with a server that goes and comes back."""
+        gate, gate_end = os.pipe()
+        logs = [self.folder / f"client-{number}" for number in range(self.clients)]
+        processes = []
+        for number, log in enumerate(logs):
+            # Process numbers of its own, too: a time-out of one client must not hit another that came to its number.
+            command = self.network.inside([*ALONE, *client(number)])
+            with log.open("wb") as stream:
+                processes.append(subprocess.Popen(command, stdin=gate, stdout=stream, stderr=subprocess.STDOUT))
+        self.network.started += processes
+        os.close(gate)
+        wait_until(lambda: all("READY" in log.read_text() for log in logs), "clients that are ready")
+        bytes_each = sum(layer.size_bytes for layer in self.manifest.layers)
+        before_bytes = self.sent_bytes()
+        started = uptime_s()
+        # They all read the end of it.
+        os.close(gate_end)
+        if lost:
+            server = self.servers[0]
+            for share, act in ((LOST, server.stop), (BACK, server.start)):
+                wanted = before_bytes + share * bytes_each * self.clients
+                wait_until(lambda: self.sent_bytes() >= wanted, f"{share:.0%} of the bytes")  # noqa: B023
+                act()
+        deadline = time.monotonic() + STORM_LIMIT_S
+        for process in processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, deadline - time.monotonic()))
+        said = [log.read_text() for log in logs]
+        whole = [text for text in said if text.rstrip().endswith("WHOLE")]
+        seconds = [float(re.search(r"^DONE (\S+)$", text, re.MULTILINE).group(1)) - started for text in whole]
+        return Storm(sorted(seconds), said, bytes_each)
+
+    def sent_bytes(self) -> int:
+        """All that went over the network's loopback device so far."""
+        lines = Path(f"/proc/{self.network.holder.pid}/net/dev").read_text().splitlines()
+        return int(next(line for line in lines if line.strip().startswith("lo:")).split()[9])
+
+    def booted(self) -> int:
+        """How many nodes reported that they boot."""
+        return sum(entry["event"] == "booting" for server in self.servers for entry in server.reports())
+
+
+def uptime_s() -> float:
+    """Seconds since the machine started, which the clients tell too."""
+    return float(Path("/proc/uptime").read_text().split()[0])
+
+
+def wait_until(done: Callable[[], bool], what: str) -> None:
+    """Wait, but not for ever."""
+    deadline = time.monotonic() + STORM_LIMIT_S
+    while not done():
+        if time.monotonic() > deadline:
+            sys.exit(f"no {what} in {STORM_LIMIT_S} s")
+        time.sleep(0.05)
+
+
+def main() -> int:
+    """The benchmark."""
+    clients = int(sys.argv[1]) if len(sys.argv) > 1 else CLIENTS
+    folder = Path(tempfile.mkdtemp(prefix="sailloft-storm-", dir="/var/tmp"))
+    network = Network(folder)
+    try:
+        site = Site(folder, network, clients)
+        found = {
+            "bare curl": site.storm(site.curl, False),
+            "first stage": site.storm(site.first_stage, False),
+            "first stage, a server lost": site.storm(site.first_stage, True),
+        }
+        booted = site.booted()
+    finally:
+        network.close()
+        shutil.rmtree(folder)
+    mib = sum(LAYERS_MIB.values())
+    print(f"  {clients} clients, {mib} MiB in {len(LAYERS_MIB)} layers, {len(PORTS)} servers")
+    for name, storm in found.items():
+        if storm.failed:
+            print(next(text for text in storm.said if not text.rstrip().endswith("WHOLE")))
+        print(
+            f"  {name:<27}{storm.failed} failed (at most 0), {storm.refused} refused, {storm.broken} broken transfers;"
+            f" half after {statistics.median(storm.seconds):.1f} s, all after {max(storm.seconds):.1f} s,"
+            f" {storm.mb_s:.0f} MB/s"
+        )
+    curl = found["bare curl"].mb_s
+    for name, storm in list(found.items())[1:]:
+        print(f"  throughput of {name}, against bare curl: {storm.mb_s / curl:.2f}")
+    reported = booted == 2 * clients
+    print(f"  {booted} of {2 * clients} nodes reported that they boot")
+    return int(any(storm.failed for storm in found.values()) or not reported)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
