@@ -48,9 +48,18 @@ def measured(work: Callable[[], Any]) -> tuple[float, float]:
     return now() - processor, time.monotonic() - wall
 
 
-def bare(folder: Path, archives: Path, initrd: bool) -> None:
-    """The two tools by themselves; ``initrd``: with Debian's own initrd, as they do it unasked."""
-    root = folder / "root"
+def make_keys(folder: Path) -> None:
+    """A new folder with a pair without password, as Site takes it."""
+    folder.mkdir()
+    command = ["minisign", "-G", "-W", "-p", folder / "image.pub", "-s", folder / "image.key"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def bootstrap(out: Path, archives: Path, packages: list[str], *options: str, initrd: bool) -> None:
+    """Let mmdebstrap install ``packages`` into ``out``; ``archives`` has what is downloaded already.
+
+    ``initrd``: with Debian's own initrd, as it does it unasked.
+    """
     subprocess.run(
         [
             *(
@@ -60,15 +69,22 @@ def bare(folder: Path, archives: Path, initrd: bool) -> None:
                 "--variant=essential",
                 '--aptopt=APT::Install-Recommends "false"',
             ),
-            f"--include={','.join(PACKAGES)}",
+            f"--include={','.join(packages)}",
             "--skip=download/empty,essential/unlink,cleanup/apt/cache",
             f'--setup-hook=mkdir -p "$1/var/cache/apt/archives"; mount --bind {archives} "$1/var/cache/apt/archives"',
+            *options,
             '--customize-hook=umount "$1/var/cache/apt/archives"',
-            *("bookworm", root, SOURCE),
+            *("bookworm", out, SOURCE),
         ],
         check=True,
         env={**os.environ, **({} if initrd else {"INITRD": "No"})},
     )
+
+
+def bare(folder: Path, archives: Path, initrd: bool) -> None:
+    """The two tools by themselves."""
+    root = folder / "root"
+    bootstrap(root, archives, PACKAGES, initrd=initrd)
     subprocess.run(
         ["mksquashfs", root, folder / "root.squashfs", "-quiet", "-no-progress", *OPTIONS],
         check=True,
@@ -83,9 +99,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="sailloft-bench-", dir="/var/tmp"))
     try:
         keys = folder / "keys"
-        keys.mkdir()
-        command = ["minisign", "-G", "-W", "-p", keys / "image.pub", "-s", keys / "image.key"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        make_keys(keys)
         wished = {"base": {**BASE, "packages": PACKAGES}, "site": {"parent": "base", "packages": ["less"]}}
         one, two = {"node": {"layer": "base"}}, {"node": {"layer": "site"}}
         first = Site(folder / "first", keys)

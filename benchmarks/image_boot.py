@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A node that boots an image our way, against the two usual ways, with the same root, kernel, servers and QEMU.
+
+    benchmarks/image_boot.py [ROUNDS]
+
+- single stage: the whole root as one cpio.gz, which the kernel unpacks into memory (Warewulf's and xCAT's classic way);
+- dracut livenet: dracut's initrd fetches the same squashfs and mounts it.
+
+Needs root. Prints memory, bytes over the wire and seconds to systemd's start; exits with 1 where a target is missed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+# First of all the tests of building, for its conftest: those of booting have another.
+sys.path[:0] = [
+    str(REPOSITORY / path) for path in (".collections", "tests/image", "tests/image_boot", "tests/unit/image")
+]
+
+from conftest import BASE, Site
+from network import MAC, MEMORY_MIB, NODE, HttpServer, Network, Node
+from node_image import PACKAGES, bootstrap, make_keys
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import node_scripts
+
+ROUNDS = 3
+MEMORY_LIMIT, FASTER_LIMIT = 0.55, 1.5
+BOOT_LIMIT_S = 600
+ARGUMENTS = ["no_timer_check", "quiet", "systemd.show_status=no"]
+OURS, SINGLE, LIVENET = WAYS = ("ours", "single stage", "dracut livenet")
+# What dracut needs of the root that it runs in for a live image over HTTP; zstd, for its best compression.
+DRACUT = ["dracut-core", "dracut-live", "dracut-network", "curl", "isc-dhcp-client", "zstd"]
+# When the node has come up and rested: what it has used, as the kernel estimates it and with all caches dropped that
+# can be; when systemd started the root's own services (systemd in an initrd has another name for its start).
+MEASURE = """#!/bin/sh
+systemctl is-system-running --wait >/dev/null
+sleep 5
+memory() { sed -nE "s/^(Mem[A-Za-z]+): *([0-9]+) kB/$1_\\1_kib=\\2/p" /proc/meminfo | tr '\\n' ' '; }
+up=$(memory up)
+sync
+echo 3 >/proc/sys/vm/drop_caches
+dropped=$(memory dropped)
+systemd_us=$(systemctl show --value -p UserspaceTimestampMonotonic)
+state=$(systemctl is-system-running)
+printf '\\nMEASURED %s%ssystemd_us=%s state=%s uptime_s=%s\\n' "$up" "$dropped" "$systemd_us" "$state" \\
+    "$(cut -d' ' -f1 /proc/uptime)"
+"""
+SERVICE = """[Unit]
+Description=Measure the node
+[Service]
+StandardOutput=tty
+TTYPath=/dev/ttyS0
+ExecStart=/usr/local/sbin/measure
+[Install]
+WantedBy=multi-user.target
+"""
+LAYER = {
+    **BASE,
+    "packages": PACKAGES,
+    "kernel_arguments": ["console=ttyS0", *ARGUMENTS],
+    "files": [
+        {"path": "/usr/local/sbin/measure", "content": MEASURE, "mode": "0755"},
+        {"path": "/etc/systemd/system/measure.service", "content": SERVICE},
+    ],
+    "services": {"enabled": ["measure.service"], "masked": ["serial-getty@ttyS0.service"]},
+}
+
+
+@dataclass(frozen=True)
+class Boot:
+    """What was measured of one boot; ``way_s`` is from its first packet to systemd's start."""
+
+    memory_mib: float
+    dropped_mib: float
+    total_mib: float
+    wire_mb: float
+    systemd_s: float
+    way_s: float
+
+
+def prepare(folder: Path) -> Site:
+    """A store with the image, and beside its blobs what the others boot."""
+    keys = folder / "keys"
+    make_keys(keys)
+    site = Site(folder / "site", keys)
+    site.build({"base": LAYER}, {"node": {"layer": "base"}})
+    manifest = site.store.manifest(site.store.current("node"))
+    blobs = Path(site.store.path, "blobs")
+    os.link(blobs / manifest.layers[0].sha256, blobs / "root.squashfs")
+    root = folder / "root"
+    subprocess.run(["unsquashfs", "-quiet", "-no-progress", "-dest", root, blobs / "root.squashfs"], check=True)
+    pack = f"set -o pipefail; find . | LC_ALL=C sort | busybox cpio -o -H newc 2>/dev/null | gzip >{blobs}/single"
+    subprocess.run(["bash", "-c", pack], cwd=root, check=True)
+    shutil.rmtree(root)
+    # With drivers of all machines, as our first stage; packed by zstd, which the kernel unpacks fastest. Its network
+    # is by dhclient: it would choose systemd-networkd, with which livenet of this version fetches nothing.
+    options = f'--quiet --no-hostonly --zstd --add "network-legacy livenet" --kver {manifest.kernel.version}'
+    bootstrap(
+        Path("/dev/null"),
+        site.cache / "apt" / "archives-debian",
+        [*PACKAGES, *DRACUT],
+        "--format=null",
+        f'--customize-hook=chroot "$1" dracut {options} /boot/livenet',
+        f"--customize-hook=copy-out /boot/livenet {blobs}",
+        initrd=False,
+    )
+    (blobs / "livenet").chmod(0o644)
+    return site
+
+
+def script(way: str, site: Site, server: str) -> str:
+    """What iPXE runs to boot a node in another way than ours."""
+    manifest = site.store.manifest(site.store.current("node"))
+    own = {
+        SINGLE: "rdinit=/sbin/init",
+        LIVENET: f"root=live:{server}/blobs/root.squashfs rd.neednet=1 ip=dhcp",
+    }[way]
+    blob = {SINGLE: "single", LIVENET: "livenet"}[way]
+    arguments = " ".join(manifest.kernel_arguments)
+    return f"""#!ipxe
+kernel {server}/blobs/{manifest.kernel.sha256} initrd=initrd {arguments} {own}
+initrd --name initrd {server}/blobs/{blob}
+boot
+"""
+
+
+def boot(way: str, site: Site, folder: Path) -> Boot:
+    """Boot a node from its firmware on, in this way."""
+    folder.mkdir()
+    network = Network(folder)
+    try:
+        store = Path(site.store.path)
+        server = HttpServer(network, store, 8001)
+        node = {"name": NODE, "mac": MAC, "digest": site.store.current("node")}
+        node_scripts.ensure(site.store, [node], [server.url], f"{server.url}/report", False)
+        if way != OURS:
+            (store / "nodes" / f"{MAC.replace(':', '-')}.ipxe").write_text(script(way, site, server.url))
+        network.dnsmasq([server.url])
+        before_bytes = wire_bytes(network)
+        machine = Node(network, [])
+        while wire_bytes(network) == before_bytes:
+            if machine.process.poll() is not None:
+                sys.exit(machine.messages.read_text())
+            time.sleep(0.05)
+        first_packet = time.monotonic()
+        console = machine.wait_for("uptime_s=", BOOT_LIMIT_S)
+        while not console.partition("uptime_s=")[2].endswith("\n"):
+            console = machine.console
+        seen = time.monotonic()
+        line = next(line for line in console.splitlines() if line.startswith("MEASURED "))
+        found = dict(word.split("=") for word in line.split()[1:])
+        if found["state"] != "running":
+            sys.exit(f"{way}: systemd is {found['state']}, so that there is nothing to compare\n{console}")
+        systemd_s = int(found["systemd_us"]) / 1e6
+        return Boot(
+            memory_mib=(int(found["up_MemTotal_kib"]) - int(found["up_MemAvailable_kib"])) / 1024,
+            dropped_mib=(int(found["dropped_MemTotal_kib"]) - int(found["dropped_MemFree_kib"])) / 1024,
+            total_mib=int(found["up_MemTotal_kib"]) / 1024,
+            wire_mb=(wire_bytes(network) - before_bytes) / 1e6,
+            systemd_s=systemd_s,
+            way_s=seen - float(found["uptime_s"]) + systemd_s - first_packet,
+        )
+    finally:
+        network.close()
+
+
+def wire_bytes(network: Network) -> int:
+    """All that went over the node's link so far, both ways, with all headers."""
+    lines = Path(f"/proc/{network.holder.pid}/net/dev").read_text().splitlines()
+    fields = next(line for line in lines if line.strip().startswith("tap0:")).split()
+    return int(fields[1]) + int(fields[9])
+
+
+def main() -> int:
+    """The benchmark."""
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
+    folder = Path(tempfile.mkdtemp(prefix="sailloft-boot-", dir="/var/tmp"))
+    try:
+        site = prepare(folder)
+        boots: dict[str, list[Boot]] = {way: [] for way in WAYS}
+        for number in range(rounds):
+            for way in WAYS[:: -1 if number % 2 else 1]:
+                boots[way].append(boot(way, site, folder / f"boot-{number}-{WAYS.index(way)}"))
+    finally:
+        shutil.rmtree(folder)
+
+    def median(way: str, field: str) -> float:
+        return statistics.median(getattr(each, field) for each in boots[way])
+
+    print(f"  medians of {rounds} boots each, {MEMORY_MIB} MiB, load {os.getloadavg()[0]:.0f}")
+    for way in WAYS:
+        print(
+            f"  {way:<16}{median(way, 'memory_mib'):6.0f} MiB used of {median(way, 'total_mib'):.0f},"
+            f" {median(way, 'dropped_mib'):.0f} with caches dropped; {median(way, 'wire_mb'):.1f} MB over the wire;"
+            f" kernel to systemd {median(way, 'systemd_s'):.1f} s, first packet to systemd {median(way, 'way_s'):.1f} s"
+        )
+    memory = median(OURS, "memory_mib") / median(SINGLE, "memory_mib")
+    dropped = median(OURS, "dropped_mib") / median(SINGLE, "dropped_mib")
+    faster = median(LIVENET, "systemd_s") / median(OURS, "systemd_s")
+    way = median(LIVENET, "way_s") / median(OURS, "way_s")
+    print(f"  memory, against single stage: {memory:.2f} (at most {MEMORY_LIMIT}); with caches dropped {dropped:.2f}")
+    for other in (SINGLE, LIVENET):
+        print(f"  bytes over the wire, against {other}: {median(OURS, 'wire_mb') / median(other, 'wire_mb'):.2f}")
+    print(
+        f"  from the kernel's start to systemd's, dracut livenet against ours: {faster:.2f} (at least {FASTER_LIMIT})"
+    )
+    print(f"  from the first packet to systemd's start: {way:.2f}")
+    return int(memory > MEMORY_LIMIT or faster < FASTER_LIMIT)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
