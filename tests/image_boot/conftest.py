@@ -25,6 +25,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image import (
     node_scripts,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import manifest as manifests
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import sign as signatures
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import Store
 
 REPOSITORY = Path(__file__).parents[2]
@@ -128,7 +129,7 @@ def _make_parts(folder: Path) -> None:
 def stage(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first stage."""
     path = tmp_path_factory.mktemp("first-stage") / "initramfs"
-    public_key = (parts.folder / "key.pub").read_text()
+    public_key = signatures.read_public_key(parts.folder / "key.pub")
     first_stage.build(parts.folder, parts.kernel_version, Path("/"), public_key, INIT.read_text(), EPOCH, path)
     return path
 

@@ -18,6 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.sign import P
 
 # One file is all that these applets are; the shell needs no links but for what others start by path.
 LINKS = (("bin/sh", "busybox"), ("sbin/modprobe", "../bin/busybox"), ("sbin/dhcp-lease", "../init"))
+KEY_COMMENT = "public key of sailloft images"
 FOLDERS = ("dev", "proc", "run", "sys", "tmp")
 ZSTD = ("zstd", "-19", "--single-thread", "--no-progress", "-q", "-c")
 
@@ -28,10 +29,10 @@ def build(
     """Write the first stage to ``out``: the same inputs, by the same zstd or zlib, give the same bytes.
 
     ``root`` is the image's whole tree, for the kernel's modules; ``userland_tree`` has busybox-static, minisign and
-    dmsetup unpacked, with their libraries; ``public_key`` is the text of minisign's file; ``init`` the script's text;
+    dmsetup unpacked, with their libraries; ``public_key`` is of ``sign.read_public_key``; ``init`` the script's text;
     ``epoch`` the time of all files (s since 1970). Raises ImageError.
     """
-    if not PUBLIC_KEY.fullmatch(public_key.strip().splitlines()[-1] if public_key.strip() else ""):
+    if not PUBLIC_KEY.fullmatch(public_key):
         raise ImageError("public key", "not one of minisign's", "give the file that 'minisign -G' wrote as *.pub")
     entries = [
         *(cpio.folder(path) for path in FOLDERS),
@@ -39,7 +40,8 @@ def build(
         # Before init mounts anything, the kernel opens it to be init's standard input and output.
         cpio.character_device("dev/console", 5, 1),
         cpio.file("init", init.encode(), executable=True),
-        cpio.file("etc/sailloft/image.pub", public_key.strip().encode() + b"\n"),
+        # minisign reads no file without the comment.
+        cpio.file("etc/sailloft/image.pub", f"untrusted comment: {KEY_COMMENT}\n{public_key}\n".encode()),
         *userland.entries(userland_tree),
         *kernel_modules.entries(root, kernel_version),
     ]

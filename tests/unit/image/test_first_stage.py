@@ -15,12 +15,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image import (
     elf,
     first_stage,
     kernel_modules,
+    sign,
     userland,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 
 VERSION = "6.1.0-1"
-PUBLIC_KEY = "untrusted comment: minisign public key 1\nRW" + "A" * 54 + "\n"
+PUBLIC_KEY = "RW" + "A" * 54
 PROGRAMS = ("busybox", "minisign", "dmsetup")
 
 needs_tools = pytest.mark.skipif(
@@ -224,13 +225,27 @@ def test_the_first_stage_is_the_same_bytes_each_time(tmp_path, config, magic):
     there = unpacked(data, tmp_path / "out")
     assert (there / "init").read_text() == "#!/bin/sh\n"
     assert os.access(there / "init", os.X_OK)
-    assert (there / "etc/sailloft/image.pub").read_text() == PUBLIC_KEY
+    assert (there / "etc/sailloft/image.pub").read_text().endswith(f"\n{PUBLIC_KEY}\n")
     assert os.readlink(there / "bin/sh") == "busybox"
     assert (there / f"lib/modules/{VERSION}/kernel/block/loop.ko").exists()
 
 
+@needs_tools
+def test_minisign_takes_the_key_that_the_first_stage_carries(tmp_path):
+    public, secret, message = (tmp_path / name for name in ("image.pub", "image.key", "message"))
+    command = ["minisign", "-G", "-W", "-p", public, "-s", secret]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    message.write_text("text")
+    key = sign.read_public_key(public)
+    message.with_name("message.minisig").write_bytes(sign.sign(b"text", secret, key, None))
+    root = kernel(tmp_path, config="")
+    first_stage.build(root, VERSION, Path("/"), key, "#!/bin/sh\n", 1700000000, tmp_path / "stage")
+    there = unpacked(gzip.decompress((tmp_path / "stage").read_bytes()), tmp_path / "out")
+    subprocess.run(["minisign", "-V", "-q", "-p", there / "etc/sailloft/image.pub", "-m", message], check=True)
+
+
 def test_a_key_that_is_none_is_refused(tmp_path):
-    for text in ("", "untrusted comment: x\n", "ssh-ed25519 AAAA"):
+    for text in ("", "untrusted comment: x\n", "ssh-ed25519 AAAA", f"{PUBLIC_KEY}\n"):
         with pytest.raises(ImageError, match="public key: not one of minisign's"):
             first_stage.build(tmp_path, VERSION, Path("/"), text, "", 0, tmp_path / "out")
     assert not (tmp_path / "out").exists()
