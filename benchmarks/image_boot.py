@@ -104,8 +104,7 @@ def prepare(folder: Path) -> Site:
     pack = f"set -o pipefail; find . | LC_ALL=C sort | busybox cpio -o -H newc 2>/dev/null | gzip >{blobs}/single"
     subprocess.run(["bash", "-c", pack], cwd=root, check=True)
     shutil.rmtree(root)
-    # With drivers of all machines, as our first stage; packed by zstd, which the kernel unpacks fastest. Its network
-    # is by dhclient: it would choose systemd-networkd, with which livenet of this version fetches nothing.
+    # With drivers of all machines, as our first stage; packed by zstd, which the kernel unpacks fastest.
     options = f'--quiet --no-hostonly --zstd --add "network-legacy livenet" --kver {manifest.kernel.version}'
     bootstrap(
         Path("/dev/null"),
@@ -148,9 +147,8 @@ def boot(way: str, site: Site, folder: Path) -> Boot:
         if way != OURS:
             (store / "nodes" / f"{MAC.replace(':', '-')}.ipxe").write_text(script(way, site, server.url))
         network.dnsmasq([server.url])
-        before_bytes = wire_bytes(network)
         machine = Node(network, [])
-        while wire_bytes(network) == before_bytes:
+        while not wire_bytes(network)[0]:
             if machine.process.poll() is not None:
                 sys.exit(machine.messages.read_text())
             time.sleep(0.05)
@@ -168,7 +166,7 @@ def boot(way: str, site: Site, folder: Path) -> Boot:
             memory_mib=(int(found["up_MemTotal_kib"]) - int(found["up_MemAvailable_kib"])) / 1024,
             dropped_mib=(int(found["dropped_MemTotal_kib"]) - int(found["dropped_MemFree_kib"])) / 1024,
             total_mib=int(found["up_MemTotal_kib"]) / 1024,
-            wire_mb=(wire_bytes(network) - before_bytes) / 1e6,
+            wire_mb=sum(wire_bytes(network)) / 1e6,
             systemd_s=systemd_s,
             way_s=seen - float(found["uptime_s"]) + systemd_s - first_packet,
         )
@@ -176,11 +174,11 @@ def boot(way: str, site: Site, folder: Path) -> Boot:
         network.close()
 
 
-def wire_bytes(network: Network) -> int:
-    """All that went over the node's link so far, both ways, with all headers."""
+def wire_bytes(network: Network) -> tuple[int, int]:
+    """What the node sent so far, and what was sent to it, with all headers."""
     lines = Path(f"/proc/{network.holder.pid}/net/dev").read_text().splitlines()
     fields = next(line for line in lines if line.strip().startswith("tap0:")).split()
-    return int(fields[1]) + int(fields[9])
+    return int(fields[1]), int(fields[9])
 
 
 def main() -> int:
