@@ -11,7 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import Layer
 
 # Raise it with every change of the builder that makes other bytes of the same wishes: caches are then built anew.
-BUILD_FORMAT = 2
+BUILD_FORMAT = 3
 
 
 def layer_key(
