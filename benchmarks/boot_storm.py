@@ -6,7 +6,8 @@
     benchmarks/boot_storm.py [CLIENTS]
 
 Prints failed fetches, broken transfers and times: of all servers there, of one that is lost in mid-transfer and comes
-back, and of as many bare curls, which check nothing. Exits with 1 where a node does not come to its whole image.
+back; and of as many curls, bare or with a check of the digests. Exits with 1 where a node does not come to all of its
+image.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ LAYERS_MIB = {"base": 8, "gpu": 3, "site": 1}
 PORTS = (8001, 8002, 8003)
 # The shares of all bytes after which a server is lost, and is back.
 LOST, BACK = 0.25, 0.5
-FIRST, LOST_ONE = "first stage", "first stage, a server lost"
+BARE, CHECKED, FIRST, LOST_ONE = "bare curl", "curl and sha256sum", "first stage", "first stage, a server lost"
 STORM_LIMIT_S = 540
 ALONE = ("unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child")
 
@@ -74,6 +75,7 @@ CURL = """
     echo READY
     read -r _ || :
     curl --fail --silent --show-error {fetched} || exit 1
+    {checked}
     echo "DONE $(cut -d' ' -f1 /proc/uptime)"
     {compared}
     echo WHOLE
@@ -157,12 +159,22 @@ class Site:
 
     def curl(self, number: int) -> list[str]:
         """The command of a bare curl that fetches the same files from one of the servers."""
+        return self._curl(number, "")
+
+    def checked_curl(self, number: int) -> list[str]:
+        """The same, and the first stage's tool holds their digests."""
+        digests = [self.digest, *(layer.sha256 for layer in self.manifest.layers)]
+        lines = "\\n".join(f"{digest}  {digest}" for digest in digests)
+        return self._curl(number, f"printf '{lines}\\n' | busybox sha256sum -c >/dev/null || exit 1")
+
+    def _curl(self, number: int, checked: str) -> list[str]:
         url = f"http://{self.address(number)}:{PORTS[number % len(PORTS)]}"
-        paths = [f"images/{self.digest}/manifest.json", f"images/{self.digest}/manifest.json.minisig"]
-        paths += [f"blobs/{layer.sha256}" for layer in self.manifest.layers]
-        fetched = " ".join(f"-o {at} {url}/{path}" for at, path in enumerate(paths))
-        compared = "\n".join(f"cmp {at} {self.store.path}/{path} || exit 1" for at, path in enumerate(paths))
-        return ["sh", "-c", CURL.format(fetched=fetched, compared=compared)]
+        paths = {self.digest: f"images/{self.digest}/manifest.json"}
+        paths["signature"] = f"{paths[self.digest]}.minisig"
+        paths.update((layer.sha256, f"blobs/{layer.sha256}") for layer in self.manifest.layers)
+        fetched = " ".join(f"-o {name} {url}/{path}" for name, path in paths.items())
+        compared = "\n".join(f"cmp {name} {self.store.path}/{path} || exit 1" for name, path in paths.items())
+        return ["sh", "-c", CURL.format(fetched=fetched, checked=checked, compared=compared)]
 
     def storm(self, client: Callable[[int], list[str]], lost: bool) -> Storm:
         """Start all clients at the same instant; ``lost``: with a server that goes and comes back."""
@@ -233,7 +245,12 @@ def main() -> int:
     network = Network(folder)
     try:
         site = Site(folder, network, clients)
-        storms = {"bare curl": (site.curl, False), FIRST: (site.first_stage, False), LOST_ONE: (site.first_stage, True)}
+        storms = {
+            BARE: (site.curl, False),
+            CHECKED: (site.checked_curl, False),
+            FIRST: (site.first_stage, False),
+            LOST_ONE: (site.first_stage, True),
+        }
         found = {}
         for name, (client, lost) in storms.items():
             found[name] = storm = site.storm(client, lost)
@@ -252,9 +269,9 @@ def main() -> int:
             f" half after {statistics.median(storm.seconds):.1f} s, all after {max(storm.seconds):.1f} s,"
             f" {storm.mb_s:.0f} MB/s"
         )
-    curl = found["bare curl"].mb_s
-    for name in (FIRST, LOST_ONE):
-        print(f"  throughput of {name}, against bare curl: {found[name].mb_s / curl:.2f}")
+    for peer in (BARE, CHECKED):
+        for name in (FIRST, LOST_ONE):
+            print(f"  throughput of {name}, against {peer}: {found[name].mb_s / found[peer].mb_s:.2f}")
     print(f"  {booted} of {2 * clients} nodes reported that they boot")
     return int(booted != 2 * clients)
 
