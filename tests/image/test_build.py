@@ -86,7 +86,7 @@ def test_nothing_of_the_node_or_the_build_is_in_it(site, tmp_path):
                     "source_date_epoch"
                 ]
             )
-    assert (trees["base"] / "etc/machine-id").read_text() == "uninitialized\n"
+    assert (trees["base"] / "etc/machine-id").read_text() == ""
     assert not (trees["base"] / "etc/hostname").exists()
 
 

@@ -40,7 +40,9 @@ REMOVED = (
     *("vmlinuz", "vmlinuz.old", "initrd.img", "initrd.img.old", "usr/lib/modules/*/vmlinuz", "lib/modules/*/vmlinuz"),
     *("root/.ansible", "root/.bash_history", "root/.cache", "root/.wget-hsts", "root/.lesshst"),
 )
-MACHINE_ID = "uninitialized\n"  # machine-id(5): the first boot makes one
+# machine-id(5): made at each boot. With "uninitialized" each boot would be a first one: systemd-firstboot asks at the
+# console and waits, and systemd enables by its presets what the image has disabled.
+MACHINE_ID = ""
 DAY_S = 86400
 OVERLAY = "trusted.overlay."
 # squashfs cannot hold ACLs (system.posix_acl_*): systemd-tmpfiles sets the journal's again at boot.
