@@ -88,7 +88,7 @@ def read_switches(
     switches: Mapping[str, Any],
     hosts: Mapping[str, Any] | None = None,
     asics: Any = None,
-    systems: Mapping[str, ModuleType] = SYSTEMS,
+    systems: Mapping[str, ModuleType] | None = None,
 ) -> list[SwitchSpec]:
     """The inventory's switches, in its order, each checked alone and against the others.
 
@@ -99,7 +99,10 @@ def read_switches(
     if not isinstance(switches, Mapping) or not switches:
         raise FabricError("switches", "there are none", "put switches into the inventory's group roce_switches")
     known = read_asics(asics)
-    specs = {name: _read_switch(name, data, known, systems) for name, data in switches.items()}
+    specs = {
+        name: _read_switch(name, data, known, SYSTEMS if systems is None else systems)
+        for name, data in switches.items()
+    }
     _check_links(specs)
     if hosts is not None:
         _check_hosts(specs, hosts)

@@ -109,7 +109,7 @@ def headroom_of(
     """
     cables = sorted(cable for speed, cable in asic.headroom if speed == speed_gbit_s)
     if not cables:
-        known = sorted({speed for speed, _ in asic.headroom})
+        known = sorted({speed for speed, _rest in asic.headroom})
         raise FabricError(
             subject,
             f"{asic.title} has no headroom profile for {speed_gbit_s} Gbit/s"

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -92,8 +93,9 @@ class Fabric:
     def _distances(self, goal: str) -> dict[str, int]:
         """From every switch that has a way, the number of cables to ``goal``."""
         distance = {goal: 0}
-        ahead = [goal]
-        for device in ahead:
+        ahead = deque([goal])
+        while ahead:
+            device = ahead.popleft()
             for neighbour, _near, _far in self.neighbours[device]:
                 if neighbour in self.switches and neighbour not in distance:
                     distance[neighbour] = distance[device] + 1

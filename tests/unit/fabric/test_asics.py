@@ -43,7 +43,7 @@ def test_the_documentation_has_it(asic):
         return ", ".join(map(str, sorted(set(numbers))))
 
     cells = [f"`{asic.name}`", asic.title, f"{asic.buffer_bytes:,}", str(asic.cell_bytes)]
-    cells += [listed(speed for speed, _ in asic.headroom), listed(cable for _, cable in asic.headroom)]
+    cells += [listed(speed for speed, _rest in asic.headroom), listed(cable for _rest, cable in asic.headroom)]
     cells += [listed(each.alpha_exponent for each in asic.headroom.values())]
     assert f"\n| {' | '.join(cells)} | `" in DOCS.read_text(encoding="utf-8")
 

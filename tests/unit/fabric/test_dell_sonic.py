@@ -30,8 +30,8 @@ TWO = {
 }
 
 
-def dell(policy=None, ports=PORTS, **changes) -> Switch:
-    return switch("dell_sonic", list(ports), policy, **changes)
+def dell(policy=None, ports=None, **changes) -> Switch:
+    return switch("dell_sonic", list(PORTS if ports is None else ports), policy, **changes)
 
 
 def rendered(wanted: Switch) -> dict:

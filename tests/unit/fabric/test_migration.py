@@ -63,7 +63,7 @@ def test_what_the_policy_does_not_speak_of_stays():
         now.switches["leaf"], ports={**now.switches["leaf"].ports, "other": port_qos(read_policy(LOSSLESS))}
     )
     now = replace(now, switches={**now.switches, "leaf": other})
-    *_, end = run(now, stages(now, qos(LOSSLESS)))
+    *_rest, end = run(now, stages(now, qos(LOSSLESS)))
     assert end.switches["leaf"].ports["other"] == other.ports["other"]
 
 

@@ -479,7 +479,7 @@ def test_remediation_sends_only_what_differs():
 
 def test_an_object_of_ours_goes_when_nothing_uses_it_and_others_stay():
     left = re.findall(r"policy-map type qos sailloft\S+", nxos.render(OLD))[0]
-    text = nxos.render(REFERENCE) + nxos.render(OLD).split("system qos")[0] + "policy-map type qos MINE\n"
+    text = nxos.render(REFERENCE) + nxos.render(OLD).split("system qos", maxsplit=1)[0] + "policy-map type qos MINE\n"
     lines = nxos.remediation(text, REFERENCE)
     assert f"no {left}" in lines
     assert all(

@@ -27,7 +27,7 @@ def port(peer, speed=400, cable=5):
 
 def inventory(system, names):
     """Two leaves and a spine of ``system``, two hosts."""
-    host_port, up_port, *_ = names
+    host_port, up_port, *_rest = names
     switches = {}
     for at, leaf in enumerate(("leaf1", "leaf2"), 1):
         ports = {

@@ -61,11 +61,12 @@ BOTH = {"leaf1": LEAF, "spine1": SPINE}
 HOSTS = {"gpu01": {"mlx5_0": {"speed_gbit_s": 200}, "mlx5_1": {}}, "gpu02": {}, "gpu03": None}
 
 
-def read(switches=BOTH, hosts=HOSTS, asics=None):
-    return read_switches(switches, hosts, asics, SYSTEMS)
+def read(switches=None, hosts=..., asics=None):
+    hosts = HOSTS if hosts is ... else hosts
+    return read_switches(BOTH if switches is None else switches, hosts, asics, SYSTEMS)
 
 
-def planned(policy=None, switches=BOTH, **given):
+def planned(policy=None, switches=None, **given):
     return plan(read_policy(policy), read(switches, **given))
 
 
@@ -188,7 +189,7 @@ def test_own_headroom():
 
 @pytest.mark.parametrize("asic", ASICS)
 def test_each_asic_full_of_its_fastest_ports(asic):
-    speed = max(speed for speed, _ in ASICS[asic].headroom)
+    speed = max(speed for speed, _rest in ASICS[asic].headroom)
     ports = 18 if asic == "jericho2" else 64 if speed >= 800 else 32
     wanted = planned(None, one(asic, ports=ports, speed=speed, cable=3))
     assert wanted["leaf1"].ports["swp0"].queues[3].ecn.minimum_bytes >= 10_000
@@ -208,9 +209,9 @@ def test_any_policy_is_planned_as_it_says(given):
             assert qos.queues[policy.cnp.queue].strict
 
 
-def change(path, value, switches=BOTH):
+def change(path, value, switches=None):
     """``switches`` with one thing other; value None takes it away."""
-    changed = deepcopy(switches)
+    changed = deepcopy(BOTH if switches is None else switches)
     at = changed
     for key in path[:-1]:
         at = at[key]
@@ -291,7 +292,7 @@ BAD_SWITCHES = [
 ]
 
 
-@pytest.mark.parametrize(("switches", "message"), BAD_SWITCHES, ids=[message for _, message in BAD_SWITCHES])
+@pytest.mark.parametrize(("switches", "message"), BAD_SWITCHES, ids=[message for _rest, message in BAD_SWITCHES])
 def test_switches_refused(switches, message):
     with pytest.raises(FabricError) as refused:
         read(switches)

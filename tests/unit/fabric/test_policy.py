@@ -147,7 +147,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("given", "message"), REFUSED, ids=[message for _, message in REFUSED])
+@pytest.mark.parametrize(("given", "message"), REFUSED, ids=[message for _rest, message in REFUSED])
 def test_refused(given, message):
     with pytest.raises(FabricError) as refused:
         read_policy(given)

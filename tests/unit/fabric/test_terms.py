@@ -82,7 +82,7 @@ DIFFERENT = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "words"), DIFFERENT, ids=[words[:50] for _, words in DIFFERENT])
+@pytest.mark.parametrize(("changes", "words"), DIFFERENT, ids=[words[:50] for _rest, words in DIFFERENT])
 def test_a_difference_in_words(changes, words):
     found = differences(WANTED, seen(**changes), ())
     assert f"swp1, swp2, swp3 and 2 more: {words}" in [str(each) for each in found]

@@ -125,7 +125,7 @@ def test_both_formulas_grow_with_speed_cable_and_mtu(asic, speed, faster, cable,
 @settings(deadline=None)
 @given(st.data(), ANY_ASIC, MTUS, MTUS)
 def test_headroom_grows_with_speed_cable_and_mtu(data, asic, mtu, larger):
-    speeds = sorted({speed for speed, _ in asic.headroom})
+    speeds = sorted({speed for speed, _rest in asic.headroom})
     speed, faster = sorted([data.draw(st.sampled_from(speeds)), data.draw(st.sampled_from(speeds))])
     longest = min(max(cable for each, cable in asic.headroom if each == some) for some in (speed, faster))
     cable, longer = sorted([data.draw(st.integers(1, longest)), data.draw(st.integers(1, longest))])
