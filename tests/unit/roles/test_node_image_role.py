@@ -82,7 +82,7 @@ class Watching(node_image.ActionModule):
         self.status = status
 
     def _execute_module(self, **_given):
-        return {"ansible_job_id": "1"}
+        return {"ansible_job_id": "1", "results_file": "/root/.ansible_async/1"}
 
     def _status(self, job, mode, task_vars):
         return dict(self.status)
