@@ -46,7 +46,7 @@ class ActionModule(ActionBase):
                 self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=bool(self._task.async_val))
             )
             return result
-        # Not in Ansible's own temporary folder, which goes before the background does; mktemp's file is its user's only.
+        # Not in Ansible's temporary folder, which goes before the background does. mktemp's file is its user's only.
         made = self._low_level_execute_command("mktemp /tmp/sailloft-progress.XXXXXX")
         if made["rc"]:
             result.update(self._execute_module(module_args=arguments, task_vars=task_vars))
