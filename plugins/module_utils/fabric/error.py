@@ -4,16 +4,8 @@
 
 from __future__ import annotations
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import GivenError
 
-class FabricError(Exception):
-    """What is wanted of a fabric, a switch or a NIC cannot be had, or what was read is none: "SUBJECT: WHY; MEND"."""
 
-    def __init__(self, subject: str, why: str, mend: str) -> None:
-        """``subject`` names the thing, ``why`` the cause, ``mend`` the next step."""
-        super().__init__(subject, why, mend)
-        self.subject = subject
-        self.why = why
-        self.mend = mend
-
-    def __str__(self) -> str:
-        return f"{self.subject}: {self.why}; {self.mend}"
+class FabricError(GivenError):
+    """What is wanted of a fabric, a switch or a NIC cannot be had, or what was read is none."""

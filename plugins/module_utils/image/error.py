@@ -4,16 +4,8 @@
 
 from __future__ import annotations
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import GivenError
 
-class ImageError(Exception):
-    """What is wanted of an image, a store or a channel cannot be had: "SUBJECT: WHY; MEND"."""
 
-    def __init__(self, subject: str, why: str, mend: str) -> None:
-        """``subject`` names the thing, ``why`` the cause, ``mend`` the next step."""
-        super().__init__(subject, why, mend)
-        self.subject = subject
-        self.why = why
-        self.mend = mend
-
-    def __str__(self) -> str:
-        return f"{self.subject}: {self.why}; {self.mend}"
+class ImageError(GivenError):
+    """What is wanted of an image, a store or a channel cannot be had."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.settings import Settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import normal
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import DIGEST, canonical_json
@@ -534,22 +535,10 @@ def _arguments(record: _Record) -> tuple[str, ...]:
     return tuple(arguments)
 
 
-class _Record:
-    """A dictionary of the user's, and what it is called in a refusal."""
+class _Record(Settings):
+    """What an image's spec is made of."""
 
-    def __init__(self, subject: str, data: Any) -> None:
-        self.subject = subject
-        if not isinstance(data, Mapping):
-            raise self.refuse("not a dictionary", "write it as settings by name")
-        self.data = {name: value for name, value in data.items() if value is not None}
-
-    def refuse(self, why: str, mend: str) -> ImageError:
-        return ImageError(self.subject, why, mend)
-
-    def only(self, *known: str) -> None:
-        for name in self.data:
-            if name not in known:
-                raise self.refuse(f"unknown setting {name!r}", f"there are {', '.join(sorted(known))}")
+    refusal = ImageError
 
     def text(self, setting: str) -> str:
         value = self.data.get(setting)
