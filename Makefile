@@ -13,7 +13,7 @@ export PATH := $(CURDIR)/$(bin):$(PATH)
 # Ansible and Molecule show what they do as they do it.
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help lab lab-down packages images test test-all lint unit identity boot image image-boot dcb sanity molecule bench bench-plan clean
+.PHONY: help lab lab-down packages images test test-all lint unit fleet identity boot image image-boot dcb sanity molecule bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -47,7 +47,7 @@ lab-down: .venv/.runtime
 	$(as_root)rm -rf $(cache)
 	rm -rf .cache/facts proofs
 
-test: lint unit identity boot image sanity molecule
+test: lint unit fleet identity boot image sanity molecule
 
 test-all: test image-boot dcb
 	molecule/run gpu_guest interrupted node_boot
@@ -61,6 +61,10 @@ lint: packages .venv/.tests
 
 unit: packages .venv/.tests
 	pytest -n 2
+
+# Rollouts and re-imaging, whole playbooks on a fleet of made-up nodes.
+fleet: packages .venv/.tests
+	pytest -n 2 --dist worksteal -m fleet
 
 # Nodes' secrets, with TPMs in software.
 identity: packages .venv/.tests

@@ -65,7 +65,7 @@ def site(tmp_path):
         made.stop()
 
 
-pytestmark = needs_root
+pytestmark = [needs_root, pytest.mark.fleet]
 
 
 def test_only_what_nobody_needs_goes_and_check_says_so(site):

@@ -17,7 +17,7 @@ from fleet_site import NEW, OLD, ROOT, Fleet, needs_root
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import channels
 
-pytestmark = needs_root
+pytestmark = [needs_root, pytest.mark.fleet]
 
 
 @pytest.fixture
