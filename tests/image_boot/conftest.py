@@ -39,7 +39,8 @@ Type=oneshot
 StandardOutput=tty
 TTYPath=/dev/ttyS0
 ExecStart=/bin/sh -c 'printf "REPORT "; cat /run/sailloft/boot.json; printf "LAYER "; cat /etc/layer; \
-grep -E "overlay|sailloft" /proc/mounts; echo written > /etc/written && cat /etc/written; echo SYSTEMD IS UP'
+grep -E "overlay|sailloft" /proc/mounts; udevadm settle; echo UNNAMED: $$(grep -ls ID_RENAMING=1 /run/udev/data/n*); \
+echo written > /etc/written && cat /etc/written; echo SYSTEMD IS UP'
 [Install]
 WantedBy=multi-user.target
 """

@@ -63,6 +63,8 @@ def test_from_the_firmware_to_systemd(image: Image, network: Network, firmware: 
         assert phase.start_s <= phase.end_s == following.start_s
     assert "LAYER top" in console
     assert "\nwritten\n" in console
+    # The interface that it booted by has its name from udev.
+    assert "\nUNNAMED:\n" in console
     mounts = {line.split()[1]: line for line in console.splitlines() if len(line.split()) == 6}
     assert "lowerdir=/run/sailloft/lower/top:/run/sailloft/lower/base" in mounts["/"]
     assert "mpol=interleave" in mounts["/run/sailloft/layers"]
