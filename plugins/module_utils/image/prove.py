@@ -98,6 +98,10 @@ def _argument(command_line: str | None, start: str) -> str | None:
 
 
 def _kernel(wish: Wish, state: dict[str, Any]) -> list[Claim]:
+    arguments = state.get("arguments")
+    # Under UEFI, iPXE's first word is the file's name (efi_image_cmdline in its efi_image.c): the kernel's digest.
+    if arguments and arguments[0] == wish.manifest.kernel.sha256:
+        arguments = arguments[1:]
     return [
         compare(
             KERNEL,
@@ -110,7 +114,7 @@ def _kernel(wish: Wish, state: dict[str, Any]) -> list[Claim]:
             KERNEL,
             "the kernel arguments are the image's and then the node's",
             wish.arguments,
-            state.get("arguments"),
+            arguments,
             "/proc/cmdline",
         ),
     ]

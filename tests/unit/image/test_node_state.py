@@ -147,6 +147,14 @@ def test_a_node_that_runs_what_is_wished(root):
     assert any(claim.claim == "the node runs the image that the channel stable names" for claim in proof.claims)
 
 
+def test_a_node_that_booted_by_uefi_has_its_kernels_name_before_the_arguments(root):
+    state = read(root)
+    state["arguments"].insert(0, IMAGE.manifest.kernel.sha256)
+    assert failures(state) == []
+    state["arguments"][0] = "f" * 64
+    assert failures(state) == ["the kernel arguments are the image's and then the node's"]
+
+
 @pytest.mark.parametrize(
     ("change", "claim"),
     [
