@@ -60,7 +60,7 @@ options:
       - ASICs that the table does not have, or with other numbers than it has, by name.
       - Each has C(source) (where its numbers are from), C(buffer_bytes), C(cell_bytes), C(lossless_classes) and, where
         wanted, C(title), C(unicast_queues) and C(headroom), a list of C(speed_gbit_s), C(cable_m), C(reserved_bytes),
-        C(xoff_bytes), C(xon_offset_bytes) and C(alpha_exponent).
+        C(xoff_bytes), C(xon_offset_bytes), C(xon_bytes) and C(alpha_exponent).
     type: dict
   running:
     description:

@@ -40,14 +40,16 @@ class Headroom:
     """The ingress buffer of one lossless priority.
 
     ``reserved_bytes`` are the priority's own. A pause is sent when its use of the shared buffer passes
-    2^``alpha_exponent`` times what is still free of it, and ended ``xon_offset_bytes`` below that; ``xoff_bytes`` is
-    room for what arrives between the pause's sending and its effect.
+    2^``alpha_exponent`` times what is still free of it, and ended when its use of all its buffer is down to
+    ``xon_offset_bytes`` below that, or to ``xon_bytes``, whichever is more (sonic-buffer-profile.yang,
+    xon_offset); ``xoff_bytes`` is room for what arrives between the pause's sending and its effect.
     """
 
     reserved_bytes: int
     xoff_bytes: int
     xon_offset_bytes: int
     alpha_exponent: int
+    xon_bytes: int = 0
 
 
 @dataclass(frozen=True)

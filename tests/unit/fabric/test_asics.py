@@ -52,7 +52,7 @@ def test_the_documentation_has_it(asic):
 def test_a_profile_counts_in_the_cells_of_its_asic(name):
     asic = ASICS[name]
     for headroom in asic.headroom.values():
-        for number in (headroom.reserved_bytes, headroom.xoff_bytes, headroom.xon_offset_bytes):
+        for number in (headroom.reserved_bytes, headroom.xoff_bytes, headroom.xon_offset_bytes, headroom.xon_bytes):
             assert number % asic.cell_bytes == 0
 
 
@@ -76,9 +76,18 @@ def test_the_band_holds_every_profile_and_is_no_wider_than_that_needs():
 
 
 def test_vendors_own_profiles_in_our_terms():
-    # size 86016, xoff 38912
-    assert ASICS["spectrum3"].headroom[400, 5] == Headroom(47_104, 38_912, 0, 0)
-    assert ASICS["tomahawk3"].headroom[400, 40] == Headroom(2_540, 201_930, 2_540, -2)
+    # size 86016, xon 37888, xoff 38912: a port of 8 lanes; and one of 4: 55296, 19456, 35840
+    assert ASICS["spectrum3"].headroom[400, 5] == Headroom(47_104, 38_912, 9_216, 0, 37_888)
+    assert ASICS["spectrum3"].headroom[200, 5] == Headroom(19_456, 35_840, 0, 0, 19_456)
+    assert ASICS["spectrum4"].headroom[800, 5] == Headroom(47_104, 257_024, 8_192, 0, 38_912)
+    assert ASICS["tomahawk3"].headroom[400, 40] == Headroom(2_540, 201_930, 2_540, -2, 2_540)
+    assert ASICS["tomahawk4"].headroom[400, 5] == Headroom(18_796, 150_368, 3_556, -2, 3_556)
+    assert ASICS["tomahawk5"].headroom[400, 5] == Headroom(8_636, 425_958, 3_556, 0, 0)
+
+
+def test_an_end_of_pauses_of_the_users_own():
+    assert read_asics(changed({"reserved_bytes": 9, "xon_offset_bytes": 2}))["nexus"].headroom[100, 30].xon_bytes == 7
+    assert read_asics(changed({"reserved_bytes": 9, "xon_bytes": 4}))["nexus"].headroom[100, 30].xon_bytes == 4
 
 
 def test_an_own_row():

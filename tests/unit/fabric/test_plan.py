@@ -82,10 +82,11 @@ def test_the_reference_policy():
     assert (leaf.name, leaf.system, list(leaf.ports)) == ("leaf1", "plain", ["swp1", "swp2", "swp3"])
     assert leaf.ecmp_fields == read_policy(None).ecmp_fields
     policy = read_policy(None)
-    own = Headroom(19_456, 35_840, 0, 0)
+    own = Headroom(19_456, 35_840, 0, 0, 19_456)
     assert leaf.ports["swp1"] == port_qos(policy, Ecn(300_000, 3_000_000, 100), own)
-    assert leaf.ports["swp3"] == port_qos(policy, Ecn(600_000, 6_000_000, 100), Headroom(47_104, 77_824, 0, 0))
-    assert spine.ports["Ethernet1"].headroom[3] == Headroom(2_540, 201_930, 2_540, -2)
+    fast = Headroom(47_104, 77_824, 9_216, 0, 37_888)
+    assert leaf.ports["swp3"] == port_qos(policy, Ecn(600_000, 6_000_000, 100), fast)
+    assert spine.ports["Ethernet1"].headroom[3] == Headroom(2_540, 201_930, 2_540, -2, 2_540)
 
 
 def test_ports_that_are_alike_are_one_object():
@@ -101,7 +102,7 @@ def test_two_classes_at_once():
     (switch,) = planned({"classes": classes}, one()).values()
     qos = switch.ports["swp0"]
     assert qos.pfc == (3, 4)
-    assert qos.headroom[3] == qos.headroom[4] == Headroom(47_104, 38_912, 0, 0)
+    assert qos.headroom[3] == qos.headroom[4] == Headroom(47_104, 38_912, 9_216, 0, 37_888)
     assert [qos.dscp_to_class[dscp] for dscp in (26, 20, 48, 0)] == [3, 4, 6, 0]
     assert [queue and queue.bandwidth_percent for queue in qos.queues] == [30, None, None, 50, 20, None, None, None]
     assert qos.queues[3].ecn == qos.queues[4].ecn == Ecn(600_000, 6_000_000, 100)

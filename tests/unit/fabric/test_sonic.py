@@ -66,8 +66,7 @@ def test_the_reference_as_a_person_would_write_it():
         "pool": "ingress_lossless_pool",
         "size": "19456",
         "xoff": "38912",
-        "xon": "19456",
-        "xon_offset": "19456",
+        "xon": "0",  # as far below the beginning as xon_offset would say
     }
     assert {key: entry["profile"] for key, entry in tables["BUFFER_QUEUE"].items()} == {
         "Ethernet0|0": "egress_lossy_profile",
@@ -158,7 +157,6 @@ def test_a_name_follows_from_the_content_and_the_models_take_it():
 # What this project's ``Switch`` has no term for: held by ``patch`` (test_sonic_patch) and seen by no parse.
 NO_TERM = {
     ("BUFFER_QUEUE", "profile"),  # the egress buffer
-    ("BUFFER_PROFILE", "xon"),  # the floor of the pause's end; read only to know where headroom is in the size
     ("PFC_WD", "action"),  # "drop" where it is not set
     *(
         ("WRED_PROFILE", field.format(colour))
@@ -253,7 +251,7 @@ def test_sonics_default_puts_roce_into_class_1_and_its_cnp_is_not_strict():
     assert qos.queues[3] == qos.queues[4] == Queue(False, 15, Ecn(1048576, 2097152, 5))
     assert qos.queues[7] is None
     assert qos.class_to_priority == (0, 0, 0, 3, 4, 0, 0, 7)
-    assert qos.headroom[3] == qos.headroom[4] == Headroom(1248, 96928, 2496, -3)
+    assert qos.headroom[3] == qos.headroom[4] == Headroom(1248, 96928, 2496, -3, 1248)
     assert [at for at, each in enumerate(qos.headroom) if each] == [3, 4]
     assert qos.watchdog == Watchdog(200, 200, "drop")
     assert qos.ip_mtu_bytes == 9100
@@ -275,7 +273,7 @@ def test_headroom_of_0_bytes_is_seen_as_such():
     """sonic-net/SONiC#480."""
     config = default_config()
     config["BUFFER_PROFILE"]["pg_lossless_100000_5m_profile"]["xoff"] = "0"
-    assert first(config).headroom[3] == Headroom(1248, 0, 2496, -3)
+    assert first(config).headroom[3] == Headroom(1248, 0, 2496, -3, 1248)
 
 
 def test_headroom_within_a_groups_size_is_not_its_reserve():

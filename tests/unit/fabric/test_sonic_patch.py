@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sonic_configs import PORTS, default_config, with_brackets
 from switches import policies, switch
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.asics import ASICS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Queue, Switch, Watchdog
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import sonic
@@ -19,6 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.soni
     MAPS,
     PFC_TO_PG,
     PFC_TO_PG_TABLE,
+    wanted_port,
 )
 
 jsonpatch = pytest.importorskip("jsonpatch")
@@ -215,7 +217,46 @@ def test_headroom_is_each_groups_own_where_the_pool_holds_none():
     del config["BUFFER_POOL"]["ingress_lossless_pool"]["xoff"]
     after = apply(config, switch("sonic", list(PORTS)))
     profile = after["BUFFER_PROFILE"][after["BUFFER_PG"]["Ethernet0|3"]["profile"]]
-    assert (profile["size"], profile["xon"], profile["xoff"]) == (str(19456 + 38912), "19456", "38912")
+    assert (profile["size"], profile["xon"], profile["xoff"]) == (str(19456 + 38912), "0", "38912")
+
+
+@pytest.mark.parametrize(
+    ("asic", "line", "pools", "written"),
+    [
+        # pg_profile_lookup.ini: size, xon, xoff, xon_offset. NVIDIA's size holds xoff, and its pools hold none.
+        ("spectrum3", (200, 5), False, ("55296", "19456", "35840", None)),
+        ("spectrum3", (400, 5), False, ("86016", "37888", "38912", None)),
+        ("spectrum4", (800, 5), False, ("304128", "38912", "257024", None)),
+        ("tomahawk3", (400, 5), True, ("2540", "2540", "178562", "2540")),
+        ("tomahawk4", (400, 5), True, ("18796", "3556", "150368", "3556")),
+        ("tomahawk5", (400, 5), True, ("8636", "0", "425958", "3556")),
+    ],
+)
+def test_a_profile_is_written_as_its_vendor_has_it(asic, line, pools, written):
+    config = default_config()
+    if not pools:
+        del config["BUFFER_POOL"]["ingress_lossless_pool"]["xoff"]
+    room = ASICS[asic].headroom[line]
+    wanted = switch("sonic", list(PORTS), headroom=(None,) * 3 + (room,) + (None,) * 4)
+    after = apply(config, wanted)
+    profile = after["BUFFER_PROFILE"][after["BUFFER_PG"]["Ethernet0|3"]["profile"]]
+    assert tuple(profile.get(field) for field in ("size", "xon", "xoff", "xon_offset")) == written
+
+
+@pytest.mark.parametrize("pools", [True, False])
+def test_every_profile_is_read_back_as_it_was_written(pools):
+    qos = switch("sonic", ["Ethernet0"]).ports["Ethernet0"]
+    for asic in ASICS.values():
+        for room in asic.headroom.values():
+            entry = wanted_port(replace(qos, headroom=(None,) * 3 + (room,) + (None,) * 4), False, pools)
+            tables = {
+                "BUFFER_PG": {"Ethernet0|3": {"profile": entry.groups[3]}},
+                "BUFFER_PROFILE": {},
+                "BUFFER_POOL": {},
+            }
+            tables["BUFFER_POOL"]["ingress_lossless_pool"] = {"xoff": "4194304"} if pools else {}
+            tables["BUFFER_PROFILE"][entry.groups[3]] = entry.shared["BUFFER_PROFILE", entry.groups[3]]
+            assert sonic.parse(json.dumps(tables), "leaf1").ports["Ethernet0"].headroom[3] == room
 
 
 def test_the_watchdog_polls_often_enough():

@@ -67,9 +67,9 @@ DIFFERENT = [
     ({"pfc": ()}, "priorities with PFC: wanted 3, seen none"),
     ({"pfc": (3, 4)}, "priorities with PFC: wanted 3, seen 3, 4"),
     (
-        put("headroom", 3, Headroom(0, 1, 2, 3)),
+        put("headroom", 3, Headroom(0, 1, 2, 3, 4)),
         "headroom of priority 3: wanted reserved_bytes 19456, xoff_bytes 38912, xon_offset_bytes 19456, alpha_exponent "
-        "0, seen reserved_bytes 0, xoff_bytes 1, xon_offset_bytes 2, alpha_exponent 3",
+        "0, xon_bytes 0, seen reserved_bytes 0, xoff_bytes 1, xon_offset_bytes 2, alpha_exponent 3, xon_bytes 4",
     ),
     (
         {"watchdog": Watchdog(200, 400, "drop")},

@@ -81,7 +81,7 @@ def test_an_asic_without_profiles():
 
 def test_the_users_own_number():
     own = {(400, 100): 120_000, (400, 10): 60_000}
-    assert headroom(SPECTRUM3, 400, 5, own=own) == Headroom(47_104, 60_000, 0, 0)
+    assert headroom(SPECTRUM3, 400, 5, own=own) == Headroom(47_104, 60_000, 9_216, 0, 37_888)
     assert headroom(SPECTRUM3, 400, 50, own=own).xoff_bytes == 120_000
     assert headroom(SPECTRUM3, 400, 200, own=own).xoff_bytes == 373_760  # longer than the user's
     assert headroom(SPECTRUM3, 200, 5, own=own).xoff_bytes == 35_840

@@ -21,7 +21,8 @@ understood when read (modes lossless, lossless-single-ipool, lossy).
 
 Buffers of a lossless port: ``port-buffer`` is what is kept for it, a pause is sent when ``xoff-threshold`` of it is
 used, and ends ``xon-threshold`` below that. So xoff-threshold is Headroom.reserved_bytes, xon-threshold is
-xon_offset_bytes, and port-buffer is reserved_bytes + xoff_bytes: the rest takes what arrives after the pause was sent.
+xon_offset_bytes (and xon_bytes what is left of xoff-threshold; Spectrum's profiles say it so), and port-buffer is
+reserved_bytes + xoff_bytes: the rest takes what arrives after the pause was sent.
 The alpha is the switch's (``advance-buffer-config default-global ingress-lossless-buffer shared-alpha``). Half of the
 memory goes to the lossless pool, as in the guide's example and in ``qos roce``.
 
@@ -215,6 +216,13 @@ def _pfc_tree(subject: str, wanted: PortQos) -> Tree:
         )
     room = rooms.pop()
     if room is not None:
+        if room.xon_bytes != max(0, room.reserved_bytes - room.xon_offset_bytes):
+            raise FabricError(
+                subject,
+                f"its pauses are to end at {room.xon_bytes} bytes whenever they began, and NVUE knows only how far "
+                "below their beginning",
+                "name in roce_switch_asic the Spectrum that the switch has; in roce_asics, leave xon_bytes out",
+            )
         found["port-buffer"] = room.reserved_bytes + room.xoff_bytes
         found["xoff-threshold"] = room.reserved_bytes
         found["xon-threshold"] = room.xon_offset_bytes
@@ -615,7 +623,7 @@ class _Reader:
                 f"xoff-threshold {xoff} is above port-buffer {whole}, so no pause would be sent",
                 "lower xoff-threshold",
             )
-        return pfc, Headroom(xoff, whole - xoff, xon, self.alpha)
+        return pfc, Headroom(xoff, whole - xoff, xon, self.alpha, max(0, xoff - xon))
 
 
 def _picked(settings: Tree) -> Tree:

@@ -182,13 +182,15 @@ class _Reader:
         )
         if size is None or xoff is None or alpha is None:
             return None
-        if not self.image_left_out:
-            db.reference(table, name, "pool", "BUFFER_POOL")
+        pool = None if self.image_left_out else db.reference(table, name, "pool", "BUFFER_POOL")
         if not db.text(table, name, "pool"):
             raise db.refuse(table, name, "no pool is named", "name the ingress pool of lossless traffic")
         # Where the pool holds no headroom, each group's size does (see ``wanted_port``).
-        reserved = size - xoff if xoff and size == (xon or 0) + xoff else size
-        return Headroom(reserved, xoff, offset or 0, alpha)
+        bare = pool is not None and db.text("BUFFER_POOL", pool, "xoff") in (None, "0")
+        reserved = size - xoff if size >= xoff + (0 if bare else xon or 0) else size
+        if offset is None:
+            offset = 0 if xon is None else max(0, reserved - xon)
+        return Headroom(reserved, xoff, offset, alpha, xon or 0)
 
     def _watchdog(self, port: str, key: str, pfc: tuple[int, ...]) -> Watchdog | None:
         """None where it does not run, or not on all priorities that pause.

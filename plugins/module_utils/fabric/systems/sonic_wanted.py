@@ -175,8 +175,8 @@ def _wred(ecn: Ecn) -> dict[str, Any]:
 def _buffer(headroom: Headroom, brackets: bool, pools_headroom: bool) -> Entry:
     """A pause ends when the group's use is down to max(``xon``, limit - ``xon_offset``) (sonic-buffer-profile.yang).
 
-    ``xon`` is what is reserved, as in the tables of Broadcom's and NVIDIA's platforms (pg_profile_lookup.ini). Those of
-    NVIDIA have no ``xon_offset``, so none is written where it is 0.
+    The tables of NVIDIA's platforms (pg_profile_lookup.ini) have no ``xon_offset``, since their pause ends at ``xon``.
+    It is not written where ``xon`` says the same.
     """
     size = headroom.reserved_bytes if pools_headroom else headroom.reserved_bytes + headroom.xoff_bytes
     entry = {
@@ -184,8 +184,8 @@ def _buffer(headroom: Headroom, brackets: bool, pools_headroom: bool) -> Entry:
         "pool": refer("BUFFER_POOL", INGRESS_POOL, brackets),
         "size": str(size),
         "xoff": str(headroom.xoff_bytes),
-        "xon": str(headroom.reserved_bytes),
+        "xon": str(headroom.xon_bytes),
     }
-    if headroom.xon_offset_bytes:
+    if headroom.xon_bytes + headroom.xon_offset_bytes != headroom.reserved_bytes:
         entry["xon_offset"] = str(headroom.xon_offset_bytes)
     return entry

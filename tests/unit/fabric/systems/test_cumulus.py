@@ -327,6 +327,7 @@ def test_a_document_that_was_cut_off_is_refused_wherever_it_ends():
         ({"dscp_to_class": (0,) * 63 + (None,)}, "some DSCPs"),
         ({"headroom": (None,) * 3 + (Headroom(1, 2, 1, 9),) + (None,) * 4}, "alpha_exponent 9"),
         ({"headroom": (Headroom(1, 2, 1, 0),) * 8}, "different headroom"),
+        ({"headroom": (None,) * 3 + (Headroom(3, 4, 1, 0, 1),) + (None,) * 4}, "how far below their beginning"),
     ],
 )
 def test_what_nvue_cannot_hold_is_refused(changes, why):
