@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import checks
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.checks import Fault
@@ -46,8 +47,7 @@ class ReadBack:
     planned: Mapping[str, Switch] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """One part of a path, and what is wrong with it."""
 
     layer: str
@@ -56,7 +56,11 @@ class Part:
 
 
 class Checker:
-    """The checks of one class of RoCE. Parts that are alike (one object) are looked at once."""
+    """The checks of one class of RoCE. Parts that are alike (one object) are looked at once.
+
+    What was found of a part is known by the identity of what it is: comparing ports and NICs costs more than checking
+    them, and whoever reads them gives those that are equal one object.
+    """
 
     def __init__(self, policy: Policy, rdma: RdmaClass, seen: ReadBack) -> None:
         self.policy = policy
@@ -70,52 +74,49 @@ class Checker:
         for app in self._host(host).applications:
             if dscp_of(app.tos) in others:
                 continue
-            yield self._part(APPLICATION, f"{host} {app.name}", lambda app=app: checks.application(app, self.rdma), app)
+            key = (APPLICATION, id(app))
+            yield self._part(APPLICATION, f"{host} {app.name}", key, checks.application, app, self.rdma)
 
     def sender(self, end: End) -> Part:
         """A NIC that sends."""
-        return self._nic(SENDER, end, lambda nic: checks.sender(nic, self.rdma, self.policy))
+        return self._nic(SENDER, end, checks.sender, self.rdma, self.policy)
 
     def receiver(self, end: End) -> Part:
         """A NIC that receives, and answers with CNPs."""
-        return self._nic(RECEIVER, end, lambda nic: checks.receiver(nic, self.rdma, self.policy))
+        return self._nic(RECEIVER, end, checks.receiver, self.rdma, self.policy)
 
     def reactor(self, end: End) -> Part:
         """The sender, when a CNP comes back to it."""
-        return self._nic(CNP, end, lambda nic: checks.reactor(nic, self.rdma))
+        return self._nic(CNP, end, checks.reactor, self.rdma)
 
     def ingress(self, end: End) -> Part:
         """A switch's port where RoCE comes in."""
-        return self._port(SWITCH, end, "in", lambda port: checks.ingress(port, self.rdma, self.policy))
+        return self._port(SWITCH, end, "in", None, checks.ingress, self.rdma, self.policy)
 
     def egress(self, end: End) -> Part:
         """A switch's port where RoCE leaves; with what was compiled for it."""
-
-        def faults(port: PortQos) -> Iterator[Fault]:
-            yield from checks.egress(port, self.rdma, self.policy)
-            plan = self._planned(end)
-            if plan is not None:
-                yield from checks.thresholds(port, plan, self.rdma)
-
-        return self._port(SWITCH, end, "out", faults, self._planned(end))
+        switch = self.seen.planned.get(end.device)
+        plan = switch.ports.get(end.port) if switch else None
+        return self._port(SWITCH, end, "out", plan, self._egress, plan)
 
     def cnp(self, ingress: End, egress: End) -> Iterator[Part]:
         """A switch that a CNP passes."""
-        yield self._port(CNP, ingress, "in", lambda port: checks.cnp_ingress(port, self.policy))
-        yield self._port(CNP, egress, "out", lambda port: checks.cnp_egress(port, self.policy))
+        yield self._port(CNP, ingress, "in", None, checks.cnp_ingress, self.policy)
+        yield self._port(CNP, egress, "out", None, checks.cnp_egress, self.policy)
 
     def ecmp(self, switch: str) -> Part:
         """How a switch spreads flows."""
         known = self.seen.switches.get(switch)
         fields = known.ecmp_fields if known else None
-        return self._part(SWITCH, switch, lambda: checks.ecmp(fields), fields)
+        return self._part(SWITCH, switch, (SWITCH, id(fields)), checks.ecmp, fields)
 
     def link(self, upstream: End, downstream: End) -> Part:
         """A cable, in the direction of the packets."""
-        ends = [self._anything(upstream), self._anything(downstream)]
-        if None in ends:  # said by the part itself
-            return Part(SWITCH, f"{upstream} - {downstream}", ())
-        return self._part(SWITCH, f"{upstream} - {downstream}", lambda: checks.link(*ends, self.rdma), *ends)
+        where = f"{upstream} - {downstream}"
+        one, other = self._anything(upstream), self._anything(downstream)
+        if one is None or other is None:  # said by the part itself
+            return Part(SWITCH, where, ())
+        return self._part(SWITCH, where, (SWITCH, "link", id(one), id(other)), checks.link, one, other, self.rdma)
 
     def _host(self, name: str) -> Host:
         return self.seen.hosts.get(name, Host())
@@ -124,33 +125,42 @@ class Checker:
         switch = self.seen.switches.get(end.device)
         return switch.ports.get(end.port) if switch else self._host(end.device).nics.get(end.port)
 
-    def _planned(self, end: End) -> PortQos | None:
-        switch = self.seen.planned.get(end.device)
-        return switch.ports.get(end.port) if switch else None
+    def _egress(self, port: PortQos, plan: PortQos | None) -> Iterator[Fault]:
+        yield from checks.egress(port, self.rdma, self.policy)
+        if plan is not None:
+            yield from checks.thresholds(port, plan, self.rdma)
 
-    def _nic(self, layer: str, end: End, check: Callable[[Nic], Iterator[Fault]]) -> Part:
+    def _nic(self, layer: str, end: End, check: Callable[..., Iterable[Fault]], *of: object) -> Part:
         nic = self._host(end.device).nics.get(end.port)
+        where = f"{end.device} {end.port}"
         if nic is None:
-            return _unread(layer, str(end))
-        # Its name and address are its own, so it is like no other: no memory.
-        return Part(layer, str(end), _placed(str(end), check(nic)))
+            return _unread(layer, where)
+        return self._part(layer, where, (layer, id(nic)), check, nic, *of)
 
     def _port(
-        self, layer: str, end: End, side: str, check: Callable[[PortQos], Iterator[Fault]], *also: object
+        self,
+        layer: str,
+        end: End,
+        side: str,
+        plan: PortQos | None,
+        check: Callable[..., Iterable[Fault]],
+        *of: object,
     ) -> Part:
         switch = self.seen.switches.get(end.device)
         port = switch.ports.get(end.port) if switch else None
-        where = f"{end}, {side}"
+        where = f"{end.device} {end.port}, {side}"
         if port is None:
             return _unread(layer, where)
-        return self._part(layer, where, lambda: check(port), side, port, *also)
+        return self._part(layer, where, (layer, side, id(port), id(plan)), check, port, *of)
 
-    def _part(self, layer: str, where: str, check: Callable[[], Iterable[Fault]], *of: object) -> Part:
-        # By identity: two that are equal are most often one, and comparing costs more than checking.
-        key = (layer, *(each if isinstance(each, str) else id(each) for each in of))
-        if key not in self._known:
-            self._known[key] = tuple(check())
-        return Part(layer, where, _placed(where, self._known[key]))
+    def _part(
+        self, layer: str, where: str, key: tuple[object, ...], check: Callable[..., Iterable[Fault]], *of: object
+    ) -> Part:
+        """``check`` of ``of``, or what was found before by the same ``key``."""
+        faults = self._known.get(key)
+        if faults is None:
+            faults = self._known[key] = tuple(check(*of))
+        return Part(layer, where, _placed(where, faults) if faults else ())
 
 
 def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part]:
@@ -174,24 +184,28 @@ def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part
     return _once([*parts, checker.reactor(start)])
 
 
-def survey(fabric: Fabric, checker: Checker) -> list[Part]:
-    """All parts of the fabric: each host sends to each, over every port in both directions."""
-    nics = [end for end in sorted(fabric.peer) if end.device not in fabric.switches]
-    ports = [end for end in sorted(fabric.peer) if end.device in fabric.switches]
-    parts: list[Part] = []
+def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
+    """All parts of the fabric: each host sends to each, over every port in both directions.
+
+    One after the other, since a large fabric has hundreds of thousands and most of them are fine.
+    """
+    ends = sorted(fabric.peer)
+    nics = [end for end in ends if end.device not in fabric.switches]
+    ports = [end for end in ends if end.device in fabric.switches]
     for host in fabric.hosts():
-        parts += checker.applications(host)
-    parts += [checker.sender(nic) for nic in nics]
+        yield from _once(checker.applications(host))
+    yield from map(checker.sender, nics)
     for one, other in fabric.links():
-        parts += [checker.link(one, other), checker.link(other, one)]
-    parts += [checker.ecmp(switch) for switch in sorted(fabric.switches)]
+        yield checker.link(one, other)
+        yield checker.link(other, one)
+    yield from map(checker.ecmp, sorted(fabric.switches))
     for port in ports:
-        parts += [checker.ingress(port), checker.egress(port)]
-    parts += [checker.receiver(nic) for nic in nics]
+        yield checker.ingress(port)
+        yield checker.egress(port)
+    yield from map(checker.receiver, nics)
     for port in ports:
-        parts += checker.cnp(port, port)
-    parts += [checker.reactor(nic) for nic in nics]
-    return _once(parts)
+        yield from checker.cnp(port, port)
+    yield from map(checker.reactor, nics)
 
 
 def deadlock(fabric: Fabric, checker: Checker) -> Part:

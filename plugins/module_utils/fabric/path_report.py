@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.checks import Fault
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import (
     Checker,
@@ -16,7 +17,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import 
     ReadBack,
     claims,
     deadlock,
-    first_fault,
     follow,
     survey,
 )
@@ -33,9 +33,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_config import parse_running
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.topology import End, Fabric
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table
 
+SOURCE = "as read back"
 PORT_FIELDS = [each.name for each in fields(PortQos)]
 NIC_FIELDS = [each.name for each in fields(Nic)]
 
@@ -51,32 +53,47 @@ def checked(params: Mapping[str, Any]) -> dict[str, Any]:
         completed(parse_running(params["running"], params["switches"]), planned),
         planned if params["thresholds"] else {},
     )
-    parts: list[Part] = []
+    faults: list[Fault] = []
+    made: list[Claim] = []
+    fine: dict[str, list[Claim]] = {}  # by layer; the table only counts those that hold, so one stands for all
+    count = 0
+    for part in _parts(params, policy, fabric, seen):
+        count += 1
+        if part.faults:
+            faults += part.faults
+            made += claims([part], SOURCE)
+        else:
+            if part.layer not in fine:
+                fine[part.layer] = claims([part], SOURCE)
+            made += fine[part.layer]
+    proof = Proof(params["name"], "The path of RoCE traffic", params["name"], made)
+    return {
+        "changed": False,
+        "holds": not faults,
+        "first_fault": asdict(faults[0]) if faults else None,
+        "faults": [asdict(fault) for fault in faults],
+        "parts": count,
+        "table": table(proof),
+        "message": _message(count, faults),
+    }
+
+
+def _parts(params: Mapping[str, Any], policy: Policy, fabric: Fabric, seen: ReadBack) -> Iterator[Part]:
+    """What is to be looked at, in its order."""
     for rdma in _classes(policy, params["rdma_class"]):
         checker = Checker(policy, rdma, seen)
         if params["paths"]:
             for at, given in enumerate(params["paths"]):
-                parts += follow(fabric, *_ends(at, given), checker)
+                yield from follow(fabric, *_ends(at, given), checker)
         else:
-            parts += survey(fabric, checker)
-        parts.append(deadlock(fabric, checker))
-    first = first_fault(parts)
-    proof = Proof(params["name"], "The path of RoCE traffic", params["name"], claims(parts, "as read back"))
-    return {
-        "changed": False,
-        "holds": first is None,
-        "first_fault": asdict(first) if first else None,
-        "faults": [asdict(fault) for part in parts for fault in part.faults],
-        "parts": len(parts),
-        "table": table(proof),
-        "message": _message(parts, first),
-    }
+            yield from survey(fabric, checker)
+        yield deadlock(fabric, checker)
 
 
-def _message(parts: list[Part], first: Any) -> str:
-    if first is None:
-        return f"all {len(parts)} parts are as the policy says"
-    count = sum(len(part.faults) for part in parts)
+def _message(parts: int, faults: list[Fault]) -> str:
+    if not faults:
+        return f"all {parts} parts are as the policy says"
+    first, count = faults[0], len(faults)
     others = f"; {count - 1} more" if count > 1 else ""
     return f"{first.where}: {first.what}: wanted {first.wanted}, seen {first.seen}: {first.consequence}{others}"
 
@@ -84,16 +101,16 @@ def _message(parts: list[Part], first: Any) -> str:
 def completed(seen: Mapping[str, Switch], planned: Mapping[str, Switch]) -> dict[str, Switch]:
     """``seen`` with what a system's configuration does not hold as it is planned: the system sets it by itself.
 
-    Ports that are alike stay one object.
+    Ports that are alike are one object, whatever their switch.
     """
     known: dict[tuple[int, int], PortQos] = {}
+    alike: dict[PortQos, PortQos] = {}
 
     def port(qos: PortQos, plan: PortQos | None, not_held: list[str]) -> PortQos:
-        if plan is None or not not_held:
-            return qos
         key = (id(qos), id(plan))
         if key not in known:
-            known[key] = replace(qos, **{name: getattr(plan, name) for name in not_held})
+            full = qos if plan is None else replace(qos, **{name: getattr(plan, name) for name in not_held})
+            known[key] = alike.setdefault(full, full)
         return known[key]
 
     found = {}
@@ -139,20 +156,34 @@ def _hosts(nics: Mapping[str, Any], applications: Mapping[str, Any]) -> dict[str
             raise FabricError(
                 f"host {name}", "its applications are given, but not its NICs", "read them with roce_nic_info"
             )
+    known: dict[str, Nic] = {}
     return {
         name: Host(
-            {nic: _nic(f"host {name}: NIC {nic}", data) for nic, data in Record(f"host {name}", found).data.items()},
+            {
+                nic: _nic(f"host {name}: NIC {nic}", data, known)
+                for nic, data in Record(f"host {name}", found).data.items()
+            },
             tuple(_application(f"host {name}", each) for each in applications.get(name) or ()),
         )
         for name, found in nics.items()
     }
 
 
-def _nic(subject: str, given: Any) -> Nic:
-    """As roce_nic_info returned it; what else it tells is left aside."""
+def _nic(subject: str, given: Any, known: dict[str, Nic]) -> Nic:
+    """As roce_nic_info returned it; what else it tells is left aside.
+
+    Hosts of a fleet are alike: NICs that are equal, by what they are as text in ``known``, are one object.
+    """
     record = Record(subject, given)
     record.need("name", "interface")
     values = {name: record.data[name] for name in NIC_FIELDS if name in record.data}
+    text = repr(values)
+    if text not in known:
+        known[text] = _read_nic(subject, values)
+    return known[text]
+
+
+def _read_nic(subject: str, values: dict[str, Any]) -> Nic:
     try:
         values["queues"] = tuple(queue and Queue(**queue) for queue in values.get("queues", ()))
         lists = {name: tuple(value) for name, value in values.items() if isinstance(value, (list, tuple))}

@@ -6,13 +6,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
 
 
-@dataclass(frozen=True, order=True)
-class End:
+class End(NamedTuple):
     """One end of a cable: a switch's port, or a host's NIC."""
 
     device: str
@@ -22,8 +21,7 @@ class End:
         return f"{self.device} {self.port}"
 
 
-@dataclass(frozen=True, order=True)
-class Hop:
+class Hop(NamedTuple):
     """A switch that a packet passes."""
 
     switch: str

@@ -68,11 +68,9 @@ class Proof:
 
     def by_layer(self) -> dict[str, list[Claim]]:
         """The claims by layer: the paper's layers in its order, then any others as they come."""
-        order = [*LAYERS, *(claim.layer for claim in self.claims)]
-        grouped: dict[str, list[Claim]] = {}
-        for layer in order:
-            if layer not in grouped:
-                grouped[layer] = [claim for claim in self.claims if claim.layer == layer]
+        grouped: dict[str, list[Claim]] = {layer: [] for layer in LAYERS}
+        for claim in self.claims:
+            grouped.setdefault(claim.layer, []).append(claim)
         return {layer: claims for layer, claims in grouped.items() if claims}
 
     def to_dict(self) -> dict[str, Any]:

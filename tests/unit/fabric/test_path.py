@@ -267,14 +267,14 @@ def test_the_first_broken_hop_is_named(name):
     assert fault.consequence
     assert fault.wanted != fault.seen
     # And the survey of the whole fabric finds it too, wherever else it is seen.
-    surveyed = survey(FABRIC, Checker(POLICY, POLICY.classes[0], seen))
+    surveyed = list(survey(FABRIC, Checker(POLICY, POLICY.classes[0], seen)))
     assert where in [each.where for part in surveyed for each in part.faults]
     failed = [claim for claim in claims(surveyed, "test") if claim.holds is False]
     assert any(claim.claim == f"{fault.where}: {fault.what}" and claim.reason == fault.consequence for claim in failed)
 
 
 def test_a_survey_of_what_is_as_the_policy_says():
-    parts = survey(FABRIC, Checker(POLICY, POLICY.classes[0], SEEN))
+    parts = list(survey(FABRIC, Checker(POLICY, POLICY.classes[0], SEEN)))
     assert first_fault(parts) is None
     assert {part.layer for part in parts} == {"application", "sender", "switch", "receiver", "cnp"}
 

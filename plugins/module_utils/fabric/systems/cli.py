@@ -82,7 +82,8 @@ class Reader:
                 continue
             if line.text.startswith("%") or _CONTROL.search(line.text):
                 raise self.refuse(line, f"not a line of {system}'s configuration", _AGAIN)
-            indent = len(raw.expandtabs()) - len(raw.expandtabs().lstrip())
+            expanded = raw.expandtabs()
+            indent = len(expanded) - len(expanded.lstrip())
             if indent == 0 and line.text.startswith("banner "):
                 banner_end = _banner_end(line.text)
                 continue

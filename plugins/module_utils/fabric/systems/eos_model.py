@@ -82,6 +82,12 @@ class Settings:
             both.queues[queue] = {**other.queues.get(queue, {}), **self.queues.get(queue, {})}
         return both
 
+    def said(self) -> tuple[Any, ...]:
+        """All values, without the lines that say them."""
+        own = [(key, value) for key, (value, _line) in self.values.items()]
+        queues = [(at, [(key, value[0]) for key, value in lines.items()]) for at, lines in self.queues.items()]
+        return (*own, *((at, *lines) for at, lines in queues))
+
     def get(self, key: str) -> Any:
         """The value of ``key``; None where no line sets it."""
         return self.values[key][0] if key in self.values else None
@@ -106,6 +112,7 @@ class Model(Reader):
         self._watchdog_ms: dict[str, int] = {}
         self._watchdog_action = "errdisable"
         self._watchdog_drops = False
+        self._alike: dict[tuple[Any, ...], PortQos] = {}  # by what a port's lines say: most ports have the same
         lines = self.tree(text, "EOS", _KNOWN, _FOREIGN)
         if text.lstrip().startswith(_WHOLE) and lines[-1].text != "end":
             raise FabricError(f"{name}: configuration", 'it stops before its "end"', "fetch it again, all of it")
@@ -115,6 +122,12 @@ class Model(Reader):
     def port_qos(self, port: str) -> PortQos:
         """What ``port`` does. FabricError where it refers to what is missing, or to what no byte or DSCP can say."""
         own = self.ports[port]
+        said = own.said()
+        if said not in self._alike:
+            self._alike[said] = self._port_qos(own)
+        return self._alike[said]
+
+    def _port_qos(self, own: Settings) -> PortQos:
         both = own.over(self._profile(own))
         if OWN_MAP in both.values:
             raise self.refuse(both.values[OWN_MAP][1], "a port has a map of its own", "map DSCPs for the whole switch")
