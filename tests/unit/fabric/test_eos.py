@@ -217,6 +217,17 @@ def test_a_ports_own_line_wins_over_its_profile():
     assert read.ports["Ethernet2/1"].pfc == (3,)
 
 
+def test_ports_are_alike_only_where_all_their_lines_are():
+    ports = "".join(
+        f"interface Ethernet{at}\n   qos trust dscp\n   uc-tx-queue 3\n      no priority\n"
+        f"      bandwidth percent {percent}\n"
+        for at, percent in ((1, 50), (2, 50), (3, 60))
+    )
+    found = eos.parse(ports, "leaf1").ports
+    assert found["Ethernet1"] is found["Ethernet2"]
+    assert [qos.queues[3].bandwidth_percent for qos in found.values()] == [50, 50, 60]
+
+
 def test_a_switch_without_qos_says_what_it_does():
     read = eos.parse("hostname leaf1\ninterface Ethernet1\n   no switchport\ninterface Ethernet2\n", "leaf1")
     routed, switched = read.ports["Ethernet1"], read.ports["Ethernet2"]

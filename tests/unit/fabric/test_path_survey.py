@@ -49,6 +49,7 @@ PORTS = [
     replace(QOS, queues=at(QOS.queues, 3, Queue(False, 50, Ecn(150, 1500, 100)))),
     replace(QOS, queues=at(QOS.queues, 6, Queue(True, None, ECN)), headroom=at(QOS.headroom, 3, Headroom(0, 0, 0, 0))),
 ]
+PLANNED = [QOS, PORTS[4], replace(QOS, headroom=at(QOS.headroom, 3, Headroom(1, 1 << 20, 0, 0)))]
 NICS = [NIC, replace(NIC, pfc=(4,)), replace(NIC, trust="pcp", cnp_dscp=4), replace(NIC, interface="eth1", reaction=())]
 APPLICATIONS = [Application("NCCL", 106, queue_pairs=4), Application("NCCL", 104), Application("x", 40, queue_pairs=1)]
 
@@ -58,7 +59,7 @@ def read_back(draw, links):
 
     def some(values):
         value = draw(st.sampled_from(values))
-        return value if draw(st.booleans()) else copy.deepcopy(value)
+        return value if draw(st.integers(0, 3)) else copy.deepcopy(value)
 
     hosts, switches, planned = {}, {}, {}
     for end in sorted({end for link in links for end in link}):
@@ -72,7 +73,7 @@ def read_back(draw, links):
                 hashed = draw(st.sampled_from([None, ("source_ip",), POLICY.ecmp_fields]))
                 switches[end.device] = Switch(end.device, "told", {}, hashed)
             switches[end.device].ports[end.port] = some(PORTS)
-            planned.setdefault(end.device, Switch(end.device, "told")).ports[end.port] = some(PORTS)
+            planned.setdefault(end.device, Switch(end.device, "told")).ports[end.port] = some(PLANNED)
     return ReadBack(hosts, switches, planned if draw(st.booleans()) else {})
 
 
@@ -131,7 +132,7 @@ def looked_at_one_by_one(fabric, seen, rdma):
 @st.composite
 def fabrics(draw):
     """Some links of a small Clos, and what was read of it."""
-    links = draw(st.lists(st.sampled_from(LINKS), min_size=1, unique=True))
+    links = draw(st.lists(st.sampled_from(LINKS), min_size=3, unique=True))
     fabric = Fabric(links, sorted({end.device for link in links for end in link if not end.device.startswith("gpu")}))
     return fabric, read_back(draw, links)
 
