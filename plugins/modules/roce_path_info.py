@@ -161,12 +161,15 @@ def main():
     )
     # What follows makes no cycles, and of a large fabric's input a third of the time would go into looking for them.
     gc.disable()
+    # What is returned of the arguments; Ansible would copy a whole fabric several times on its way back.
+    small = ("policy", "asics", "paths", "rdma_class", "thresholds", "name")
+    told = {"module_args": {name: module.params[name] for name in small}}
     try:
         result = path_report.checked(module.params)
     except (FabricError, ProofError) as error:
-        module.fail_json(msg=str(error))
+        module.fail_json(msg=str(error), invocation=told)
     else:
-        module.exit_json(**result)
+        module.exit_json(**result, invocation=told)
 
 
 if __name__ == "__main__":

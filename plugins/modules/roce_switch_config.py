@@ -203,6 +203,8 @@ def main():
         supports_check_mode=True,
     )
     params = module.params
+    # What is returned of the arguments; Ansible would copy a whole fabric several times on its way back.
+    told = {"module_args": {name: params[name] for name in ("state", "policy", "asics", "path")}}
     try:
         if params["state"] == "rendered":
             result = switch_config.rendered(params, module.check_mode, module._diff)
@@ -211,8 +213,8 @@ def main():
         else:
             result = switch_config.compared(params)
     except (FabricError, ProofError) as error:
-        module.fail_json(msg=str(error))
-    module.exit_json(**result)
+        module.fail_json(msg=str(error), invocation=told)
+    module.exit_json(**result, invocation=told)
 
 
 if __name__ == "__main__":
