@@ -1,43 +1,49 @@
 #!/usr/bin/env python3
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Rendering a fabric: 1,024 switches and 8,192 hosts in one call, against Ansible's template task run per switch.
+"""Rendering a fabric and checking its paths: 1,024 switches and 8,192 hosts, against a template task for each switch.
 
     benchmarks/fabric.py                 # all
     benchmarks/fabric.py --groups 16     # one size in this process, its figures as JSON
 
 A group is a two-layer Clos of 32 leaves and 32 spines: a leaf has 32 hosts' NICs and a link to each spine, and each
-host a NIC at two leaves. 16 groups are the whole fabric, 49,152 ports in use; 4 are a quarter of it, to see the growth.
+host a NIC at two leaves. 16 groups are the whole fabric, 49,152 ports in use; 4 and 8 show the growth.
 
-The one call is the module's: the policy and all switches are read and checked, their links held against each other,
-everything compiled, rendered and written into files. The playbook is that call made by `ansible-playbook
-playbooks/fabric_config.yml`, with the inventory read before. The template task has the same lines in a template written
-by hand, with thresholds that somebody else has computed, and no checks; it is run for SAMPLE switches of the same
-inventory with the forks of ansible.cfg, less what it takes for one of them, and its time for the rest is scaled up.
-Times are processor time, so that a busy machine does not count.
+The call is the module roce_switch_config's: the policy and all switches are read and checked, their links held against
+each other, everything compiled, rendered and written into files. The path check is the module roce_path_info's: the
+same, but the files are read back, each NIC of each host is as roce_nic_info returns it, each host has an application,
+and every part of every path is checked in both directions. Both run as their modules do, without Ansible's own part.
+The playbook is the first call made by `ansible-playbook playbooks/fabric_config.yml`, with the inventory read before.
+The template task has the same lines in a template written by hand, with thresholds that somebody else has computed, and
+no checks; it is run for SAMPLE switches of the same inventory with the forks of ansible.cfg, less what it takes for one
+of them, and its time for the rest is scaled up. Times are processor time, so that a busy machine does not count.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import resource
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / ".collections"))
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import switch_config
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import path_report, switch_config
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.plan import plan, read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Nic, Queue
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
 
 GROUPS = 16
+SIZES = (4, 8, GROUPS)
 SPREAD = 32  # leaves, and spines, of a group; and hosts' NICs at a leaf
 SAMPLE = 64
 TARGET = 50
@@ -122,17 +128,75 @@ def fabric(groups: int) -> tuple[dict[str, Any], dict[str, Any]]:
     return switches, hosts
 
 
+def read_back(hosts: dict[str, Any]) -> dict[str, Any]:
+    """By host and NIC what roce_nic_info returns where each is as the default policy says; nothing is shared."""
+    policy = read_policy(None)
+    rdma, cnp, default = policy.classes[0], policy.cnp, policy.default
+    priority = {each.traffic_class: each.priority for each in (rdma, cnp, default)}
+    queues = {
+        rdma.traffic_class: Queue(False, rdma.bandwidth_percent),
+        cnp.traffic_class: Queue(True),
+        default.traffic_class: Queue(False, default.bandwidth_percent),
+    }
+    nic = Nic(
+        name="",
+        interface="eth0",
+        trust="dscp",
+        dscp_to_priority=tuple(priority[each] for each in policy.dscp_to_class()),
+        priority_to_class=tuple({each: at for at, each in priority.items()}.get(at) for at in range(8)),
+        queues=tuple(queues.get(at) for at in range(8)),
+        pfc=(rdma.priority,),
+        notification=(rdma.priority,),
+        reaction=(rdma.priority,),
+        cnp_dscp=cnp.dscp,
+        cm_tos=rdma.tos,
+        ip_mtu_bytes=policy.ip_mtu_bytes,
+    )
+    text = json.dumps(asdict(nic))
+    return {host: {name: {**json.loads(text), "name": name} for name in nics} for host, nics in hosts.items()}
+
+
+def peak_kib() -> int:
+    """The most memory that this process had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def checked(switches: dict[str, Any], hosts: dict[str, Any], running: dict[str, str]) -> dict[str, Any]:
+    """Processor seconds and further memory of the path check over all of it, and how many parts it looked at."""
+    params = {
+        "policy": {},
+        "switches": switches,
+        "asics": None,
+        "running": running,
+        "nics": read_back(hosts),
+        "applications": {host: [{"name": "NCCL", "tos": 106, "queue_pairs": 4}] for host in hosts},
+        "paths": [],
+        "rdma_class": None,
+        "thresholds": True,
+        "name": "fabric",
+    }
+    before, start = peak_kib(), time.process_time()
+    gc.disable()  # as the module does
+    done = path_report.checked(params)
+    seconds = time.process_time() - start
+    gc.enable()
+    assert done["holds"], done["message"]
+    return {"path": seconds, "path_more_mib": (peak_kib() - before) / 1024, "parts": done["parts"]}
+
+
 def measure(groups: int) -> dict[str, Any]:
-    """Processor seconds of the stages and of the whole call, the call's wall seconds, and its peak memory."""
+    """Processor seconds of the stages, of the whole call and of the path check; wall seconds and peak memory."""
     switches, hosts = fabric(groups)
     params = {"policy": {}, "switches": switches, "hosts": hosts, "asics": None}
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_kib()
     with tempfile.TemporaryDirectory() as folder:
         wall, start = time.monotonic(), time.process_time()
         done = switch_config.rendered({**params, "path": folder}, False, False)
         seconds, wall = time.process_time() - start, time.monotonic() - wall
-    assert len(done["written"]) == len(switches)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        assert len(done["written"]) == len(switches)
+        peak = peak_kib()
+        running = {Path(name).stem: Path(name).read_text(encoding="utf-8") for name in done["written"]}
+    path = checked(switches, hosts, running)
     start = time.process_time()
     specs = read_switches(switches, hosts)
     read = time.process_time()
@@ -150,8 +214,10 @@ def measure(groups: int) -> dict[str, Any]:
         "render": rendered - compiled,
         "seconds": seconds,
         "wall": wall,
+        "both": seconds + path["path"],
         "more_mib": (peak - before) / 1024,
-        "peak_mib": peak / 1024,
+        "peak_mib": peak_kib() / 1024,
+        **path,
     }
 
 
@@ -203,18 +269,26 @@ def main() -> int:
         print(json.dumps(measure(options.groups)))
         return 0
     found = {}
-    heads = ("switches", "hosts", "ports", "read s", "plan s", "render s", "call s", "wall s", "more MiB", "peak MiB")
-    print("".join(f"{head:>10}" for head in heads))
-    for groups in (GROUPS // 4, GROUPS):
+    heads = ("switches", "hosts", "ports", "read s", "plan s", "render s", "call s", "wall s", "more MiB")
+    heads += ("parts", "path s", "more MiB", "both s", "peak MiB")
+    print("".join(f"{head:>9}" for head in heads))
+    for groups in SIZES:
         done = subprocess.run([sys.executable, __file__, "--groups", str(groups)], stdout=subprocess.PIPE, check=True)
         found[groups] = row = json.loads(done.stdout)
         cells = [f"{row[name]}" for name in ("switches", "hosts", "ports")]
         cells += [f"{row[name]:.2f}" for name in ("read", "plan", "render", "seconds", "wall")]
-        cells += [f"{row[name]:.1f}" for name in ("more_mib", "peak_mib")]
-        print("".join(f"{cell:>10}" for cell in cells), flush=True)
+        cells += [f"{row['more_mib']:.1f}", f"{row['parts']}", f"{row['path']:.2f}", f"{row['path_more_mib']:.1f}"]
+        cells += [f"{row['both']:.2f}", f"{row['peak_mib']:.1f}"]
+        print("".join(f"{cell:>9}" for cell in cells), flush=True)
     whole = found[GROUPS]
-    growth = whole["seconds"] / found[GROUPS // 4]["seconds"] / 4
-    print(f"growth to four times the size: {growth:.2f} (1.00 is linear); {whole['lines']} lines")
+    for what, name in (
+        ("the call", "seconds"),
+        ("the path check", "path"),
+        ("the path check's memory", "path_more_mib"),
+    ):
+        growths = [found[groups][name] / found[SIZES[0]][name] * SIZES[0] / groups for groups in SIZES[1:]]
+        print(f"{what} at 2 and 4 times the size, to linear growth: {growths[0]:.2f}, {growths[1]:.2f}")
+    print(f"{whole['lines']} lines rendered, {whole['parts']} parts checked")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         script = inventory(folder)
@@ -231,7 +305,11 @@ def main() -> int:
         f"template task: {many[0]:.1f} s of processor for {SAMPLE} switches, of that {one[0]:.1f} s for the first; "
         f"scaled to all {theirs[0]:.0f} s ({theirs[1]:.0f} s by the clock)"
     )
-    for name, seconds in (("one call", whole["seconds"]), ("the playbook", ours[0])):
+    for name, seconds in (
+        ("one call", whole["seconds"]),
+        ("the call and the path check", whole["both"]),
+        ("the playbook", ours[0]),
+    ):
         ratio = theirs[0] / seconds
         met = "met" if ratio >= TARGET else "not met"
         print(f"{name}: {ratio:.0f} times faster than the template task, target {TARGET}: {met}")
