@@ -77,7 +77,7 @@ def test_any_policy_comes_back_or_is_refused_for_its_strict_queue(policy):
     text = eos.render(wanted)
     assert text == eos.render(switch("eos", PORTS, policy))
     assert eos.parse(text, "leaf1") == held(wanted)
-    assert eos.remediation(text, wanted) == []
+    assert eos.remediation(text, wanted) == ""
 
 
 def test_every_line_that_is_lost_is_seen_but_those_that_say_the_default():
@@ -191,7 +191,7 @@ def test_another_hand_says_the_same():
     names = ["Ethernet1/1", "Ethernet1/2", "Ethernet1/3", "Ethernet1/5"]
     wanted = switch("eos", names)
     assert eos.parse(BY_HAND, "leaf1") == held(wanted)
-    assert eos.remediation(BY_HAND, wanted) == []
+    assert eos.remediation(BY_HAND, wanted) == ""
 
 
 def test_a_whole_configuration_has_an_end():
@@ -242,7 +242,7 @@ def test_a_hash_without_ports_is_read_and_taken_away():
     assert eos.parse(text, "leaf1").ecmp_fields == ("destination_ip", "source_ip")
     full = text.replace("destination-ip", "destination-ip source-port destination-port ingress-interface")
     assert eos.parse(full, "leaf1").ecmp_fields == ECMP_FIELDS
-    assert eos.remediation(text, REFERENCE) == ["no ip load-sharing trident fields ip"]
+    assert eos.remediation(text, REFERENCE) == "no ip load-sharing trident fields ip\n"
 
 
 @pytest.mark.parametrize(
@@ -426,11 +426,10 @@ STARTS = {
 @pytest.mark.parametrize("wanted", [REFERENCE, LOSSY], ids=["lossless", "lossy"])
 def test_remediation_ends_at_what_is_wanted(start, wanted):
     box = Box(STARTS[start])
-    lines = eos.remediation(box.text(), wanted)
-    box.apply(lines)
+    box.apply(eos.remediation(box.text(), wanted).splitlines())
     read = eos.parse(box.text(), "leaf1")
     assert {port: read.ports[port] for port in PORTS} == held(wanted).ports
-    assert eos.remediation(box.text(), wanted) == []
+    assert eos.remediation(box.text(), wanted) == ""
 
 
 def strict_on_top(policy: dict) -> dict:
@@ -445,9 +444,9 @@ def strict_on_top(policy: dict) -> dict:
 @given(policies().map(strict_on_top), policies().map(strict_on_top))
 def test_remediation_leads_from_any_policy_to_any_other(first, second):
     box, wanted = Box(eos.render(switch("eos", PORTS[:2], first))), switch("eos", PORTS, second)
-    box.apply(eos.remediation(box.text(), wanted))
+    box.apply(eos.remediation(box.text(), wanted).splitlines())
     assert eos.parse(box.text(), "leaf1").ports == held(wanted).ports
-    assert eos.remediation(box.text(), wanted) == []
+    assert eos.remediation(box.text(), wanted) == ""
     assert len(own(box.text())) == 1
 
 
@@ -466,10 +465,10 @@ def test_a_damaged_text_is_read_or_refused(text, data):
 
 def test_remediation_sends_only_what_differs():
     text = eos.render(REFERENCE).replace("interface Ethernet2/1\n   mtu 9100", "interface Ethernet2/1\n   mtu 1500")
-    assert eos.remediation(text, REFERENCE) == ["interface Ethernet2/1", "   mtu 9100"]
+    assert eos.remediation(text, REFERENCE) == "interface Ethernet2/1\n   mtu 9100\n"
     changed = eos.render(REFERENCE).replace("percent 50\n      random", "percent 51\n      random")
     name = own(changed)[0]
-    assert eos.remediation(changed, REFERENCE) == [
+    assert eos.remediation(changed, REFERENCE).splitlines() == [
         f"qos profile {name}",
         "   uc-tx-queue 3",
         "      bandwidth percent 50",
@@ -478,18 +477,18 @@ def test_remediation_sends_only_what_differs():
 
 def test_a_dscp_of_the_right_class_loses_its_drop_precedence():
     text = eos.render(REFERENCE) + "qos map dscp 26 to traffic-class 3 drop-precedence 1\n"
-    assert eos.remediation(text, REFERENCE) == ["qos map dscp 26 to traffic-class 3"]
+    assert eos.remediation(text, REFERENCE) == "qos map dscp 26 to traffic-class 3\n"
 
 
 def test_a_profile_of_ours_goes_when_nothing_uses_it_and_others_stay():
     box = Box(eos.render(OLD) + "qos profile MINE\n   qos trust cos\n")
-    lines = eos.remediation(box.text(), REFERENCE)
+    lines = eos.remediation(box.text(), REFERENCE).splitlines()
     assert lines[0] == f"qos profile {own(eos.render(REFERENCE))[0]}"  # before a port is given it
     assert lines[-1] == f"no qos profile {own(eos.render(OLD))[0]}"  # after no port has it
     box.apply(lines)
     assert own(box.text()) == ["MINE", *own(eos.render(REFERENCE))]
     used = eos.render(OLD) + f"interface Ethernet40\n   service-profile {own(eos.render(OLD))[0]}\n"
-    assert not any(line.startswith("no qos profile") for line in eos.remediation(used, REFERENCE))
+    assert not any(line.startswith("no qos profile") for line in eos.remediation(used, REFERENCE).splitlines())
 
 
 def test_pyavd_writes_the_same():
@@ -541,7 +540,7 @@ def test_pyavd_writes_the_same():
     assert not checked.validation_result.violations
     text = pyavd.get_device_config(data)
     assert eos.parse(text, "leaf1") == held(REFERENCE)
-    assert eos.remediation(text, REFERENCE) == []
+    assert eos.remediation(text, REFERENCE) == ""
 
     def words(lines: str) -> list[str]:
         return sorted(line for line in lines.splitlines() if line.strip("! ") and not line.startswith("hostname"))

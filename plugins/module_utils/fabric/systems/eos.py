@@ -85,8 +85,8 @@ def parse(text: str, name: str) -> Switch:
     return Switch(name, SYSTEM, {port: seen.setdefault(qos, qos) for port, qos in ports.items()}, model.ecmp_fields)
 
 
-def remediation(running: str, wanted: Switch) -> list[str]:
-    """The lines to send so that ``running`` becomes ``wanted``, indented as in a configuration; [] if nothing differs.
+def remediation(running: str, wanted: Switch) -> str:
+    """The lines to send so that ``running`` becomes ``wanted``, indented as in a configuration; "" if nothing differs.
 
     A port that already means the same keeps what it has, by whatever name. Profiles come first, then the maps of the
     whole switch, then the ports, and last the removal of our profiles that nothing uses any more. Of others' lines
@@ -108,12 +108,13 @@ def remediation(running: str, wanted: Switch) -> list[str]:
             profiles[name] = _profile_changes(model, name, plan.profiles[name], settings[name])
         ports += _port_changes(model, port, name, settings[name], wanted.ports[port].ip_mtu_bytes)
     left = [name for name in model.profiles if OWN_NAME.fullmatch(name) and name not in used]
-    return [
+    lines = [
         *(line for lines in profiles.values() for line in lines),
         *maps,
         *ports,
         *(f"no qos profile {name}" for name in left),
     ]
+    return "".join(f"{line}\n" for line in lines)
 
 
 class _Wanted:
@@ -316,8 +317,13 @@ def _profile_changes(model: Model, name: str, lines: list[str], wanted: Settings
     there = model.profiles.get(name)
     if there is None:
         return [f"qos profile {name}", *(line for line in lines if line.strip() != "!")]
-    changes = _removals(there, wanted, changed=False)
-    changes += [f"   {line.text}" for key, (value, line) in wanted.values.items() if there.get(key) != value]
+    own, queues = _removals(there, wanted, changed=False)
+    # A profile's own lines before its queues': sent without indentation, a line after a queue's would be the queue's.
+    changes = [
+        *own,
+        *(f"   {line.text}" for key, (value, line) in wanted.values.items() if there.get(key) != value),
+        *queues,
+    ]
     for queue, settings in wanted.queues.items():
         has = there.queues.get(queue, {})
         missing = [line.text for key, (value, line) in settings.items() if key not in has or has[key][0] != value]
@@ -329,16 +335,20 @@ def _profile_changes(model: Model, name: str, lines: list[str], wanted: Settings
 def _port_changes(model: Model, port: str, name: str, profile: Settings, mtu_bytes: int | None) -> list[str]:
     """The lines that leave ``port`` to the profile ``name`` alone."""
     own = model.ports.get(port)
-    changes = _removals(own, profile, changed=True) if own else []
+    changes, queues = _removals(own, profile, changed=True) if own else ([], [])
     if own is None or own.get(MTU) != mtu_bytes:
         changes.append(f"   mtu {mtu_bytes}")
     if own is None or own.get(PROFILE) != name:
         changes.append(f"   service-profile {name}")
+    changes += queues
     return [f"interface {port}", *changes] if changes else []
 
 
-def _removals(there: Settings, wanted: Settings, changed: bool) -> list[str]:
-    """The lines that take away what ``there`` sets and ``wanted`` does not; if ``changed``, what it sets otherwise."""
+def _removals(there: Settings, wanted: Settings, changed: bool) -> tuple[list[str], list[str]]:
+    """The lines that take away what ``there`` sets and ``wanted`` does not; if ``changed``, what it sets otherwise.
+
+    Apart: its own, and its queues'.
+    """
 
     def stays(key: str, value: object, over: dict[str, tuple[Any, Line]]) -> bool:
         return key in over and (not changed or over[key][0] == value)
@@ -348,9 +358,10 @@ def _removals(there: Settings, wanted: Settings, changed: bool) -> list[str]:
         if key in (MTU, PROFILE, ROUTED) or stays(key, value, wanted.values):
             continue
         lines.append(f"   no {line.text}" if key in (INPUT, OWN_MAP) else f"   default {key}")
+    queues = []
     for queue, settings in there.queues.items():
         has = wanted.queues.get(queue, {})
         gone = [key for key, (value, _line) in settings.items() if not stays(key, value, has)]
         if gone:
-            lines += [f"   {there.heads[queue]}", *(f"      default {key}" for key in gone)]
-    return lines
+            queues += [f"   {there.heads[queue]}", *(f"      default {key}" for key in gone)]
+    return lines, queues

@@ -98,15 +98,17 @@ def parse(text: str, name: str) -> Switch:
     return Switch(name, SYSTEM, {port: seen.setdefault(qos, qos) for port, qos in ports.items()}, model.ecmp_fields)
 
 
-def remediation(running: str, wanted: Switch) -> list[str]:
-    """The lines to send so that ``running`` becomes ``wanted``, indented as in a configuration; [] if nothing differs.
+def remediation(running: str, wanted: Switch) -> str:
+    """The lines to send so that ``running`` becomes ``wanted``, indented as in a configuration; "" if nothing differs.
 
     Where every port already means the same, by whatever names, only objects of ours that nothing uses go. Else new
     objects come first, then the watchdog and the system's policies, then the ports, each policy taken off before
     another is put on, and last the objects of ours that nothing uses any more: NX-OS keeps what is in use.
     """
-    plan = _Wanted(wanted)
-    model = Model(running, wanted.name)
+    return "".join(f"{line}\n" for line in _remedy(_Wanted(wanted), Model(running, wanted.name), wanted))
+
+
+def _remedy(plan: _Wanted, model: Model, wanted: Switch) -> list[str]:
     lines: list[str] = []
     if wanted.ecmp_fields and model.ecmp_fields != ECMP_FIELDS:
         lines.append(LOAD_SHARING)
