@@ -250,9 +250,7 @@ def test_a_switch_without_qos_says_what_it_does():
 def test_the_protocol_and_ports_of_the_hash():
     text = "ip load-sharing address destination port destination\n" + nxos.render(replace(REFERENCE, ecmp_fields=None))
     assert nxos.parse(text, "leaf1").ecmp_fields == ("destination_ip", "destination_port", "protocol")
-    assert nxos.remediation(text, REFERENCE) == (
-        "ip load-sharing address source-destination port source-destination\n"
-    )
+    assert nxos.remediation(text, REFERENCE) == ("ip load-sharing address source-destination port source-destination\n")
 
 
 IN = (

@@ -11,7 +11,7 @@ What differs from the community's SONiC:
 - No buffer profile can be bound to a priority group. With ``buffer_init`` the system reckons headroom itself from each
   port's speed and ``cable_length``. Changing ``buffer_init`` restarts the switch.
 - At most two priorities of a port can have PFC, and there is one map from priorities to queues for all ports.
-- ``state: merged`` takes nothing away: what a former policy set and this one does not is to be deleted before.
+- ``state: merged`` takes nothing away: ``remediation`` has steps of ``state: deleted`` for that.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.soni
     queues_of,
 )
 
-__all__ = ["MODULES", "NOT_HELD", "SYSTEM", "parse", "render"]
+__all__ = ["MODULES", "NOT_HELD", "SYSTEM", "parse", "remediation", "render"]
 
 SYSTEM = "dell_sonic"
 NOT_HELD: dict[str, str] = {
@@ -267,7 +267,7 @@ class _Reader:
             else:
                 raise FabricError(f"{name}: {module}", f"{arguments!r} are no arguments", mend)
         self.maps = {
-            kind: self._named("sonic_qos_maps", self._dict("sonic_qos_maps", "", self.config["sonic_qos_maps"]), kind)
+            kind: self._named("sonic_qos_maps", self.options("sonic_qos_maps", "", self.config["sonic_qos_maps"]), kind)
             for kind, *_rest in (_DSCP, _QUEUE, _GROUP, _PFC_QUEUE, _PFC_GROUP)
         }
         self.wred = self._named("sonic_qos_wred", self.config)
@@ -282,30 +282,30 @@ class _Reader:
             if port.startswith("Eth"):  # and no VLAN, port channel, loopback or CPU
                 qos = self._port(port)
                 ports[port] = alike.setdefault(qos, qos)
-        return Switch(self.name, SYSTEM, ports, self._ecmp_fields())
+        return Switch(self.name, SYSTEM, ports, self.ecmp_fields())
 
     def _refuse(self, module: str, what: str, why: str, mend: str = "correct it on the switch") -> FabricError:
         return FabricError(f"{self.name}: {module}{what and ' '}{what}", why, mend)
 
-    def _dict(self, module: str, what: str, value: Any) -> dict[str, Any]:
+    def options(self, module: str, what: str, value: Any) -> dict[str, Any]:
         if value is None:
             return {}
         if not isinstance(value, dict):
             raise self._refuse(module, what, f"{value!r} is no object of options", "gather it again")
         return value
 
-    def _list(self, module: str, what: str, value: Any) -> Iterator[dict[str, Any]]:
+    def entries(self, module: str, what: str, value: Any) -> Iterator[dict[str, Any]]:
         if value is None:
             return
         if not isinstance(value, list):
             raise self._refuse(module, what, f"{value!r} is no list", "gather it again")
         for each in value:
-            yield self._dict(module, what, each)
+            yield self.options(module, what, each)
 
     def _named(self, module: str, holder: dict[str, Any], option: str | None = None) -> dict[str, dict[str, Any]]:
         """The elements of a list of options by their names."""
         found: dict[str, dict[str, Any]] = {}
-        for each in self._list(module, option or "", holder.get(option or module)):
+        for each in self.entries(module, option or "", holder.get(option or module)):
             name = each.get("name")
             if not isinstance(name, str):
                 raise self._refuse(module, option or "", f"{each!r} has no name", "gather it again")
@@ -326,32 +326,37 @@ class _Reader:
     def _port(self, port: str) -> PortQos:
         module = "sonic_qos_interfaces"
         interface = self.interfaces.get(port, {})
-        bound = self._dict(module, f"{port} qos_maps", interface.get("qos_maps"))
-        pfc = self._dict(module, f"{port} pfc", interface.get("pfc"))
-        paused = tuple(
-            sorted(
-                dot1p
-                for each in self._list(module, f"{port} priorities", pfc.get("priorities"))
-                for dot1p in [self._number(module, f"{port} priorities", each, "dot1p", 0, CLASSES - 1)]
-                if dot1p is not None and each.get("enable") is True
-            )
-        )
-        groups = self._map(port, bound, _GROUP) or (None,) * CLASSES
-        group_of = self._map(port, bound, _PFC_GROUP) or tuple(range(CLASSES))
+        bound = self.options(module, f"{port} qos_maps", interface.get("qos_maps"))
+        pfc = self.options(module, f"{port} pfc", interface.get("pfc"))
+        paused = self.paused(port, pfc)
+        groups = self.bound_map(port, bound, _GROUP) or (None,) * CLASSES
+        group_of = self.bound_map(port, bound, _PFC_GROUP) or tuple(range(CLASSES))
         mtu = self._number("sonic_interfaces", port, self.mtus.get(port, {}), "mtu", 1280, 9216)
         return PortQos(
-            dscp_to_class=self._map(port, bound, _DSCP) or (None,) * DSCPS,
-            class_to_queue=self._map(port, bound, _QUEUE) or (None,) * CLASSES,
+            dscp_to_class=self.bound_map(port, bound, _DSCP) or (None,) * DSCPS,
+            class_to_queue=self.bound_map(port, bound, _QUEUE) or (None,) * CLASSES,
             class_to_priority=paused_priorities(groups, group_of, paused),
-            priority_to_queue=self._map(port, bound, _PFC_QUEUE) or (None,) * CLASSES,
-            queues=self._queues(port, interface),
+            priority_to_queue=self.bound_map(port, bound, _PFC_QUEUE) or (None,) * CLASSES,
+            queues=self.queues(port, interface),
             pfc=paused,
             watchdog=self._watchdog(port, pfc),
             ip_mtu_bytes=mtu,
             cable_m=self._cable(port, interface.get("cable_length")),
         )
 
-    def _map(self, port: str, bound: dict[str, Any], form: tuple[str, str, str, str]) -> Octet | None:
+    def paused(self, port: str, pfc: dict[str, Any]) -> tuple[int, ...]:
+        """The priorities that have PFC, ascending."""
+        module, what = "sonic_qos_interfaces", f"{port} priorities"
+        return tuple(
+            sorted(
+                dot1p
+                for each in self.entries(module, what, pfc.get("priorities"))
+                for dot1p in [self._number(module, what, each, "dot1p", 0, CLASSES - 1)]
+                if dot1p is not None and each.get("enable") is True
+            )
+        )
+
+    def bound_map(self, port: str, bound: dict[str, Any], form: tuple[str, str, str, str]) -> Octet | None:
         """The map that a port's option names; None where it names none."""
         kind, key, value, option = form
         name = bound.get(option)
@@ -365,14 +370,14 @@ class _Reader:
                 f"add it to {kind}, or let {option} name one that is there",
             )
         values: list[int | None] = [None] * (DSCPS if key == "dscp" else CLASSES)
-        for each in self._list("sonic_qos_maps", name, self.maps[kind][name].get("entries")):
+        for each in self.entries("sonic_qos_maps", name, self.maps[kind][name].get("entries")):
             at = self._number("sonic_qos_maps", name, each, key, 0, len(values) - 1)
             if at is None:
                 raise self._refuse("sonic_qos_maps", name, f"an entry has no {key}", "gather it again")
             values[at] = self._number("sonic_qos_maps", name, each, value, 0, CLASSES - 1)
         return tuple(values)
 
-    def _queues(self, port: str, interface: dict[str, Any]) -> tuple[Queue | None, ...]:
+    def queues(self, port: str, interface: dict[str, Any]) -> tuple[Queue | None, ...]:
         module = "sonic_qos_interfaces"
         policy = interface.get("scheduler_policy")
         if policy is not None and str(policy) not in self.schedulers:
@@ -381,7 +386,7 @@ class _Reader:
             )
         read: dict[int, tuple[bool, int | None, Ecn | None]] = {}
         schedulers = self.schedulers[str(policy)].get("schedulers") if policy is not None else None
-        for each in self._list("sonic_qos_scheduler", str(policy), schedulers):
+        for each in self.entries("sonic_qos_scheduler", str(policy), schedulers):
             number = self._number("sonic_qos_scheduler", str(policy), each, "sequence", 0, 255)
             if number is not None and number < CLASSES:  # 255 is the port's shaper
                 kind = each.get("scheduler_type")
@@ -390,7 +395,7 @@ class _Reader:
                 strict = kind == "strict"
                 weight = self._number("sonic_qos_scheduler", str(policy), each, "weight", 1, 100)
                 read[number] = strict, None if strict else weight, None
-        for each in self._list(module, f"{port} queues", interface.get("queues")):
+        for each in self.entries(module, f"{port} queues", interface.get("queues")):
             number = self._number(module, f"{port} queues", each, "id", 0, 47)
             profile = each.get("wred_profile")
             if number is None or number >= CLASSES or profile is None:
@@ -406,7 +411,7 @@ class _Reader:
         """None where green packets (all that no policer coloured) are not marked."""
         module = "sonic_qos_wred"
         profile = self.wred[name]
-        green = self._dict(module, name, profile.get("green"))
+        green = self.options(module, name, profile.get("green"))
         minimum = self._number(module, name, green, "min_threshold", 0, ECN_BYTES[1])
         maximum = self._number(module, name, green, "max_threshold", 0, ECN_BYTES[1])
         probability = self._number(module, name, green, "drop_probability", 0, 100)
@@ -434,14 +439,287 @@ class _Reader:
             raise self._refuse("sonic_qos_interfaces", port, f"cable_length {length!r} is none of {', '.join(lengths)}")
         return lengths[str(length)]
 
-    def _ecmp_fields(self) -> tuple[str, ...] | None:
+    def ecmp_fields(self) -> tuple[str, ...] | None:
         """What the hash takes of packets of both IP versions; None where neither is set."""
         module = "sonic_ecmp_load_share"
-        config = self._dict(module, "", self.config[module])
+        config = self.options(module, "", self.config[module])
         taken: set[str] | None = None
         for at, family in enumerate(("ipv4", "ipv6")):
             if config.get(family) is not None:
-                options = self._dict(module, family, config[family])
+                options = self.options(module, family, config[family])
                 of_family = {field for field, names in _HASH.items() if options.get(f"{family}_{names[at]}") is True}
                 taken = of_family if taken is None else taken & of_family
         return None if taken is None else tuple(sorted(taken))
+
+
+# Remediate
+
+Config = dict[str, Any]
+_BOUND = (_DSCP, _QUEUE, _GROUP, _PFC_QUEUE)
+CABLE_UNSET = "40m"  # what the modules gather, and write, where no cable is set
+
+
+def remediation(running: str, wanted: Switch) -> str:
+    """The modules' calls, in their order, that make ``wanted`` of what was gathered: JSON, a list of
+    ``{"module": ..., "config": ..., "state": "merged" or "deleted"}``; "" where nothing differs.
+
+    What a port already has of the same meaning it keeps, by whatever name. Deleted is what contradicts on a wanted
+    port, and what bears this project's name and no port uses any more.
+    """
+    steps = _Remedy(_Reader(running, wanted.name), wanted).steps()
+    return json.dumps(steps, indent=2, sort_keys=True) + "\n" if steps else ""
+
+
+class _Remedy:
+    """What differs between what a switch has and what is wanted."""
+
+    def __init__(self, reader: _Reader, wanted: Switch) -> None:
+        self.reader = reader
+        self.wanted = wanted
+        self.want = {module: each["config"] for module, each in json.loads(render(wanted)).items()}
+        self.used: set[tuple[str, str]] = set()  # what each port refers to in the end, by kind and name
+        self.new: set[tuple[str, str]] = set()  # of it, what a port is given
+
+    def steps(self) -> list[Config]:
+        """Objects first, then the ports, what contradicts before what is wanted, and last what nothing uses."""
+        steps: list[Config] = []
+
+        def add(module: str, state: str, config: Any) -> None:
+            if config:
+                steps.append({"module": module, "state": state, "config": config})
+
+        taken, given = self.ports()
+        if self.want.get("sonic_qos_buffer") and self.has("sonic_qos_buffer").get("buffer_init") is not True:
+            add("sonic_qos_buffer", "merged", self.want["sonic_qos_buffer"])
+        extra, lacking = self.maps()
+        add("sonic_qos_maps", "deleted", extra)
+        add("sonic_qos_maps", "merged", lacking)
+        add("sonic_qos_wred", "merged", self.objects("sonic_qos_wred", self.reader.wred))
+        add("sonic_qos_scheduler", "deleted", self.sequences())
+        add("sonic_qos_scheduler", "merged", self.objects("sonic_qos_scheduler", self.reader.schedulers))
+        has = self.has("sonic_qos_pfc")
+        if any(has.get(option) != each for option, each in self.want.get("sonic_qos_pfc", {}).items()):
+            add("sonic_qos_pfc", "merged", self.want["sonic_qos_pfc"])
+        add("sonic_qos_interfaces", "deleted", taken)
+        add("sonic_qos_interfaces", "merged", given)
+        add("sonic_interfaces", "merged", self.mtus())
+        if self.wanted.ecmp_fields is not None and self.reader.ecmp_fields() != self.wanted.ecmp_fields:
+            add("sonic_ecmp_load_share", "merged", self.want["sonic_ecmp_load_share"])
+        for module, config in self.leftovers():
+            add(module, "deleted", config)
+        return steps
+
+    def has(self, module: str) -> Config:
+        return self.reader.options(module, "", self.reader.config[module])
+
+    def ports(self) -> tuple[list[Config], list[Config]]:
+        """(to delete, to merge) of sonic_qos_interfaces; notes what is used."""
+        taken, given = [], []
+        interfaces = {each["name"]: each for each in self.want.get("sonic_qos_interfaces", [])}
+        for port, interface in self.reader.interfaces.items():
+            if port not in self.wanted.ports:
+                self.uses(port, interface)
+        for port in self.wanted.ports:
+            less, more = self.port(port, interfaces.get(port, {}))
+            if less:
+                taken.append({"name": port, **less})
+            if more:
+                given.append({"name": port, **more})
+        return taken, given
+
+    def port(self, port: str, want: Config) -> tuple[Config, Config]:
+        has = self.reader.interfaces.get(port, {})
+        less: Config = {}
+        more: Config = {}
+        self.bindings(port, has, want, less, more)
+        self.queues(port, has, want, less, more)
+        self.pfc(port, has, want, less, more)
+        cable = has.get("cable_length") or CABLE_UNSET
+        if want.get("cable_length", cable) != cable:
+            more["cable_length"] = want["cable_length"]
+        elif more:  # or the module writes its default
+            more["cable_length"] = cable
+        return less, more
+
+    def bindings(self, port: str, has: Config, want: Config, less: Config, more: Config) -> None:
+        """The maps of a port."""
+        qos = self.wanted.ports[port]
+        octets = (qos.dscp_to_class, qos.class_to_queue, qos.class_to_priority, qos.priority_to_queue)
+        bound = self.reader.options("sonic_qos_interfaces", f"{port} qos_maps", has.get("qos_maps"))
+        names = want.get("qos_maps", {})
+        drop: Config = {}
+        put: Config = {}
+        for form, octet in zip(_BOUND, octets):
+            kind, _key, _value, option = form
+            if self.octet(port, bound, form) == octet:
+                if option in bound:
+                    self.used.add((kind, str(bound[option])))
+            elif option in names:
+                put[option] = names[option]
+                self.used.add((kind, names[option]))
+                self.new.add((kind, names[option]))
+            else:
+                drop[option] = bound[option]
+        kind, _key, _value, option = _PFC_GROUP
+        if bound.get(option) is not None:
+            if self.octet(port, bound, _PFC_GROUP) == tuple(range(CLASSES)):
+                self.used.add((kind, str(bound[option])))
+            else:
+                drop[option] = bound[option]
+        less.update({"qos_maps": drop} if drop else {})
+        more.update({"qos_maps": put} if put else {})
+
+    def octet(self, port: str, bound: Config, form: tuple[str, str, str, str]) -> Octet | None:
+        """What a map that a port names says; None where that cannot be understood, and is replaced."""
+        try:
+            found = self.reader.bound_map(port, bound, form)
+        except FabricError:
+            return None
+        return (None,) * (DSCPS if form is _DSCP else CLASSES) if found is None else found
+
+    def queues(self, port: str, has: Config, want: Config, less: Config, more: Config) -> None:
+        """The scheduler policy and the WRED profiles of a port."""
+        try:
+            seen = self.reader.queues(port, has)
+        except FabricError:
+            seen = None
+        wanted = self.wanted.ports[port].queues
+        policy = has.get("scheduler_policy")
+        if seen is not None and [_served(each) for each in seen] == [_served(each) for each in wanted]:
+            if policy is not None:
+                self.used.add(("scheduler", str(policy)))
+        elif "scheduler_policy" in want:
+            more["scheduler_policy"] = want["scheduler_policy"]
+            self.used.add(("scheduler", want["scheduler_policy"]))
+            self.new.add(("scheduler", want["scheduler_policy"]))
+        else:
+            less["scheduler_policy"] = policy
+        profiles = {each["id"]: each["wred_profile"] for each in want.get("queues", [])}
+        there = {
+            each.get("id"): each["wred_profile"]
+            for each in self.reader.entries("sonic_qos_interfaces", f"{port} queues", has.get("queues"))
+            if each.get("wred_profile") is not None and each.get("id") in range(CLASSES)
+        }
+        drop, put = [], []
+        for number in range(CLASSES):
+            same = seen is not None and _marks(seen[number]) == _marks(wanted[number])
+            if number in profiles and not same:
+                put.append({"id": number, "wred_profile": profiles[number]})
+                self.used.add(("wred", profiles[number]))
+                self.new.add(("wred", profiles[number]))
+            elif number in there and (not same or (number not in profiles and there[number] in profiles.values())):
+                drop.append({"id": number, "wred_profile": there[number]})  # what marks, or would from now on
+            elif number in there:
+                self.used.add(("wred", str(there[number])))
+        less.update({"queues": drop} if drop else {})
+        more.update({"queues": put} if put else {})
+
+    def pfc(self, port: str, has: Config, want: Config, less: Config, more: Config) -> None:
+        """The pauses and the watchdog of a port."""
+        pfc = self.reader.options("sonic_qos_interfaces", f"{port} pfc", has.get("pfc"))
+        wanted = self.wanted.ports[port].pfc
+        paused = self.reader.paused(port, pfc)
+        drop: Config = {}
+        put: Config = {}
+        off = [{"dot1p": each, "enable": True} for each in paused if each not in wanted]
+        on = [{"dot1p": each, "enable": True} for each in wanted if each not in paused]
+        if off:
+            drop["priorities"] = off
+        if on:
+            put["priorities"] = on
+        if wanted and pfc.get("asymmetric") is True:
+            put["asymmetric"] = False
+        action = pfc.get("watchdog_action", "drop")
+        dog = {option: each for option, each in want.get("pfc", {}).items() if option.startswith("watchdog")}
+        for option in ("watchdog_detect_time", "watchdog_restore_time"):
+            if option not in dog and pfc.get(option) is not None:
+                drop[option] = pfc[option]
+            elif option in dog and pfc.get(option) != dog[option]:
+                put[option] = dog[option]
+        if put or dog.get("watchdog_action", action) != action:  # or the module writes its default
+            put["watchdog_action"] = dog.get("watchdog_action", action)
+        less.update({"pfc": drop} if drop else {})
+        more.update({"pfc": put} if put else {})
+
+    def maps(self) -> tuple[Config, Config]:
+        """(entries to delete, maps to merge) of sonic_qos_maps, of the maps that ports are given."""
+        extra: Config = {}
+        lacking: Config = {}
+        for kind, key, _value, _option in _BOUND:
+            for each in self.want.get("sonic_qos_maps", {}).get(kind, []):
+                name, entries = each["name"], each["entries"]
+                if (kind, name) not in self.new:
+                    continue
+                there = {
+                    str(entry.get(key)): entry
+                    for entry in self.reader.entries(
+                        "sonic_qos_maps", name, self.reader.maps[kind].get(name, {}).get("entries")
+                    )
+                }
+                gone = sorted(there.keys() - {str(entry[key]) for entry in entries})
+                missing = [entry for entry in entries if there.get(str(entry[key])) != entry]
+                if gone:
+                    extra.setdefault(kind, []).append({"name": name, "entries": [{key: there[at][key]} for at in gone]})
+                if missing:
+                    lacking.setdefault(kind, []).append({"name": name, "entries": missing})
+        return extra, lacking
+
+    def objects(self, module: str, there: dict[str, Config]) -> list[Config]:
+        """The profiles or policies that ports are given and that are not there as they should be."""
+        kind = module.rpartition("_")[2]
+        return [
+            each
+            for each in self.want.get(module, [])
+            if (kind, each["name"]) in self.new and there.get(each["name"]) != each
+        ]
+
+    def sequences(self) -> list[Config]:
+        """Of the policies that ports are given, the queues that somebody added or gave another kind of service."""
+        found = []
+        for policy in self.objects("sonic_qos_scheduler", self.reader.schedulers):
+            wanted = {each["sequence"]: each["scheduler_type"] for each in policy["schedulers"]}
+            there = self.reader.schedulers.get(policy["name"], {}).get("schedulers")
+            gone = [
+                {"sequence": each["sequence"]}
+                for each in self.reader.entries("sonic_qos_scheduler", policy["name"], there)
+                if each.get("sequence") in range(CLASSES)
+                and wanted.get(each["sequence"]) != each.get("scheduler_type", "dwrr")
+            ]
+            if gone:
+                found.append({"name": policy["name"], "schedulers": gone})
+        return found
+
+    def mtus(self) -> list[Config]:
+        return [
+            each
+            for each in self.want.get("sonic_interfaces", [])
+            if self.reader.mtus.get(each["name"], {}).get("mtu") != each["mtu"]
+        ]
+
+    def uses(self, port: str, interface: Config) -> None:
+        """Notes what a port uses that is not wanted to be anything."""
+        bound = self.reader.options("sonic_qos_interfaces", f"{port} qos_maps", interface.get("qos_maps"))
+        self.used |= {(kind, str(bound.get(option))) for kind, _key, _value, option in (*_BOUND, _PFC_GROUP)}
+        self.used.add(("scheduler", str(interface.get("scheduler_policy"))))
+        for each in self.reader.entries("sonic_qos_interfaces", f"{port} queues", interface.get("queues")):
+            self.used.add(("wred", str(each.get("wred_profile"))))
+
+    def leftovers(self) -> Iterator[tuple[str, Any]]:
+        """What bears this project's name and nothing uses."""
+
+        def unused(kind: str, there: dict[str, Config]) -> list[Config]:
+            return [{"name": name} for name in sorted(there) if name.startswith(OWN) and (kind, name) not in self.used]
+
+        yield "sonic_qos_scheduler", unused("scheduler", self.reader.schedulers)
+        yield "sonic_qos_wred", unused("wred", self.reader.wred)
+        kinds = {kind: unused(kind, there) for kind, there in sorted(self.reader.maps.items())}
+        yield "sonic_qos_maps", {kind: each for kind, each in kinds.items() if each}
+
+
+def _served(queue: Queue | None) -> tuple[bool, int | None]:
+    """How a queue is served; one that only marks is served as one that is not there."""
+    return (False, None) if queue is None else (queue.strict, queue.bandwidth_percent)
+
+
+def _marks(queue: Queue | None) -> Ecn | None:
+    return queue.ecn if queue else None

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import cumulus, junos, linux
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import cumulus, dell_sonic, junos, linux
 from ansible_collections.sailloft.fleet.tests.unit.fabric import switches
 
-PORT = {cumulus: "swp1", junos: "et-0/0/0", linux: "p1"}
+PORT = {cumulus: "swp1", dell_sonic: "Eth1/1", junos: "et-0/0/0", linux: "p1"}
 TEXTS = [(system, system.render(switches.switch(system.SYSTEM, [port]))) for system, port in PORT.items()]
 TEXTS.append((linux, Path(__file__).with_name("linux_reading.json").read_text()))
 BITS = ['"', "{", "}", "[", "]", ":", ",", "null", "true", "-1", "9" * 20, "'", "\n", "  ", "- ", "0x", "{}", "1e400"]
