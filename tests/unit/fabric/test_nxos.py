@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nxos_switch import apply, told
 from switches import policies, switch
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
@@ -365,44 +366,6 @@ STARTS = {
     .replace("    pause pfc-cos 3\n", "    pause pfc-cos 4\n")
     .replace("  class type queuing c-out-8q-q7\n    bandwidth remaining percent 0\n", ""),
 }
-
-
-def apply(running: str, lines: str) -> str:
-    """``running`` after ``lines``, by hier-config, told of what else NX-OS has one of in a place."""
-    hier_config = pytest.importorskip("hier_config")
-    driver = told(hier_config)
-    before = hier_config.get_hconfig(driver, running)
-    sent = hier_config.get_hconfig(driver, lines)
-    return "\n".join(line.cisco_style_text() for line in before.future(sent).all_children_sorted()) + "\n"
-
-
-def told(hier_config):
-    from hier_config.models import IdempotentCommandsRule, MatchRule, PerLineSubRule
-
-    driver = hier_config.get_hconfig_driver(hier_config.Platform.CISCO_NXOS)
-    for head, line in [
-        ("system qos", "service-policy type queuing output"),
-        ("system qos", "service-policy type network-qos"),
-        ("interface", "priority-flow-control mode"),
-        ("interface", "priority-flow-control watch-dog-interval"),
-    ]:
-        rule = IdempotentCommandsRule(match_rules=(MatchRule(startswith=head), MatchRule(startswith=line)))
-        driver.rules.idempotent_commands.append(rule)
-    for line in [
-        "priority-flow-control watch-dog-interval",
-        "priority-flow-control watch-dog interval",
-        "priority-flow-control watch-dog shutdown-multiplier",
-        "priority-flow-control auto-restore multiplier",
-        "ip load-sharing address",
-    ]:
-        driver.rules.idempotent_commands.append(IdempotentCommandsRule(match_rules=(MatchRule(startswith=line),)))
-    for line in ["set qos-group", "mtu", "pause", "bandwidth", "priority", "random-detect"]:
-        rule = IdempotentCommandsRule(
-            match_rules=(MatchRule(startswith="policy-map"), MatchRule(startswith="class"), MatchRule(startswith=line))
-        )
-        driver.rules.idempotent_commands.append(rule)
-    driver.rules.per_line_sub.append(PerLineSubRule(search=r"^banner .*|^\^$", replace=""))
-    return driver
 
 
 @pytest.mark.parametrize("start", STARTS)

@@ -101,9 +101,10 @@ def parse(text: str, name: str) -> Switch:
 def remediation(running: str, wanted: Switch) -> str:
     """The lines to send so that ``running`` becomes ``wanted``, indented as in a configuration; "" if nothing differs.
 
-    Where every port already means the same, by whatever names, only objects of ours that nothing uses go. Else new
-    objects come first, then the watchdog and the system's policies, then the ports, each policy taken off before
-    another is put on, and last the objects of ours that nothing uses any more: NX-OS keeps what is in use.
+    Where every port already means the same, by whatever names, only objects of ours that nothing uses go. Else the
+    watchdog comes first (a port has a line of the same words, and lines are sent without indentation), then new
+    objects, then the system's policies, then the ports, each policy taken off before another is put on, and last the
+    objects of ours that nothing uses any more: NX-OS keeps what is in use.
     """
     return "".join(f"{line}\n" for line in _remedy(_Wanted(wanted), Model(running, wanted.name), wanted))
 
@@ -115,9 +116,9 @@ def _remedy(plan: _Wanted, model: Model, wanted: Switch) -> list[str]:
     if all(_is_so(model, port, qos) for port, qos in wanted.ports.items()):
         places = [model.system, *model.ports.values()]
         return lines + _leftovers(model, set().union(*(model.names_of(place) for place in places)))
+    lines += [line for line in plan.watchdog_lines() if line not in _watchdog_lines(model.watchdog_on, model.watchdog)]
     for head, tree in {**plan.class_maps, **plan.policy_maps}.items():
         lines += _object_changes(model, head, tree)
-    lines += [line for line in plan.watchdog_lines() if line not in _watchdog_lines(model.watchdog_on, model.watchdog)]
     system = [f"  {key} {name}" for key, name in plan.system.items() if model.system.get(key) != name]
     lines += ["system qos", *system] if system else []
     for port, settings in plan.ports.items():

@@ -22,6 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import junos
 from ansible_collections.sailloft.fleet.tests.unit.fabric import switches
+from ansible_collections.sailloft.fleet.tests.unit.fabric.junos_switch import commit
 
 PORTS = ["et-0/0/1", "et-0/0/0", "et-0/0/2:0"]
 # As an engineer writes it after Juniper's guides: wildcards, lists, aliases, several words a line, other settings.
@@ -265,26 +266,6 @@ def test_what_junos_cannot_hold_is_refused(changes, why):
 def test_without_the_size_of_a_queue_there_are_no_thresholds():
     with pytest.raises(FabricError, match="queue_buffer_bytes"):
         junos.render(replace(reference(), queue_buffer_bytes=None))
-
-
-SINGLE = ("mtu", "scheduler-map", "congestion-notification-profile", "queue-num", "pfc-priority", "queue-buffer-bytes")
-
-
-def commit(running: str, lines: str) -> str:
-    """What a switch makes of the lines: delete takes a path and all below, set replaces a single value."""
-    found = [line.split() for line in running.splitlines() if line.strip()]
-    for line in lines.splitlines():
-        verb, *path = line.split()
-        if verb == "delete":
-            assert any(each[1 : len(path) + 1] == path for each in found), f"nothing to delete: {line}"
-            found = [each for each in found if each[0] != "set" or each[1 : len(path) + 1] != path]
-        elif verb == "activate":
-            found.remove(["deactivate", *path])
-        elif verb == "set":
-            if path[-2] in SINGLE or path[-3:-1] == ["classifiers", "dscp"]:
-                found = [each for each in found if each[1:-1] != path[:-1]]
-            found.append(["set", *path])
-    return "\n".join(" ".join(each) for each in found) + "\n"
 
 
 RUNNING = {
