@@ -43,12 +43,21 @@ class Switch:
     """
 
     def __init__(self, running: Any, refuses: str = "", dies_at: str = "", garbage: bool = False) -> None:
+        self.held: list[Any] = []  # all that ran, the last of it last
         self.running = self.startup = running
         self.saved: list[Any] = []
         self.files: dict[str, Any] = {}
         self.told: list[str] = []
         self.refuses, self.dies_at, self.garbage = refuses, dies_at, garbage
         self.lock = threading.Lock()
+
+    @property
+    def running(self) -> Any:
+        return self.held[-1]
+
+    @running.setter
+    def running(self, config: Any) -> None:
+        self.held.append(config)
 
     def hears(self, command: str) -> None:
         """Every command goes through here."""
