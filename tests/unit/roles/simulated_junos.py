@@ -85,6 +85,8 @@ class Junos(Switch):
             if channel is None:  # somebody looked whether the port is open
                 return
             channel.sendall(("Welcome" if self.garbage else HELLO) + END)
+            if self.garbage:
+                channel.close()
             self.converse(channel)
         except (EOFError, OSError, paramiko.SSHException):
             return
@@ -146,10 +148,11 @@ class Junos(Switch):
         self.candidate = commit(self.candidate, "".join(line for line in lines if line not in bad))
         if not bad:
             return "<load-configuration-results><ok/></load-configuration-results>"
-        error = f"<error-info><bad-element>{self.refuses}</bad-element></error-info><error-message>syntax error</error-message>"
         return (
-            "<load-configuration-results><rpc-error><error-type>protocol</error-type><error-tag>operation-failed</error-tag>"
-            f"<error-severity>error</error-severity>{error}</rpc-error></load-configuration-results>"
+            "<load-configuration-results><rpc-error><error-type>protocol</error-type>"
+            "<error-tag>operation-failed</error-tag><error-severity>error</error-severity>"
+            f"<error-info><bad-element>{self.refuses}</bad-element></error-info>"
+            "<error-message>syntax error</error-message></rpc-error></load-configuration-results>"
         )
 
     def die(self) -> None:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""NX-OS's NX-API: ``ins_api`` at /ins, which takes configuration line by line, and checkpoints. See simulated_switch."""
+"""NX-OS's NX-API: ``ins_api`` at /ins, which takes lines one by one, and checkpoints. See simulated_switch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from ansible_collections.sailloft.fleet.tests.unit.roles.simulated_switch import
 MODES = [
     (
         r"interface \S+|system qos|(class-map|policy-map) type .*",
-        r"no (class-map|policy-map) type .*|(no )?(ip load-sharing|priority-flow-control (watch-dog\S*|auto-restore)) .*",
+        r"no (class-map|policy-map) type .*"
+        r"|(no )?(ip load-sharing|priority-flow-control (watch-dog\S*|auto-restore)) .*",
     ),
     (r"class .*", r"(no )?(match|service-policy|mtu|priority-flow-control|description)\b.*|no class .*"),
     (r"(?!)", r"(no )?(set|bandwidth|priority level|random-detect|mtu|pause)\b.*"),

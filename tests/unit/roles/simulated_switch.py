@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A switch that is a small server, for tests of what talks to switches: it holds a configuration, and misbehaves if told.
+"""A switch that is a small server, for tests: it holds a configuration, and misbehaves if it is told to.
 
-It is no vendor's software: it shows that the vendor's collection and the role work together by the vendor's protocol, not
-that a switch takes the configuration.
+It is no vendor's software: it shows that the vendor's collection and the role work together by the vendor's protocol,
+not that a switch takes the configuration.
 """
 
 from __future__ import annotations
