@@ -42,6 +42,21 @@ options:
   rdma_class:
     description: The policy's class whose ToS byte RDMA-CM gives; the policy's first, unless told otherwise.
     type: str
+  stage:
+    description:
+      - How far to go. V(all) is the whole policy.
+      - V(less_pfc) only ends the pauses of priorities that shall not pause any more. V(settings) is all but the pauses
+        of priorities that do not pause yet. These two save nothing for the boot. They are for a fabric whose switches
+        come in between; see C(playbooks/fabric_qos.yml).
+    type: str
+    choices: [all, less_pfc, settings]
+    default: all
+  restore:
+    description:
+      - C(nics) and C(saved) as M(sailloft.fleet.roce_nic_info) returned them before a change that is to be taken back.
+        Of them, the NICs in O(nics) are brought back to what they had, and so is, with O(stage=all), what is saved for
+        the boot. O(policy) is not looked at.
+    type: dict
   now:
     description:
       - Whether to bring the settings about now, besides having it done at every boot.
@@ -88,11 +103,11 @@ cannot:
   sample: {"mlx5_0": {"forced_tos": "only the vendor's driver (MLNX_OFED, DOCA) has a traffic class of the device"}}
 unit:
   description: The systemd unit.
-  returned: success
+  returned: with O(stage=all)
   type: str
 settings_file:
   description: Where the settings are saved.
-  returned: success
+  returned: with O(stage=all)
   type: str
 pending:
   description: Nothing here waits for a boot; always empty.
@@ -103,6 +118,7 @@ pending:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.migration import LESS_PFC, SETTINGS
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import at_boot
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
@@ -117,6 +133,8 @@ def main() -> None:
             "policy": {"type": "dict", "default": {}},
             "nics": {"type": "dict", "required": True},
             "rdma_class": {"type": "str"},
+            "stage": {"type": "str", "choices": ["all", LESS_PFC, SETTINGS], "default": "all"},
+            "restore": {"type": "dict"},
             "now": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
@@ -124,9 +142,25 @@ def main() -> None:
     system = System()
     now = module.params["now"]
 
+    stage = module.params["stage"]
+
+    def restore() -> Outcome:
+        before = module.params["restore"]
+        nics = {name: data for name, data in before["nics"].items() if name in module.params["nics"]}
+        done = ensure.restore(system, nics, module.check_mode, stage)
+        if stage != "all":
+            return done
+        if before.get("saved") is None:
+            return done.and_then(at_boot.remove(system, persistence.SERVICE, module.check_mode))
+        return done.and_then(at_boot.ensure(system, persistence.SERVICE, before["saved"], module.check_mode))
+
     def bring_about() -> Outcome:
+        if module.params["restore"]:
+            return restore()
         settings = ensure.settings(module.params["policy"], module.params["nics"], module.params["rdma_class"])
-        done = ensure.ensure(system, settings, module.check_mode) if now else Outcome()
+        done = ensure.ensure(system, settings, module.check_mode, stage) if now else Outcome()
+        if stage != "all":
+            return done
         saved = at_boot.ensure(system, persistence.SERVICE, settings, module.check_mode, running=now)
         return done.and_then(saved)
 

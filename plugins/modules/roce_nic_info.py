@@ -50,6 +50,10 @@ cannot:
   description: By RDMA device and setting, why it has no such setting.
   returned: success
   type: dict
+saved:
+  description: The settings that M(sailloft.fleet.roce_nic) has saved for the boot; null where there are none.
+  returned: success
+  type: dict
 left_out:
   description: By RDMA device that was not named, why it cannot be read (a container has its network interface).
   returned: success
@@ -58,10 +62,11 @@ left_out:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import at_boot
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
-from ansible_collections.sailloft.fleet.plugins.module_utils.nic import ensure, read
+from ansible_collections.sailloft.fleet.plugins.module_utils.nic import ensure, persistence, read
 
 
 def main() -> None:
@@ -78,6 +83,7 @@ def main() -> None:
                 "nics": {name: ensure.shown(one) for name, one in seen.items()},
                 "cannot": {name: one.cannot for name, one in seen.items() if one.cannot},
                 "left_out": left_out,
+                "saved": at_boot.saved(system, persistence.SERVICE),
             }
         )
 

@@ -26,8 +26,12 @@ options:
       - V(rendered) makes configurations of O(policy) and O(switches).
       - V(parsed) reads O(running). Of O(switches), only C(system) is looked at.
       - V(compared) does both, and tells the differences.
+      - V(planned) tells in which stages the switches of O(running) and the NICs come to the policy, and what the first
+        of them sends to each switch. Call it again before each stage, with what was read back after the one before.
+      - V(restored) tells whether the switches of O(running) are again as in O(backup), and, for systems that have no
+        way back of their own, what to send to them for that.
     type: str
-    choices: [rendered, parsed, compared]
+    choices: [rendered, parsed, compared, planned, restored]
     default: rendered
   policy:
     description:
@@ -64,8 +68,17 @@ options:
     type: dict
   running:
     description:
-      - Running configurations as text, by switch, for O(state=parsed) and O(state=compared). Switches that are not
-        here are not looked at.
+      - Running configurations as text, by switch, for all states but V(rendered). Switches that are not here are not
+        looked at.
+    type: dict
+  backup:
+    description: For O(state=restored), the running configurations before the change, as O(running).
+    type: dict
+  nics:
+    description: For O(state=planned), the NICs of the hosts as M(sailloft.fleet.roce_nic_info) returns them, by host.
+    type: dict
+  nics_wanted:
+    description: For O(state=planned), the same NICs as M(sailloft.fleet.roce_nic) predicts them in check mode.
     type: dict
   path:
     description:
@@ -134,6 +147,14 @@ EXAMPLES = r"""
   delegate_to: localhost
   register: held
   failed_when: not held.as_wanted
+
+- name: In which stages it comes to have it
+  sailloft.fleet.roce_switch_config:
+    state: planned
+    switches: "{{ groups.roce_switches | sailloft.fleet.roce_switches(hostvars) }}"
+    running:
+      leaf1: "{{ lookup('ansible.builtin.file', 'config_db.json') }}"
+  delegate_to: localhost
 """
 
 RETURN = r"""
@@ -174,6 +195,37 @@ as_wanted:
   description: Whether no switch differs.
   returned: O(state=compared)
   type: bool
+stages:
+  description:
+    - The stages that are left, in order. Each is over on all its switches and hosts before the next one begins.
+    - C(switches) and C(hosts) are those that something changes on. C(step) is how far the stage goes, as
+      M(sailloft.fleet.roce_nic) has it.
+  returned: O(state=planned)
+  type: list
+  elements: dict
+  sample:
+    - name: switches have their classes, queues and headroom
+      step: settings
+      switches: [leaf1, spine1]
+      hosts: []
+changes:
+  description:
+    - Of O(state=planned), what the first stage sends to each of its switches, in the form of its system.
+    - Of O(state=restored), what brings back each switch that is not as in its backup and has no way back of its own.
+  returned: O(state=planned) and O(state=restored)
+  type: dict
+whole:
+  description: By switch that is not as the policy says, the change from what is there to the policy, all stages in one.
+  returned: O(state=planned)
+  type: dict
+boot:
+  description: The whole configuration of each switch whose system keeps nothing over a reboot (linux).
+  returned: O(state=planned)
+  type: dict
+as_before:
+  description: By switch, whether it is as in its backup.
+  returned: O(state=restored)
+  type: dict
 not_held:
   description: By switch, what its configuration cannot say, with the cause; it was not compared.
   returned: O(state=compared)
@@ -182,24 +234,32 @@ not_held:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import switch_config
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import rollout, switch_config
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
+
+STATES = ("rendered", "parsed", "compared", "planned", "restored")
 
 
 def main():
     """Run as an Ansible module."""
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["rendered", "parsed", "compared"], "default": "rendered"},
+            "state": {"type": "str", "choices": list(STATES), "default": "rendered"},
             "policy": {"type": "dict", "default": {}},
             "switches": {"type": "dict", "required": True},
             "hosts": {"type": "dict"},
             "asics": {"type": "dict"},
             "running": {"type": "dict"},
+            "backup": {"type": "dict"},
+            "nics": {"type": "dict"},
+            "nics_wanted": {"type": "dict"},
             "path": {"type": "path"},
         },
-        required_if=[("state", "parsed", ["running"]), ("state", "compared", ["running"])],
+        required_if=[
+            *[("state", state, ["running"]) for state in STATES if state != "rendered"],
+            ("state", "restored", ["backup"]),
+        ],
         supports_check_mode=True,
     )
     params = module.params
@@ -208,10 +268,14 @@ def main():
     try:
         if params["state"] == "rendered":
             result = switch_config.rendered(params, module.check_mode, module._diff)
-        elif params["state"] == "parsed":
-            result = switch_config.parsed(params)
+        elif params["state"] == "planned":
+            result = rollout.planned(params, module._diff)
         else:
-            result = switch_config.compared(params)
+            result = {
+                "parsed": switch_config.parsed,
+                "compared": switch_config.compared,
+                "restored": rollout.restored,
+            }[params["state"]](params)
     except (FabricError, ProofError) as error:
         module.fail_json(msg=str(error), invocation=told)
     module.exit_json(**result, invocation=told)

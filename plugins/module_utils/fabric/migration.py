@@ -16,6 +16,22 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
 
 NicName = tuple[str, str]  # host, NIC
 
+NICS_LESS_PFC = "NICs no longer pause what becomes lossy"
+SWITCHES_LESS_PFC = "switches no longer pause what becomes lossy"
+SWITCHES_SET = "switches have their classes, queues and headroom"
+NICS_SET = "NICs have their classes and marks"
+SWITCHES_ALL = "switches pause what is lossless"
+NICS_ALL = "NICs pause what is lossless"
+LESS_PFC, SETTINGS, ALL = "less_pfc", "settings", "all"
+STEPS = {  # the stages in order, and how far each goes: what roce_nic calls stage
+    NICS_LESS_PFC: LESS_PFC,
+    SWITCHES_LESS_PFC: LESS_PFC,
+    SWITCHES_SET: SETTINGS,
+    NICS_SET: SETTINGS,
+    SWITCHES_ALL: ALL,
+    NICS_ALL: ALL,
+}
+
 
 @dataclass(frozen=True)
 class Qos:
@@ -40,12 +56,12 @@ def stages(now: Qos, wanted: Qos) -> list[Stage]:
     Devices and ports that ``wanted`` lacks stay as they are; a device that ``now`` lacks counts as one without any QoS.
     """
     steps = (
-        ("NICs no longer pause what becomes lossy", False, _less_pfc),
-        ("switches no longer pause what becomes lossy", True, _less_pfc),
-        ("switches have their classes, queues and headroom", True, _all_but_new_pfc),
-        ("NICs have their classes and marks", False, _all_but_new_pfc),
-        ("switches pause what is lossless", True, _all),
-        ("NICs pause what is lossless", False, _all),
+        (NICS_LESS_PFC, False, _less_pfc),
+        (SWITCHES_LESS_PFC, True, _less_pfc),
+        (SWITCHES_SET, True, _all_but_new_pfc),
+        (NICS_SET, False, _all_but_new_pfc),
+        (SWITCHES_ALL, True, _all),
+        (NICS_ALL, False, _all),
     )
     made = []
     switches = {name: now.switches.get(name, Switch(name, each.system)) for name, each in wanted.switches.items()}

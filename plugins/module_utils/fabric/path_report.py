@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.checks import Fault
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nics import nic_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import (
     Checker,
     Host,
@@ -25,9 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.record import Record
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
     Application,
-    Nic,
     PortQos,
-    Queue,
     Switch,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_config import parse_running
@@ -39,25 +38,15 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import 
 
 SOURCE = "as read back"
 PORT_FIELDS = [each.name for each in fields(PortQos)]
-NIC_FIELDS = [each.name for each in fields(Nic)]
 
 
 def checked(params: Mapping[str, Any]) -> dict[str, Any]:
     """The module's result. Raises FabricError for what cannot be read or followed."""
-    policy = read_policy(params["policy"])
-    specs = read_switches(params["switches"], None, params["asics"])
-    fabric = Fabric(_links(specs), [spec.name for spec in specs])
-    planned = plan(policy, specs)
-    seen = ReadBack(
-        _hosts(params["nics"], params["applications"]),
-        completed(parse_running(params["running"], params["switches"]), planned),
-        planned if params["thresholds"] else {},
-    )
     faults: list[Fault] = []
     made: list[Claim] = []
     fine: dict[str, list[Claim]] = {}  # by layer; the table only counts those that hold, so one stands for all
     count = 0
-    for part in _parts(params, policy, fabric, seen):
+    for part in look(params):
         count += 1
         if part.faults:
             faults += part.faults
@@ -74,12 +63,21 @@ def checked(params: Mapping[str, Any]) -> dict[str, Any]:
         "faults": [asdict(fault) for fault in faults],
         "parts": count,
         "table": table(proof),
-        "message": _message(count, faults),
+        "message": message(count, faults),
     }
 
 
-def _parts(params: Mapping[str, Any], policy: Policy, fabric: Fabric, seen: ReadBack) -> Iterator[Part]:
-    """What is to be looked at, in its order."""
+def look(params: Mapping[str, Any]) -> Iterator[Part]:
+    """All parts of the paths that ``params``, the module's, ask for, in their order. Raises FabricError."""
+    policy = read_policy(params["policy"])
+    specs = read_switches(params["switches"], None, params["asics"])
+    fabric = Fabric(_links(specs), [spec.name for spec in specs])
+    planned = plan(policy, specs)
+    seen = ReadBack(
+        _hosts(params["nics"], params["applications"]),
+        completed(parse_running(params["running"], params["switches"]), planned),
+        planned if params["thresholds"] else {},
+    )
     for rdma in _classes(policy, params["rdma_class"]):
         checker = Checker(policy, rdma, seen)
         if params["paths"]:
@@ -90,7 +88,8 @@ def _parts(params: Mapping[str, Any], policy: Policy, fabric: Fabric, seen: Read
         yield deadlock(fabric, checker)
 
 
-def _message(parts: int, faults: list[Fault]) -> str:
+def message(parts: int, faults: list[Fault]) -> str:
+    """Of so many parts, the first broken hop in a sentence, or that there is none."""
     if not faults:
         return f"all {parts} parts are as the policy says"
     first, count = faults[0], len(faults)
@@ -160,46 +159,13 @@ def _hosts(nics: Mapping[str, Any], applications: Mapping[str, Any]) -> dict[str
     return {
         name: Host(
             {
-                nic: _nic(f"host {name}: NIC {nic}", data, known)
+                nic: nic_of(f"host {name}: NIC {nic}", data, known)
                 for nic, data in Record(f"host {name}", found).data.items()
             },
             tuple(_application(f"host {name}", each) for each in applications.get(name) or ()),
         )
         for name, found in nics.items()
     }
-
-
-def _nic(subject: str, given: Any, known: dict[str, Nic]) -> Nic:
-    """As roce_nic_info returned it; what else it tells is left aside.
-
-    Hosts of a fleet are alike: NICs that are equal, by what they are as text in ``known``, are one object.
-    """
-    record = Record(subject, given)
-    record.need("name", "interface")
-    values = {name: record.data[name] for name in NIC_FIELDS if name in record.data}
-    text = repr(values)
-    if text not in known:
-        known[text] = _read_nic(subject, values)
-    return known[text]
-
-
-def _read_nic(subject: str, values: dict[str, Any]) -> Nic:
-    try:
-        values["queues"] = tuple(queue and Queue(**queue) for queue in values.get("queues", ()))
-        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, (list, tuple))}
-        nic = Nic(**{**values, **lists})
-    except TypeError as error:
-        raise _no_nic(subject, error) from error
-    empty = Nic("", "")
-    for name in NIC_FIELDS:
-        wanted, value = getattr(empty, name), getattr(nic, name)
-        if isinstance(wanted, tuple) and wanted and (not isinstance(value, tuple) or len(value) != len(wanted)):
-            raise _no_nic(subject, f"{name} has not {len(wanted)} entries")
-    return nic
-
-
-def _no_nic(subject: str, why: object) -> FabricError:
-    return FabricError(subject, f"not a NIC as roce_nic_info returns it ({why})", "give its result as it is")
 
 
 def _application(subject: str, given: Any) -> Application:

@@ -31,7 +31,7 @@ def rendered(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> di
     """
     path = params["path"]
     texts: dict[str, str] = {}
-    for switch in _wanted(params).values():
+    for switch in wanted_switches(params).values():
         if path and not FILE_NAME.fullmatch(switch.name):
             raise FabricError(
                 f"switch {switch.name}", "the name cannot be a file's", "use letters, digits, '.', '_' and '-'"
@@ -56,7 +56,7 @@ def rendered(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> di
 
 def parsed(params: Mapping[str, Any]) -> dict[str, Any]:
     """Running configurations as data. Raises FabricError."""
-    found = parse_running(_running(params), params["switches"])
+    found = parse_running(running_texts(params["running"]), params["switches"])
     return {"changed": False, "parsed": {name: to_data(switch) for name, switch in found.items()}}
 
 
@@ -71,9 +71,9 @@ def parse_running(running: Mapping[str, Any], switches: Mapping[str, Any]) -> di
 
 def compared(params: Mapping[str, Any]) -> dict[str, Any]:
     """What of the policy each running configuration does not have. Raises FabricError."""
-    wanted = _wanted(params)
+    wanted = wanted_switches(params)
     found = {}
-    for name, text in _running(params).items():
+    for name, text in running_texts(params["running"]).items():
         if name not in wanted:
             raise FabricError(f"switch {name}", "it is in running, but not in switches", "add it there")
         switch = wanted[name]
@@ -96,13 +96,14 @@ def compared(params: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _wanted(params: Mapping[str, Any]) -> dict[str, Switch]:
+def wanted_switches(params: Mapping[str, Any]) -> dict[str, Switch]:
+    """What the policy makes of all switches, by name. Raises FabricError."""
     policy = read_policy(params["policy"])
     return plan(policy, read_switches(params["switches"], params["hosts"], params["asics"]))
 
 
-def _running(params: Mapping[str, Any]) -> dict[str, str]:
-    running = params["running"]
+def running_texts(running: Mapping[str, Any] | None) -> dict[str, str]:
+    """Running configurations as texts, by switch. Raises FabricError."""
     if not running:
         raise FabricError("running", "there is none", "give each switch's running configuration as text, by name")
     return {str(name): _text(name, given) for name, given in running.items()}

@@ -95,6 +95,34 @@ def ensure(
     return outcome
 
 
+def saved(system: System, service: Service) -> dict[str, Any] | None:
+    """The settings that are saved, None where there are none, or none that can be read."""
+    content = system.read_bytes(service.settings)
+    try:
+        found = json.loads(content) if content is not None else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def remove(system: System, service: Service, check: bool = False) -> Outcome:
+    """Have nothing done at boot any more: the unit, its link and its files go. Raises HostError."""
+    outcome = Outcome()
+    paths = [service.unit_file, service.settings, service.code, *service.others]
+    if system.exists(service.wants):
+        outcome.differ(f"{service.unit} enabled", True, False)
+        if not check:
+            system.run(["systemctl", "disable", service.unit])
+    for path in paths:
+        if system.exists(path):
+            outcome.differ(path, "there", None)
+            if not check:
+                system.remove(path)
+    if outcome.changed and not check:
+        system.run(["systemctl", "daemon-reload"])
+    return outcome
+
+
 def _check_systemd(system: System, service: Service, running: bool) -> None:
     if running and not system.exists("/run/systemd/system"):
         raise HostError(

@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import dcb
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.migration import ALL, LESS_PFC
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_plan import (
     class_of,
     differences,
@@ -19,6 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_plan imp
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_steps import Step, steps
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nics import nic_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Nic
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
@@ -56,10 +58,31 @@ def planned(given: dict[str, Any], seen: dict[str, Seen]) -> Planned:
         raise HostError(str(error)) from error
 
 
-def ensure(system: System, given: dict[str, Any], check: bool = False) -> Outcome:
-    """Bring NICs to ``given`` (see ``settings``). Raises HostError."""
+def ensure(system: System, given: dict[str, Any], check: bool = False, stage: str = ALL) -> Outcome:
+    """Bring NICs to ``given`` (see ``settings``), as far as ``stage`` goes (see ``migration``). Raises HostError."""
     seen = read.read(system, list(given["nics"]))
-    want = planned(given, seen)
+    return _bring(system, seen, planned(given, seen), check, stage)
+
+
+def restore(system: System, nics: dict[str, Any], check: bool = False, stage: str = ALL) -> Outcome:
+    """Bring NICs back to what ``shown`` told of them. Raises HostError."""
+    seen = read.read(system, list(nics))
+    try:
+        want: Planned = {name: (nic_of(name, nics[name]), {}) for name in seen}
+    except FabricError as error:
+        raise HostError(str(error)) from error
+    return _bring(system, seen, want, check, stage)
+
+
+def _as_far_as(stage: str, wanted: Nic, seen: Nic) -> Nic:
+    if stage == ALL:
+        return wanted
+    staying = tuple(priority for priority in seen.pfc if priority in wanted.pfc)
+    return replace(seen if stage == LESS_PFC else wanted, pfc=staying)
+
+
+def _bring(system: System, seen: dict[str, Seen], whole: Planned, check: bool, stage: str) -> Outcome:
+    want = {name: (_as_far_as(stage, wanted, seen[name].nic), cannot) for name, (wanted, cannot) in whole.items()}
     outcome = Outcome()
     for name, (wanted, _cannot) in want.items():
         for field, (before, after) in differences(wanted, seen[name]).items():
@@ -73,7 +96,7 @@ def ensure(system: System, given: dict[str, Any], check: bool = False) -> Outcom
                     # No priority becomes lossless whose buffer or queue a driver refused without a word.
                     _check_kept(name, wanted, read.read(system, [name])[name], done, but="pfc")
                 _write(system, name, step, done)
-        seen = read.read(system, list(given["nics"]))
+        seen = read.read(system, list(want))
         for name, (wanted, _cannot) in want.items():
             _check_kept(name, wanted, seen[name], done)
     outcome.facts = {

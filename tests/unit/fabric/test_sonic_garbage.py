@@ -66,7 +66,7 @@ def refusal(call, *arguments):
 def test_sonic(form, data):
     text = broken(form(), data)
     assert refusal(sonic.parse, text, "leaf1").startswith("leaf1: ")
-    assert refusal(sonic.patch, text, switch("sonic", list(PORTS))).startswith("leaf1: ")
+    assert refusal(sonic.remediation, text, switch("sonic", list(PORTS))).startswith("leaf1: ")
 
 
 @given(data=st.data())

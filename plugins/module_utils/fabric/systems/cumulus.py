@@ -670,6 +670,48 @@ def remediation(running: str, wanted: Switch) -> str:
     return _text(patch) if patch else ""
 
 
+def restoration(before: str, now: str, name: str) -> str:
+    """The patch, as remediation's, from ``now`` back to ``before`` in all that a policy can change; "" where nothing
+    differs. The rest (passwords, which NVUE does not show) is not in it."""
+    old, new = (_ours(_document(text, name)) for text in (before, now))
+    for port in new["interface"]:
+        old["interface"].setdefault(port, {"qos": {}, "link": {}})
+    patch = _back(old, new)
+    return _text(patch) if patch else ""
+
+
+def _ours(tree: Tree) -> Tree:
+    """The settings of all kinds that a policy can change."""
+    hashing = ((tree.get("system") or {}).get("forwarding") or {}).get("ecmp-hash")
+    ports = {
+        port: settings if isinstance(settings, dict) else {} for port, settings in tree.get("interface", {}).items()
+    }
+    mtus = {port: (settings.get("link") or {}).get("mtu") for port, settings in ports.items()}
+    return {
+        "interface": {
+            port: {"qos": settings.get("qos") or {}, "link": {"mtu": mtus[port]} if mtus[port] is not None else {}}
+            for port, settings in ports.items()
+        },
+        "qos": tree.get("qos") or {},
+        "system": {"forwarding": {"ecmp-hash": hashing} if hashing else {}},
+    }
+
+
+def _back(old: Any, new: Any) -> Tree:
+    """A merge patch (RFC 7396) that makes ``old`` of ``new``."""
+    patch: Tree = {key: None for key in new if key not in old}
+    for key, value in old.items():
+        if key not in new:
+            patch[key] = value
+        elif isinstance(value, dict) and isinstance(new[key], dict):
+            inner = _back(value, new[key])
+            if inner:
+                patch[key] = inner
+        elif value != new[key]:
+            patch[key] = value
+    return patch
+
+
 def _normal(reader: _Reader) -> Tree:
     """The running tree with ranges taken apart, as far as this project writes into it."""
     tree = {key: reader.tree.get(key) or {} for key in ("interface", "qos", "system")}

@@ -62,6 +62,7 @@ NOT_HELD = {
     "cable_m": NO_PFC,
     "watchdog": NO_PFC,
 }
+LOST_AT_BOOT = True  # so what was rendered is to run at every boot
 QUANTUM_BYTES_A_PERCENT = 100
 PRIORITIES = 16  # TC_PRIO_MAX + 1
 MOST_BYTES = 1 << 30
@@ -72,6 +73,8 @@ CHILD = re.compile(r"10([0-7])([0-7]):")
 ECMP_BITS = {"source_ip": 1, "destination_ip": 2, "protocol": 4, "source_port": 16, "destination_port": 32}
 ECMP_POLICIES = {0: 1 | 2, 1: 1 | 2 | 4 | 16 | 32}
 FAMILIES = ("ipv4", "ipv6")
+# What a device has by itself, and gets back when its root qdisc is deleted (sch_generic.c, net.core.default_qdisc).
+DEFAULTS = ("noqueue", "mq", "pfifo_fast", "fq_codel", "fq", "pfifo", "bfifo", "sfq")
 RED_FLAGS = ("ecn", "harddrop", "adaptive", "nodrop")
 COMPARED = {  # the options that make a difference, by kind of qdisc
     "ets": ("bands", "strict", "quanta", "priomap"),
@@ -591,6 +594,38 @@ def remediation(running: str, wanted: Switch) -> str:
         if words[0] == "tc" and not same[port]:
             lines.append(line)
     return "\n".join([*script.splitlines()[:2], *lines]) + "\n" if lines else ""
+
+
+def restoration(before: str, now: str, name: str) -> str:
+    """The commands that bring a machine back from ``now`` to ``before``, both as READING prints them; "" where nothing
+    differs. Raises FabricError for a device whose qdiscs this project did not build, since it cannot build them again.
+    """
+    old, new = _model(before, name), _model(now, name)
+    lines = []
+    for port, mtu in old["links"].items():
+        if port not in new["links"]:
+            continue  # gone by itself
+        if new["links"][port] != mtu:
+            lines.append(f"ip link set dev {port} mtu {mtu}")
+        if _shape(old, port) != _shape(new, port):
+            lines += _queueing(old, port, name)
+    for key, value in old["sysctl"].items():
+        if new["sysctl"].get(key) != value:
+            lines.append(f"sysctl -q -w {key}={value}")
+    return "\n".join(["#!/bin/sh", "set -eu", *lines]) + "\n" if lines else ""
+
+
+def _queueing(model: Model, port: str, name: str) -> list[str]:
+    root = next((each for each in model["qdiscs"].get(port, []) if each.get("root")), None)
+    if root is None or root.get("kind") in DEFAULTS:
+        return [f"tc qdisc del dev {port} root 2>/dev/null || true"]
+    qos = _Port(name, port, model).qos()
+    script = render(Switch(name, SYSTEM, {port: qos}))
+    if _shape(_Script(script, name).model, port) != _shape(model, port):
+        raise FabricError(
+            f"{name}: {port}", f"its qdisc {root.get('kind')} was not this project's", "set it up again by hand"
+        )
+    return [line for line in script.splitlines()[2:] if line.startswith("tc ")]
 
 
 def _shape(model: Model, port: str) -> Any:

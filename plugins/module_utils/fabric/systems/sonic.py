@@ -3,8 +3,8 @@
 """SONiC (community): ConfigDB as JSON, as `config load`, `config apply-patch` and /etc/sonic/config_db.json have it.
 
 Tables and fields are those of SONiC's models (sonic-buildimage, src/sonic-yang-models/yang-models). Not in the terms of
-``state``, yet rendered and held by ``patch``: the egress buffer of each queue (BUFFER_QUEUE), without which a lossless
-queue drops at egress, and the WRED thresholds of yellow and red packets.
+``state``, yet rendered and held by ``remediation``: the egress buffer of each queue (BUFFER_QUEUE), without which a
+lossless queue drops at egress, and the WRED thresholds of yellow and red packets.
 
 A policy's strict class is really strict here: SONiC's default gives it a weight. ``pfc_enable`` is always written, ""
 where nothing pauses, or what was there before would stay.
@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import PortQos, Switch
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_patch import patch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_patch import patches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_read import SYSTEM, read
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_tables import ConfigDb
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_wanted import (
@@ -27,7 +27,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.soni
     wanted_port,
 )
 
-__all__ = ["NOT_HELD", "SYSTEM", "parse", "patch", "render"]
+__all__ = ["NOT_HELD", "SYSTEM", "parse", "remediation", "render"]
 
 NOT_HELD: dict[str, str] = {
     "cable_m": "a port's headroom is written in bytes, so SONiC need not reckon it from the cable",
@@ -35,8 +35,8 @@ NOT_HELD: dict[str, str] = {
 
 
 def render(switch: Switch) -> str:
-    """The QoS tables of ``switch``, keys sorted. What it refers to and does not hold is the image's own: see ``patch``,
-    which finds out whether it is there."""
+    """The QoS tables of ``switch``, keys sorted. What it refers to and does not hold is the image's own: see
+    ``remediation``, which finds out whether it is there."""
     alike: dict[int, int] = {}
     distinct: list[PortQos] = []
     kinds = []
@@ -86,3 +86,16 @@ def parse(text: str, name: str) -> Switch:
     "NULL", or one without sizes) there is none to be seen. Raises FabricError for the first thing amiss.
     """
     return read(ConfigDb(text, name))
+
+
+def remediation(running: str, wanted: Switch) -> str:
+    """The JSON patches (RFC 6902) for `config apply-patch` that make of ``running`` a ConfigDB that ``parse`` reads as
+    ``wanted``; "" where it is that.
+
+    An operation a line, and an empty line between two patches: the second is for when the first is applied. Raises
+    FabricError as ``sonic_patch.patches`` does.
+    """
+    return "\n".join(
+        "[\n" + ",\n".join(json.dumps(each, sort_keys=True) for each in operations) + "\n]\n"
+        for operations in patches(running, wanted)
+    )

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""From a running ConfigDB to the wanted one, as a JSON patch (RFC 6902) for `config apply-patch`.
+"""From a running ConfigDB to the wanted one, as JSON patches (RFC 6902) for `config apply-patch`.
 
 What SONiC's generic config updater asks of a patch (sonic-utilities, generic_config_updater/gu_common.py):
 
@@ -9,9 +9,8 @@ What SONiC's generic config updater asks of a patch (sonic-utilities, generic_co
 - The result is valid under the models: nothing refers to what is missing, and a watchdog's times are at least its
   polling interval.
 - It orders the steps itself, from the difference of before and after. The operations here stand in an order that is
-  right by itself too: removals of keys of several queues that are taken apart, what is referred to, what refers, and
-  all other removals the other way round. The first of these are best a patch of their own: nothing tells the updater
-  that "3-4" has to go before "3" comes.
+  right by itself too: what is referred to, what refers, and removals the other way round. Keys of several queues that
+  are taken apart go by a patch of their own before: nothing tells the updater that "3-4" has to go before "3" comes.
 
 It also refuses tables by list (gcu_field_operation_validators.conf.json). Until early in 2026 (sonic-utilities#4219;
 #4226 for release 202511) it took no new entry of WRED_PROFILE or BUFFER_PROFILE on any platform. On such an image those
@@ -58,8 +57,9 @@ EGRESS_LOSSY_QUEUE = "q_lossy_profile"  # what NVIDIA's and some others' platfor
 HASH_OVERRIDES = tuple(f"ecmp_hash_ipv{version}{of}" for version in (4, 6) for of in ("", "_rdma"))
 
 
-def patch(running: str, wanted: Switch) -> list[dict[str, Any]]:
-    """The operations that make of ``running`` a ConfigDB that ``parse`` reads as ``wanted``; none where it is that.
+def patches(running: str, wanted: Switch) -> list[list[dict[str, Any]]]:
+    """One patch or two, each a list of operations, that make of ``running`` a ConfigDB that ``parse`` reads as
+    ``wanted`` when they are applied one after the other; none where it is that.
 
     All QoS of the wanted ports' eight queues is the policy's. Kept are other ports' entries, fields that the policy
     does not name (a port's shaper, speed, lanes), queues above 7, and entries without this project's name. Entries that
@@ -297,7 +297,7 @@ def _parts(numbers: range) -> list[str]:
 
 def _difference(
     now: dict[str, Any], target: dict[str, Any], apart: Collection[tuple[str, str]]
-) -> list[dict[str, Any]]:
+) -> list[list[dict[str, Any]]]:
     first: list[dict[str, Any]] = []
     changes: list[dict[str, Any]] = []
     removals: list[dict[str, Any]] = []
@@ -314,7 +314,7 @@ def _difference(
             for key in sorted(before.keys() - after.keys()):
                 removal = {"op": "remove", "path": _pointer(table, key)}
                 (first if (table, key) in apart else removals).append(removal)
-    return first + changes + removals[::-1]
+    return [operations for operations in (first, changes + removals[::-1]) if operations]
 
 
 def _entries(table: str, before: dict[str, Entry], after: dict[str, Entry]) -> list[dict[str, Any]]:

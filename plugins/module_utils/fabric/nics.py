@@ -1,0 +1,47 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""NICs out of the plain data that roce_nic_info makes of them. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.record import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Nic, Queue
+
+NIC_FIELDS = [each.name for each in fields(Nic)]
+
+
+def nic_of(subject: str, given: Any, known: dict[str, Nic]) -> Nic:
+    """A NIC as roce_nic_info returned it; what else it tells is left aside. Raises FabricError.
+
+    Hosts of a fleet are alike: NICs that are equal, by what they are as text in ``known``, are one object.
+    """
+    record = Record(subject, given)
+    record.need("name", "interface")
+    values = {name: record.data[name] for name in NIC_FIELDS if name in record.data}
+    text = repr(values)
+    if text not in known:
+        known[text] = _read(subject, values)
+    return known[text]
+
+
+def _read(subject: str, values: dict[str, Any]) -> Nic:
+    try:
+        values["queues"] = tuple(queue and Queue(**queue) for queue in values.get("queues", ()))
+        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, (list, tuple))}
+        nic = Nic(**{**values, **lists})
+    except TypeError as error:
+        raise _no_nic(subject, error) from error
+    empty = Nic("", "")
+    for name in NIC_FIELDS:
+        wanted, value = getattr(empty, name), getattr(nic, name)
+        if isinstance(wanted, tuple) and wanted and (not isinstance(value, tuple) or len(value) != len(wanted)):
+            raise _no_nic(subject, f"{name} has not {len(wanted)} entries")
+    return nic
+
+
+def _no_nic(subject: str, why: object) -> FabricError:
+    return FabricError(subject, f"not a NIC as roce_nic_info returns it ({why})", "give its result as it is")

@@ -1,0 +1,146 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""From running configurations to the policy in stages, and back to what was there: what is sent to which switch, when.
+
+It is computed anew before every stage, of what is there then. So a run that was cut off is completed by the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import migration
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.migration import Qos, stages
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nics import nic_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path_report import completed
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.record import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Nic, PortQos, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_config import (
+    parse_running,
+    running_texts,
+    wanted_switches,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
+
+
+def planned(params: Mapping[str, Any], diff_mode: bool) -> dict[str, Any]:
+    """The stages that are left, and what the first of them sends to each switch. Raises FabricError.
+
+    A switch goes through a stage in a later one where its system cannot hold that stage by itself (NVUE keeps headroom
+    and PFC in one profile), and where taking away PFC alone would mean to write somebody else's configuration anew.
+    """
+    running = running_texts(params["running"])
+    wanted = {name: switch for name, switch in wanted_switches(params).items() if name in running}
+    for name in running:
+        if name not in wanted:
+            raise FabricError(f"switch {name}", "it is in running, but not in switches", "add it there")
+    parsed = parse_running(running, params["switches"])
+    now = {name: _as_held(switch, wanted[name]) for name, switch in completed(parsed, wanted).items()}
+    whole = {name: SYSTEMS[each.system].remediation(running[name], each) for name, each in wanted.items()}
+    goal = Qos(wanted, _nics(params["nics_wanted"]))
+    done: list[tuple[str, dict[str, str], list[str]]] = []
+    for stage in stages(Qos(now, _nics(params["nics"])), goal):
+        texts = {}
+        for name, state in stage.switches.items():
+            text = whole[name]
+            if state != wanted[name]:
+                text = _in_between(running[name], now[name], state, stage.name) if text else ""
+            if text:
+                texts[name] = text
+        hosts = sorted({host for host, _nic in stage.nics})
+        if texts or hosts:
+            done.append((stage.name, texts, hosts))
+    reached = {name for _stage, texts, _hosts in done for name in texts}
+    rest = {name: text for name, text in whole.items() if text and name not in reached}
+    if rest:  # what the terms of state do not tell apart
+        done = _with(done, migration.SWITCHES_SET, rest)
+    result: dict[str, Any] = {
+        "changed": bool(done),
+        "stages": [
+            {"name": name, "step": migration.STEPS[name], "switches": list(texts), "hosts": hosts}
+            for name, texts, hosts in done
+        ],
+        "changes": done[0][1] if done else {},
+        "whole": {name: text for name, text in whole.items() if text},
+        "boot": {
+            name: SYSTEMS[each.system].render(each)
+            for name, each in wanted.items()
+            if getattr(SYSTEMS[each.system], "LOST_AT_BOOT", False)
+        },
+    }
+    if diff_mode:
+        result["diff"] = [
+            {"before_header": name, "after_header": name, "before": "", "after": text}
+            for name, text in result["whole"].items()
+        ]
+    return result
+
+
+def restored(params: Mapping[str, Any]) -> dict[str, Any]:
+    """What to send so that each switch is again as in its backup, and whether it is. Raises FabricError.
+
+    Only for systems whose ``restoration`` finds it out; the others have a way back of their own.
+    """
+    backup, running = running_texts(params["backup"]), running_texts(params["running"])
+    before, now = (parse_running(texts, params["switches"]) for texts in (backup, running))
+    changes = {}
+    for name in running:
+        if name not in backup:
+            raise FabricError(f"switch {name}", "it has no backup", "give what was read before the change")
+        restoration = getattr(SYSTEMS[now[name].system], "restoration", None)
+        if restoration is not None:
+            changes[name] = restoration(backup[name], running[name], name)
+    return {
+        "changed": False,
+        "changes": {name: text for name, text in changes.items() if text},
+        "as_before": {name: before[name] == now[name] and not changes.get(name) for name in running},
+    }
+
+
+def _as_held(seen: Switch, wanted: Switch) -> Switch:
+    """``seen`` on the wanted ports, with what is not compared as it is wanted."""
+
+    def port(name: str) -> PortQos:
+        qos = seen.ports.get(name, PortQos())
+        return replace(qos, cable_m=wanted.ports[name].cable_m) if qos.cable_m is None else qos
+
+    hashed = "ecmp_fields" in SYSTEMS[wanted.system].NOT_HELD
+    return replace(
+        wanted,
+        ports={name: port(name) for name in wanted.ports},
+        ecmp_fields=wanted.ecmp_fields if hashed else seen.ecmp_fields,
+    )
+
+
+def _in_between(running: str, now: Switch, state: Switch, stage: str) -> str:
+    remediation = SYSTEMS[state.system].remediation
+    try:
+        if stage == migration.SWITCHES_LESS_PFC and remediation(running, now):
+            return ""
+        found: str = remediation(running, state)
+    except FabricError:  # the last stage is the policy itself, whose refusal is told
+        return ""
+    return found
+
+
+def _with(
+    done: list[tuple[str, dict[str, str], list[str]]], stage: str, texts: dict[str, str]
+) -> list[tuple[str, dict[str, str], list[str]]]:
+    order = list(migration.STEPS)
+    for name, there, _hosts in done:
+        if name == stage:
+            there.update(texts)
+            return done
+    return sorted([*done, (stage, texts, [])], key=lambda each: order.index(each[0]))
+
+
+def _nics(given: Mapping[str, Any] | None) -> dict[migration.NicName, Nic]:
+    known: dict[str, Nic] = {}
+    return {
+        (host, nic): nic_of(f"host {host}: NIC {nic}", data, known)
+        for host, nics in (given or {}).items()
+        for nic, data in Record(f"host {host}", nics).data.items()
+    }

@@ -1,0 +1,157 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The proof of a RoCE fabric, written."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: roce_fabric_proof
+short_description: Write the proof that switches and NICs have one RoCE policy
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Holds what was read back of all switches and NICs against the policy, as M(sailloft.fleet.roce_switch_config) does
+    with C(state=compared) and M(sailloft.fleet.roce_path_info) over the whole fabric, and writes what comes of it.
+  - Of a device that was not read nothing is claimed, and the proof says so.
+  - It asks no device and needs none. Run it once, on the controller.
+  - It fails where the proof does not hold, after it was written.
+options:
+  path:
+    description: Folder for C(NAME.json), C(NAME.html) and C(NAME.txt), made if it is missing.
+    type: path
+    required: true
+  name:
+    description: What the proof is called.
+    type: str
+    default: fabric
+  policy:
+    description: The policy, as in the variable C(roce_policy). What it leaves out is at its default.
+    type: dict
+    default: {}
+  switches:
+    description: All switches by name, as M(sailloft.fleet.roce_switch_config) takes them.
+    type: dict
+    required: true
+  asics:
+    description: ASICs as M(sailloft.fleet.roce_switch_config) takes them.
+    type: dict
+  running:
+    description: Running configurations as text, by switch.
+    type: dict
+    required: true
+  nics:
+    description: By host, and by the names that links use, the NICs as M(sailloft.fleet.roce_nic_info) returns them.
+    type: dict
+    default: {}
+  applications:
+    description: What sends from each host, as M(sailloft.fleet.roce_path_info) takes it.
+    type: dict
+    default: {}
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
+    support: none
+seealso:
+  - module: sailloft.fleet.roce_path_info
+  - module: sailloft.fleet.roce_switch_config
+"""
+
+EXAMPLES = r"""
+- name: The proof of the fabric
+  sailloft.fleet.roce_fabric_proof:
+    path: proofs
+    policy: "{{ roce_policy | default({}) }}"
+    switches: "{{ groups.roce_switches | sailloft.fleet.roce_switches(hostvars) }}"
+    running:
+      leaf1: "{{ lookup('ansible.builtin.file', 'config_db.json') }}"
+    nics:
+      gpu01: "{{ hostvars.gpu01.roce_host_read.nics }}"
+  delegate_to: localhost
+  run_once: true
+"""
+
+RETURN = r"""
+holds:
+  description: Whether all that is claimed holds.
+  returned: always, unless what was given cannot be read
+  type: bool
+first:
+  description: The first thing amiss, in a sentence; "" where there is none.
+  returned: as RV(holds)
+  type: str
+counts:
+  description: How many claims held, failed and did not apply.
+  returned: as RV(holds)
+  type: dict
+table:
+  description: The proof as a short table.
+  returned: as RV(holds)
+  type: list
+  elements: str
+files:
+  description: The proof's files.
+  returned: as RV(holds)
+  type: list
+  elements: str
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.fabric_proof import prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table
+
+
+def main():
+    """Run as an Ansible module."""
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "name": {"type": "str", "default": "fabric"},
+            "policy": {"type": "dict", "default": {}},
+            "switches": {"type": "dict", "required": True},
+            "asics": {"type": "dict"},
+            "running": {"type": "dict", "required": True},
+            "nics": {"type": "dict", "default": {}},
+            "applications": {"type": "dict", "default": {}},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    try:
+        proof, first = prove(params)
+        lines = table(proof)
+        texts = {"json": proof.to_json(), "html": page(proof), "txt": "\n".join(lines) + "\n"}
+        wanted = {os.path.join(params["path"], f"{proof.name}.{kind}"): text for kind, text in texts.items()}
+        differing = [path for path, text in wanted.items() if files.read(path) != text]
+        if not module.check_mode:
+            for path in differing:
+                files.write(path, wanted[path])
+    except (FabricError, ProofError) as error:
+        module.fail_json(msg=str(error))
+    else:
+        result = {
+            "changed": bool(differing),
+            "holds": proof.holds,
+            "first": first,
+            "counts": proof.counts.to_dict(),
+            "table": lines,
+            "files": list(wanted),
+        }
+        if proof.holds:
+            module.exit_json(**result)
+        module.fail_json(msg=f"{first}; see {result['files'][1]}", **result)
+
+
+if __name__ == "__main__":
+    main()
