@@ -74,6 +74,11 @@ options:
   backup:
     description: For O(state=restored), the running configurations before the change, as O(running).
     type: dict
+  backup_path:
+    description:
+      - For O(state=planned), a folder, made if it is missing, for what each switch to be changed has now, as
+        C(NAME.SYSTEM), which only its owner may read.
+    type: path
   nics:
     description: For O(state=planned), the NICs of the hosts as M(sailloft.fleet.roce_nic_info) returns them, by host.
     type: dict
@@ -252,6 +257,7 @@ def main():
             "asics": {"type": "dict"},
             "running": {"type": "dict"},
             "backup": {"type": "dict"},
+            "backup_path": {"type": "path"},
             "nics": {"type": "dict"},
             "nics_wanted": {"type": "dict"},
             "path": {"type": "path"},
@@ -269,7 +275,7 @@ def main():
         if params["state"] == "rendered":
             result = switch_config.rendered(params, module.check_mode, module._diff)
         elif params["state"] == "planned":
-            result = rollout.planned(params, module._diff)
+            result = rollout.planned(params, module.check_mode, module._diff)
         else:
             result = {
                 "parsed": switch_config.parsed,

@@ -19,15 +19,19 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path_report 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.record import Record
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Nic, PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_config import (
+    file_of,
     parse_running,
     running_texts,
     wanted_switches,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 
 
-def planned(params: Mapping[str, Any], diff_mode: bool) -> dict[str, Any]:
-    """The stages that are left, and what the first of them sends to each switch. Raises FabricError.
+def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dict[str, Any]:
+    """The stages that are left, and what the first of them sends to each switch; backups where they are asked for.
+
+    Raises FabricError, before anything is written, and ProofError where a backup cannot be written.
 
     A switch goes through a stage in a later one where its system cannot hold that stage by itself (NVUE keeps headroom
     and PFC in one profile), and where taking away PFC alone would mean to write somebody else's configuration anew.
@@ -71,6 +75,11 @@ def planned(params: Mapping[str, Any], diff_mode: bool) -> dict[str, Any]:
             if getattr(SYSTEMS[each.system], "LOST_AT_BOOT", False)
         },
     }
+    folder = params["backup_path"]
+    if folder and not check_mode:
+        backups = {file_of(folder, wanted[name]): running[name] for name in result["whole"]}
+        for path, text in backups.items():
+            files.write(path, text, private=True)
     if diff_mode:
         result["diff"] = [
             {"before_header": name, "after_header": name, "before": "", "after": text}

@@ -32,11 +32,7 @@ def rendered(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> di
     path = params["path"]
     texts: dict[str, str] = {}
     for switch in wanted_switches(params).values():
-        if path and not FILE_NAME.fullmatch(switch.name):
-            raise FabricError(
-                f"switch {switch.name}", "the name cannot be a file's", "use letters, digits, '.', '_' and '-'"
-            )
-        name = os.path.join(path, f"{switch.name}.{switch.system}") if path else switch.name
+        name = file_of(path, switch) if path else switch.name
         texts[name] = SYSTEMS[switch.system].render(switch)
     if not path:
         return {"changed": False, "rendered": texts}
@@ -52,6 +48,15 @@ def rendered(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> di
             for name in differing
         ]
     return result
+
+
+def file_of(folder: str, switch: Switch) -> str:
+    """A switch's file in ``folder``. Raises FabricError where its name cannot be a file's."""
+    if not FILE_NAME.fullmatch(switch.name):
+        raise FabricError(
+            f"switch {switch.name}", "the name cannot be a file's", "use letters, digits, '.', '_' and '-'"
+        )
+    return os.path.join(folder, f"{switch.name}.{switch.system}")
 
 
 def parsed(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,20 +20,27 @@ def read(path: str) -> str | None:
         raise ProofError(f"cannot read {path}: {error.strerror}; give a folder that you own") from error
 
 
-def write(path: str, text: str) -> None:
+def write(path: str, text: str, private: bool = False) -> None:
     """Put ``text`` at ``path`` at once: a reader sees the old file or the new one, never half of either.
 
-    The folder is made where it is missing. Raises ProofError where the system refuses.
+    The folder is made where it is missing. ``private``: for its owner alone, and so is a folder that is made.
+    Raises ProofError where the system refuses.
     """
     folder, name = os.path.split(os.path.abspath(path))
     # Always the same name: what a killed run leaves behind, the next run takes over.
     temporary = os.path.join(folder, f".{name}.new")
     try:
-        os.makedirs(folder, exist_ok=True)
-        with open(temporary, "wb") as stream:
+        os.makedirs(folder, mode=0o700 if private else 0o777, exist_ok=True)
+        with open(temporary, "wb", opener=_private if private else None) as stream:
             stream.write(text.encode("utf-8"))
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)
     except OSError as error:
         raise ProofError(f"cannot write {path}: {error.strerror}; give a folder that you own") from error
+
+
+def _private(path: str, flags: int) -> int:
+    handle = os.open(path, flags, 0o600)
+    os.fchmod(handle, 0o600)  # a file that a killed run left may have another
+    return handle
