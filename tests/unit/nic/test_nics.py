@@ -459,3 +459,55 @@ def test_any_policy_holds_after_one_run(host, policy):
         assert seen.priority_to_class[each.priority] == each.traffic_class
     assert seen.pfc == tuple(sorted(each.priority for each in plan.lossless))
     assert sum(queue.bandwidth_percent or 0 for queue in seen.queues if queue) == 100
+
+
+# As parts of a fabric's way
+
+
+def test_the_stages_end_where_the_whole_does_and_pause_nothing_before(host):
+    system = host()
+    wanted = ensure.settings({}, {"mlx5_0": NIC}, None)
+    assert not ensure.ensure(system, wanted, stage="less_pfc").changed
+    assert ensure.ensure(system, wanted, stage="settings").changed
+    assert not any("prio-pfc" in effect for effect in system.effects)
+    assert not ensure.ensure(system, wanted, stage="settings").changed
+    del system.effects[:]
+    assert ensure.ensure(system, wanted).changed
+    assert [effect.split()[:3] for effect in system.effects] == [["dcb", "pfc", "set"]]
+    lossy = ensure.settings(LOSSY, {"mlx5_0": NIC}, None)
+    del system.effects[:]
+    assert list(ensure.ensure(system, lossy, stage="less_pfc").after) == ["mlx5_0 pfc"]
+    assert [effect.split()[:3] for effect in system.effects] == [["dcb", "pfc", "set"]]
+    assert "mlx5_0 pfc" not in ensure.ensure(system, lossy).after
+
+
+@pytest.mark.parametrize("recording", ["mlx5-vendor", "mlx5-upstream"])
+def test_what_was_there_is_brought_back(host, recording):
+    system = host(recording)
+    bring(system, policy=LOSSY)
+    before = {name: ensure.shown(one) for name, one in read.read(system, ["mlx5_0"]).items()}
+    bring(system)
+    assert {name: ensure.shown(one) for name, one in read.read(system, ["mlx5_0"]).items()} != before
+    assert list(ensure.restore(system, before, stage="less_pfc").after) == ["mlx5_0 pfc"]
+    done = ensure.restore(system, json.loads(json.dumps(before)))
+    assert done.facts["nics"] == before
+    assert not ensure.restore(system, before).changed
+
+
+def test_what_was_saved_for_the_boot_is_brought_back_or_goes(host, monkeypatch):
+    system = host()
+    ran = []
+    monkeypatch.setattr(system, "run", lambda argv, stdin=None: ran.append(argv) or "")
+    assert at_boot.saved(system, persistence.SERVICE) is None
+    wanted = ensure.settings({}, {"mlx5_0": NIC}, None)
+    at_boot.ensure(system, persistence.SERVICE, wanted)
+    assert at_boot.saved(system, persistence.SERVICE) == wanted
+    system.put(persistence.SERVICE.wants, "")
+    paths = [getattr(persistence.SERVICE, each) for each in ("unit_file", "settings", "code")]
+    assert at_boot.remove(system, persistence.SERVICE, check=True).changed
+    assert all(system.exists(path) for path in paths)
+    assert at_boot.remove(system, persistence.SERVICE).changed
+    assert not any(system.exists(path) for path in paths)
+    assert ["systemctl", "disable", "sailloft-roce-host.service"] in ran
+    system.put(persistence.SERVICE.settings, "no JSON")
+    assert at_boot.saved(system, persistence.SERVICE) is None
