@@ -77,10 +77,11 @@ def come_to(running: Texts, policy: dict[str, Any]) -> tuple[Texts, list[str]]:
         names.append(result["stages"][0]["name"])
         assert names == sorted(set(names), key=list(migration.STEPS).index), "a stage comes once, and in its turn"
         running = sent(running, result["changes"])
-        check_headroom(running)
+        check_headroom({name: running[name] for name in result["changes"]})
 
 
 def check_headroom(running: Texts) -> None:
+    """What pauses has headroom, on switches that this project has configured."""
     for name, text in running.items():
         ports = SYSTEMS[SWITCHES[name]["system"]].parse(text, name).ports
         for port in SWITCHES[name]["ports"]:

@@ -65,7 +65,8 @@ def test_every_default_is_specified(role):
 
 @pytest.mark.parametrize(("role", "name"), VARIABLES)
 def test_a_variable_is_named_after_its_role_and_used_by_it(role, name):
-    used = [path for part in ("tasks", "templates", "vars") for path in (ROLES / role).glob(f"{part}/*")]
+    files = (path for part in ("tasks", "templates", "vars") for path in (ROLES / role).glob(f"{part}/**/*"))
+    used = [path for path in files if path.is_file()]
     texts = [path.read_text(encoding="utf-8") for path in used]
     texts += [str(value) for other, value in DEFAULTS[role].items() if other != name]
     assert name.startswith(f"{role}_")
