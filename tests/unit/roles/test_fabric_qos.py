@@ -219,6 +219,14 @@ def test_a_device_that_answers_garbage_ends_the_run_before_anything_is_touched(f
     assert not (fabric.path / "backups").exists()
 
 
+def test_an_api_that_does_not_let_in_is_named(fabric):
+    status, output = fabric.play("-e", "roce_switch_api_user=nobody", policy=LOSSLESS)
+    assert status != 0
+    assert "leaf2: NVUE's API at https://127.0.0.1" in output
+    assert "Unauthorized" in output
+    assert set(fabric.sonic_log()) == {"read"}
+
+
 def test_a_run_that_was_killed_between_stages_is_completed_by_the_next(fabric):
     fabric.apply(LOSSY, *SWITCHES)
     fabric.apply(LOSSLESS, "leaf1", what="changes")  # and leaf2 not yet
