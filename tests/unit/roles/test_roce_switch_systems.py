@@ -71,7 +71,7 @@ def play(folder: Path, system: str, hosts: dict[str, dict[str, Any]]) -> dict[st
                         "timeout": 10,
                     },
                     "delegate_to": "localhost",
-                    "vars": {"ansible_connection": "local", "ansible_become": False},
+                    "vars": {"ansible_connection": "local"},
                 },
                 role(f"{system}/restore"),
             ],
@@ -80,7 +80,7 @@ def play(folder: Path, system: str, hosts: dict[str, dict[str, Any]]) -> dict[st
             "ansible.builtin.copy": {"content": shown, "dest": f"{folder}/seen", "mode": "0600"},
             "run_once": True,
             "delegate_to": "localhost",
-            "vars": {"ansible_connection": "local", "ansible_become": False},
+            "vars": {"ansible_connection": "local"},
         },
     ]
     common = {
@@ -96,8 +96,6 @@ def play(folder: Path, system: str, hosts: dict[str, dict[str, Any]]) -> dict[st
         "ansible_httpapi_port": "{{ switch_port }}",
         "ansible_connection": "ansible.netcommon." + ("netconf" if system == "junos" else "httpapi"),
         "ansible_httpapi_use_ssl": False,
-        "ansible_become": system == "eos",
-        "ansible_become_method": "ansible.netcommon.enable",
         # On a busy machine a process that holds a connection must not give up between two tasks.
         "ansible_command_timeout": 60,
         "ansible_connect_timeout": 120,
