@@ -62,7 +62,7 @@ lint: packages .venv/.tests
 unit: packages .venv/.tests
 	pytest -n 2
 
-# Rollouts and re-imaging, whole playbooks on a fleet of made-up nodes.
+# Rollouts, re-imaging and the fabric's policy: whole playbooks on nodes and switches that are made up.
 fleet: packages .venv/.tests
 	pytest -n 2 --dist worksteal -m fleet
 

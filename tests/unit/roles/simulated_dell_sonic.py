@@ -49,7 +49,7 @@ class DellSonic(Switch):
         config = json.loads(self.running)
         try:
             if method == "GET":
-                modules = [each.split(":")[0] for each in steps if ":" in each] or ["sonic-switch"]
+                modules = [each.split(":", maxsplit=1)[0] for each in steps if ":" in each] or ["sonic-switch"]
                 return 200, {f"{modules[-1]}:{local(steps[-1])}": find(config, steps)}
             if method == "PATCH":
                 [given] = body.values()

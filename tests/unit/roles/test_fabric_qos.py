@@ -19,6 +19,7 @@ import jsonpatch
 import pytest
 from nvue_server import PASSWORD, Nvue, merge
 
+pytestmark = pytest.mark.fleet
 ROOT = Path(__file__).parents[3]
 HERE = Path(__file__).parent
 sys.path.append(str(ROOT / "tests/unit/fabric"))

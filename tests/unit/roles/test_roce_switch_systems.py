@@ -25,6 +25,7 @@ from ansible_collections.sailloft.fleet.tests.unit.roles.simulated_eos import Eo
 from ansible_collections.sailloft.fleet.tests.unit.roles.simulated_nxos import Nxos
 from ansible_collections.sailloft.fleet.tests.unit.roles.simulated_switch import served
 
+pytestmark = pytest.mark.fleet
 ROOT = Path(__file__).parents[3]
 # Of the same environment as this interpreter, whatever PATH is.
 ANSIBLE = str(Path(sys.executable).with_name("ansible-playbook"))
