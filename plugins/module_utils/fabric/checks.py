@@ -162,8 +162,8 @@ def _nic(nic: Nic, rdma: RdmaClass, policy: Policy) -> Iterator[Fault]:
         )
 
 
-def ingress(port: PortQos, rdma: RdmaClass, policy: Policy) -> Iterator[Fault]:
-    """The port where RoCE packets of this class come into a switch."""
+def classification(port: PortQos, rdma: RdmaClass) -> Iterator[Fault]:
+    """The port whose map of DSCPs decides this class's packets: where they come into a switch, or where they leave."""
     traffic_class = port.dscp_to_class[rdma.dscp]
     if traffic_class != rdma.traffic_class:
         yield Fault(
@@ -183,6 +183,10 @@ def ingress(port: PortQos, rdma: RdmaClass, policy: Policy) -> Iterator[Fault]:
                 f"packets with DSCP {dscp} fill {rdma.name}'s queue",
             )
             break
+
+
+def ingress(port: PortQos, rdma: RdmaClass, policy: Policy) -> Iterator[Fault]:
+    """The port where RoCE packets of this class come into a switch, less the classification."""
     if rdma.mode == LOSSLESS:
         if port.class_to_priority[rdma.traffic_class] != rdma.priority:
             yield Fault(
@@ -325,8 +329,8 @@ def _of_thresholds(wanted: Ecn, seen: Ecn) -> str:
     return "congestion is answered otherwise than planned"
 
 
-def cnp_ingress(port: PortQos, policy: Policy) -> Iterator[Fault]:
-    """The port where CNPs come into a switch."""
+def cnp_classification(port: PortQos, policy: Policy) -> Iterator[Fault]:
+    """The port whose map of DSCPs decides CNPs: where they come into a switch, or where they leave."""
     traffic_class = port.dscp_to_class[policy.cnp.dscp]
     if traffic_class != policy.cnp.traffic_class:
         yield Fault(

@@ -22,6 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
     Switch,
     dscp_of,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.topology import End, Fabric, buffer_cycle
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 
@@ -91,18 +92,20 @@ class Checker:
 
     def ingress(self, end: End) -> Part:
         """A switch's port where RoCE comes in."""
-        return self._port(SWITCH, end, "in", None, checks.ingress, self.rdma, self.policy)
+        return self._port(SWITCH, end, "in", None, self._ingress, self._at_egress(end))
 
     def egress(self, end: End) -> Part:
         """A switch's port where RoCE leaves; with what was compiled for it."""
         switch = self.seen.planned.get(end.device)
         plan = switch.ports.get(end.port) if switch else None
-        return self._port(SWITCH, end, "out", plan, self._egress, plan)
+        return self._port(SWITCH, end, "out", plan, self._egress, plan, self._at_egress(end))
 
     def cnp(self, ingress: End, egress: End) -> Iterator[Part]:
         """A switch that a CNP passes."""
-        yield self._port(CNP, ingress, "in", None, checks.cnp_ingress, self.policy)
-        yield self._port(CNP, egress, "out", None, checks.cnp_egress, self.policy)
+        at_egress = self._at_egress(egress)
+        if not at_egress:
+            yield self._port(CNP, ingress, "in", None, checks.cnp_classification, self.policy)
+        yield self._port(CNP, egress, "out", None, self._cnp_egress, at_egress)
 
     def ecmp(self, switch: str) -> Part:
         """How a switch spreads flows."""
@@ -125,7 +128,24 @@ class Checker:
         switch = self.seen.switches.get(end.device)
         return switch.ports.get(end.port) if switch else self._host(end.device).nics.get(end.port)
 
-    def _egress(self, port: PortQos, plan: PortQos | None) -> Iterator[Fault]:
+    def _at_egress(self, end: End) -> bool:
+        """Whether the switch looks at a packet's DSCP where it leaves (linux), not where it came in."""
+        switch = self.seen.switches.get(end.device)
+        return switch is not None and getattr(SYSTEMS.get(switch.system), "CLASSIFIES_AT_EGRESS", False)
+
+    def _ingress(self, port: PortQos, at_egress: bool) -> Iterator[Fault]:
+        if not at_egress:
+            yield from checks.classification(port, self.rdma)
+        yield from checks.ingress(port, self.rdma, self.policy)
+
+    def _cnp_egress(self, port: PortQos, at_egress: bool) -> Iterator[Fault]:
+        if at_egress:
+            yield from checks.cnp_classification(port, self.policy)
+        yield from checks.cnp_egress(port, self.policy)
+
+    def _egress(self, port: PortQos, plan: PortQos | None, at_egress: bool) -> Iterator[Fault]:
+        if at_egress:
+            yield from checks.classification(port, self.rdma)
         yield from checks.egress(port, self.rdma, self.policy)
         if plan is not None:
             yield from checks.thresholds(port, plan, self.rdma)
@@ -151,7 +171,8 @@ class Checker:
         where = f"{end.device} {end.port}, {side}"
         if port is None:
             return _unread(layer, where)
-        return self._part(layer, where, (layer, side, id(port), id(plan)), check, port, *of)
+        key = (layer, side, self._at_egress(end), id(port), id(plan))
+        return self._part(layer, where, key, check, port, *of)
 
     def _part(
         self, layer: str, where: str, key: tuple[object, ...], check: Callable[..., Iterable[Fault]], *of: object

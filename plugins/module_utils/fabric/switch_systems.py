@@ -10,6 +10,8 @@ Each is a module of ``systems`` with these names:
 it; FabricError where it is none. ``parse(render(switch), switch.name)`` is ``switch``, less NOT_HELD.
 ``remediation(running, wanted) -> str``: what to send to the switch to make ``wanted`` of its running configuration, in
 the system's own format; "" where nothing differs. Only what is this project's or contradicts the policy is removed.
+``CLASSIFIES_AT_EGRESS = True``, where a port's ``dscp_to_class`` is for the packets that leave by it; else, without the
+name, for those that come in.
 """
 
 from __future__ import annotations

@@ -257,6 +257,26 @@ BROKEN = {
 }
 
 
+def test_a_switch_that_classifies_where_packets_leave():
+    leaf = replace(SEEN.switches["leaf1"], system="linux")
+    seen = replace(SEEN, switches={**SEEN.switches, "leaf1": leaf})
+    assert first_fault(checked(POLICY, FABRIC, seen)) is None
+    for dscp, egress, what in ((26, "u2", "DSCP 26 is traffic class 3"), (48, "h1", "DSCP 48 of CNPs")):
+        other = at(QOS.dscp_to_class, dscp, 0)
+        (fault,) = (
+            each
+            for part in checked(POLICY, FABRIC, port(seen, "leaf1", egress, dscp_to_class=other))
+            for each in part.faults
+        )
+        assert (fault.where, fault.wanted, fault.seen) == (f"leaf1 {egress}, out", QOS.dscp_to_class[dscp], 0)
+        assert what in fault.what
+    # What comes in by h1 leaves by the others.
+    unheeded = port(seen, "leaf1", "h1", dscp_to_class=at(QOS.dscp_to_class, 26, 0))
+    assert first_fault(checked(POLICY, FABRIC, unheeded)) is None
+    surveyed = survey(FABRIC, Checker(POLICY, POLICY.classes[0], unheeded))
+    assert first_fault(surveyed).where == "leaf1 h1, out"
+
+
 @pytest.mark.parametrize("name", BROKEN)
 def test_the_first_broken_hop_is_named(name):
     seen, where, what = BROKEN[name]

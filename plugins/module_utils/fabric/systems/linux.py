@@ -63,6 +63,8 @@ NOT_HELD = {
     "watchdog": NO_PFC,
 }
 LOST_AT_BOOT = True  # so what was rendered is to run at every boot
+# A packet's DSCP counts by the filters of the port that it leaves by, whichever it came in by.
+CLASSIFIES_AT_EGRESS = True
 QUANTUM_BYTES_A_PERCENT = 100
 PRIORITIES = 16  # TC_PRIO_MAX + 1
 MOST_BYTES = 1 << 30
