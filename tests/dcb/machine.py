@@ -3,7 +3,7 @@
 """An emulated machine with a network interface that has DCB: Debian's kernel, our driver, and a root in memory.
 
 The packages are downloaded and unpacked to a cache; nothing is installed on this machine, and no right is needed but to
-read apt's lists.
+read apt's lists. `machine.py VERSION` builds the driver alone, for another machine's kernel, and prints where it is.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import lzma
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -76,15 +77,20 @@ def boot(folder: Path) -> str:
     return console.read_text(errors="replace").replace("\r", "")
 
 
-def _packages() -> list[str]:
-    """The kernel's packages of this release, as apt knows them."""
+def driver(version: str) -> Path:
+    """The driver for the kernel of that version (`uname -r`)."""
+    return _unpacked([f"linux-headers-{version}"], CACHE.with_name("dcb-driver")) / "driver" / "sailloft_dcb.ko"
+
+
+def _packages(roots: list[str]) -> list[str]:
+    """These packages of a kernel and what they need of it, as apt knows them."""
     found: list[str] = []
-    ahead = ["linux-image-amd64", "linux-headers-amd64"]
+    ahead = list(roots)
     while ahead:
         name = ahead.pop()
         said = subprocess.run(["apt-cache", "depends", "--important", name], capture_output=True, text=True, check=True)
         needs = re.findall(r"^ *Depends: (linux-[\w.+-]+)$", said.stdout, re.MULTILINE)
-        assert needs or name not in ("linux-image-amd64", "linux-headers-amd64"), f"apt-get update: no {name}"
+        assert needs or name not in roots, f"apt-get update: no {name}"
         if not name.endswith(("image-amd64", "headers-amd64")) or re.search(r"\d", name):
             found.append(name)
         ahead += [need for need in needs if need not in found and not need.startswith("linux-base")]
@@ -92,16 +98,21 @@ def _packages() -> list[str]:
 
 
 def _kernel() -> Path:
+    """This release's kernel."""
+    return _unpacked(["linux-image-amd64", "linux-headers-amd64"], CACHE)
+
+
+def _unpacked(roots: list[str], cache: Path) -> Path:
     """The packages unpacked, with our driver among the modules; kept until one of them, or the driver, changes."""
-    packages = _packages()
+    packages = _packages(roots)
     driver = HERE / "driver"
     recipe = hashlib.sha256(repr(packages).encode())
     for path in sorted(driver.iterdir()):
         recipe.update(path.read_bytes())
-    folder = CACHE / recipe.hexdigest()[:12]
+    folder = cache / recipe.hexdigest()[:12]
     if folder.exists():
         return folder
-    shutil.rmtree(CACHE, ignore_errors=True)
+    shutil.rmtree(cache, ignore_errors=True)
     unfinished = folder.with_name("unfinished")
     unfinished.mkdir(parents=True)
     subprocess.run([*POLITE, "apt-get", "download", "-q", *packages], cwd=unfinished, check=True, capture_output=True)
@@ -126,7 +137,9 @@ def _build(folder: Path, driver: Path) -> None:
     copy = shutil.copytree(driver, folder / "driver")
     subprocess.run([*POLITE, "make", "-s", "-C", headers, f"M={copy}", "modules"], check=True, capture_output=True)
     subprocess.run(["strip", "--strip-debug", copy / "sailloft_dcb.ko"], check=True)
-    shutil.copy(copy / "sailloft_dcb.ko", folder / "lib" / "modules" / version / "kernel" / "sailloft_dcb.ko")
+    modules = folder / "lib" / "modules" / version / "kernel"
+    modules.mkdir(exist_ok=True)
+    shutil.copy(copy / "sailloft_dcb.ko", modules / "sailloft_dcb.ko")
 
 
 def _initramfs(kernel: Path, folder: Path) -> Path:
@@ -224,3 +237,7 @@ def _python(tree: Path) -> None:
     for part in ("modules", "module_utils"):
         place = code / "ansible_collections" / "sailloft" / "fleet" / "plugins" / part
         shutil.copytree(REPOSITORY / "plugins" / part, place, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+if __name__ == "__main__":
+    print(driver(sys.argv[1]))
