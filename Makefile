@@ -50,7 +50,7 @@ lab-down: .venv/.runtime
 test: lint unit fleet identity boot image sanity molecule
 
 test-all: test image-boot dcb
-	molecule/run gpu_guest interrupted node_boot
+	molecule/run gpu_guest interrupted node_boot roce_path
 	benchmarks/run
 
 lint: packages .venv/.tests

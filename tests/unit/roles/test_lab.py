@@ -18,6 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import r
 ROOT = Path(__file__).parents[3]
 LAB = ROOT / "roles/lab"
 INSTANCES = ("lab", "test")
+QEMU = "http://libvirt.org/schemas/domain/qemu/1.0"
 INVENTORY = ROOT / "inventories/lab"
 VARS = yaml.safe_load((LAB / "vars/main.yml").read_text(encoding="utf-8"))
 MACHINES, DISKS = VARS["__lab_machines"], VARS["__lab_disks"]
@@ -42,6 +43,7 @@ def domain(name: str, instance: str = "lab", accelerator: str = "qemu") -> Eleme
         __lab_machine_dir=f"/cache/{instance}/{name}",
         __lab_accelerator=accelerator,
         lab_instance=instance,
+        lab_machine=name,
         lab_uri="qemu:///system",
         lab_uid=0,
         lab_gid=0,
@@ -72,13 +74,46 @@ def test_the_boot_server_joins_all_its_cables():
     assert joined == list(cables("boot01", "lab").values())
 
 
+@pytest.mark.parametrize("instance", INSTANCES)
+def test_each_host_with_roce_is_on_a_cable_of_its_switch(instance):
+    ends = cables("sw01", instance)
+    assert len(ends) == 2
+    for name in ("ro01", "ro02"):
+        (((own, other), mac),) = cables(name, instance).items()
+        assert mac == MACHINES[name]["mac"]
+        assert ends[other, own] == MACHINES["sw01"]["hosts"][name]["mac"]
+
+
+def test_an_images_files_know_the_ports_of_the_hosts_and_of_their_switch():
+    named = {file.path: file.content for file in IMAGES["roce"].layers[-1].files if "systemd/network" in file.path}
+    links = {"roce0": "ro01 ro02", "swp1": "ro01", "swp2": "ro02"}
+    ends = {"roce0": MACHINES, "swp1": MACHINES["sw01"]["hosts"], "swp2": MACHINES["sw01"]["hosts"]}
+    for link, names in links.items():
+        macs = " ".join(ends[link][name]["mac"] for name in names.split())
+        assert f"MACAddress={macs}\n" in named[f"/etc/systemd/network/05-{link}.link"]
+    for name in ("ro01", "ro02"):
+        assert f"MACAddress={MACHINES[name]['mac']}\n" in named[f"/etc/systemd/network/05-{name}.network"]
+        port = {"ro01": "swp1", "ro02": "swp2"}[name]
+        mac = MACHINES["sw01"]["hosts"][name]["mac"]
+        assert f"MACAddress={mac}\n" in named[f"/etc/systemd/network/05-{port}.network"]
+
+
+def test_the_switchs_port_to_the_second_host_is_narrow():
+    found = domain("sw01", "test")
+    overridden = [item.get("alias") for item in found.findall(f"{{{QEMU}}}override/{{{QEMU}}}device")]
+    (narrow,) = (each for each in found.findall("devices/interface") if each.find("driver") is not None)
+    assert narrow.find("driver").get("txmode") == "timer"
+    assert [narrow.find("alias").get("name")] == overridden
+    assert narrow.find("mac").get("address") == MACHINES["sw01"]["hosts"]["ro02"]["mac"]
+
+
 def test_no_two_machines_share_a_port():
     ports = []
     for instance in INSTANCES:
         for name, machine in MACHINES.items():
             ports += [own for own, _other in cables(name, instance)]
             ports += [str(machine["ssh_port"][instance])] if "ssh_port" in machine else []
-    assert len(ports) == len(set(ports)) == 2 * (4 + 2 + 2 + 2)
+    assert len(ports) == len(set(ports)) == 2 * (4 + 2 + 2 + 2 + 2 + 3 + 2)
 
 
 @pytest.mark.parametrize("accelerator", ["kvm", "qemu"])

@@ -1,0 +1,84 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The library's part of the scenario, on the controller: library.py WHAT, with a JSON object as its input.
+
+reading: the script that a Linux switch is read with.
+change {policy, switches, name, running}: what makes the switch of that reading what the policy wants; "" for nothing.
+equal {policy, switches, name, running}: "yes" if the reading is exactly what was planned, else both.
+queues {before, after, device}: of `tc -s -j qdisc show` before and after, what went through each queue of the device.
+census {policy, before, after, device}: by which priority's queue the bytes left, and what is wrong with that for RoCE's
+    first class.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / ".collections"))
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import census
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.plan import plan, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import Policy, read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import CLASSES, PortQos, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import linux
+
+
+def planned(given: dict[str, Any]) -> Switch:
+    return plan(read_policy(given["policy"]), read_switches(given["switches"]))[given["name"]]
+
+
+def equal(given: dict[str, Any]) -> str:
+    wanted = planned(given)
+    seen = linux.parse(given["running"], given["name"])
+    unset = {field: getattr(PortQos(), field) for field in linux.NOT_HELD}
+    ports = {name: replace(port, **unset) for name, port in wanted.ports.items()}
+    wanted = replace(wanted, ports=ports)
+    seen = replace(seen, ports={name: seen.ports[name] for name in ports})
+    return "yes" if seen == wanted else f"wanted {wanted}\nseen {seen}"
+
+
+def counters(text: str, device: str) -> dict[str, dict[str, int]]:
+    """What tc counted, by the queue's number, which its handle has."""
+    matches = [(linux.CHILD.fullmatch(each["handle"]), each) for each in json.loads(text) if each["dev"] == device]
+    keys = ("bytes", "packets", "drops", "marked", "early", "backlog")
+    return {match[1]: {key: each.get(key, 0) for key in keys} for match, each in matches if match}
+
+
+def queues(given: dict[str, Any]) -> str:
+    before, after = (counters(given[at], given["device"]) for at in ("before", "after"))
+    return json.dumps(
+        {queue: {key: value - before[queue][key] for key, value in found.items()} for queue, found in after.items()}
+    )
+
+
+def left(text: str, device: str, policy: Policy) -> tuple[int, ...]:
+    """Bytes that left by priority."""
+    priority = {str(each.queue): each.priority for each in (*policy.classes, policy.cnp, policy.default)}
+    sent = [0] * CLASSES
+    for queue, found in counters(text, device).items():
+        sent[priority[queue]] += found["bytes"]
+    return tuple(sent)
+
+
+def counted(given: dict[str, Any]) -> str:
+    policy, device = read_policy(given["policy"]), given["device"]
+    readings = [left(given[at], device, policy) for at in ("before", "after")]
+    rode = census.rode(*readings, device)
+    faults = [str(fault) for fault in census.astray(rode, policy.classes[0], policy, device)]
+    return json.dumps({"rode": rode, "shares": census.shares(rode), "faults": faults})
+
+
+WHAT = {
+    "reading": lambda _given: linux.READING,
+    "change": lambda given: linux.remediation(given["running"], planned(given)),
+    "equal": equal,
+    "queues": queues,
+    "census": counted,
+}
+
+if __name__ == "__main__":
+    sys.stdout.write(WHAT[sys.argv[1]](json.load(sys.stdin)))
