@@ -54,7 +54,7 @@ NICS = [NIC, replace(NIC, pfc=(4,)), replace(NIC, trust="pcp", cnp_dscp=4), repl
 APPLICATIONS = [Application("NCCL", 106, queue_pairs=4), Application("NCCL", 104), Application("x", 40, queue_pairs=1)]
 
 
-def read_back(draw, links):
+def read_back(draw, links, systems=("told",)):
     """What may have been read of the devices of ``links``: alike or not, one object or several, or not at all."""
 
     def some(values):
@@ -71,7 +71,7 @@ def read_back(draw, links):
         else:
             if end.device not in switches:
                 hashed = draw(st.sampled_from([None, ("source_ip",), POLICY.ecmp_fields]))
-                switches[end.device] = Switch(end.device, "told", {}, hashed)
+                switches[end.device] = Switch(end.device, draw(st.sampled_from(systems)), {}, hashed)
             switches[end.device].ports[end.port] = some(PORTS)
             planned.setdefault(end.device, Switch(end.device, "told")).ports[end.port] = some(PLANNED)
     return ReadBack(hosts, switches, planned if draw(st.booleans()) else {})
@@ -95,9 +95,17 @@ def looked_at_one_by_one(fabric, seen, rdma):
         unread = checks.Fault("it was read back", "its settings", None, "nothing is known of it")
         found(layer, where, [unread] if thing(end) is None else check(thing(end)))
 
+    def marked_where_it_leaves(end):
+        return seen.switches.get(end.device, Switch("", "")).system == "linux"
+
+    def entering(port, end):
+        own = [] if marked_where_it_leaves(end) else checks.classification(port, rdma)
+        return [*own, *checks.ingress(port, rdma, POLICY)]
+
     def leaving(port, end):
+        own = checks.classification(port, rdma) if marked_where_it_leaves(end) else []
         plan = seen.planned.get(end.device, Switch("", "")).ports.get(end.port)
-        return [*checks.egress(port, rdma, POLICY), *(checks.thresholds(port, plan, rdma) if plan else [])]
+        return [*own, *checks.egress(port, rdma, POLICY), *(checks.thresholds(port, plan, rdma) if plan else [])]
 
     ends = sorted(fabric.peer)
     nics = [end for end in ends if end.device not in fabric.switches]
@@ -117,13 +125,17 @@ def looked_at_one_by_one(fabric, seen, rdma):
         switch = seen.switches.get(name)
         found("switch", name, checks.ecmp(switch.ecmp_fields if switch else None))
     for end in ports:
-        look("switch", f"{end}, in", end, lambda port: checks.ingress(port, rdma, POLICY))
+        look("switch", f"{end}, in", end, lambda port, end=end: entering(port, end))
         look("switch", f"{end}, out", end, lambda port, end=end: leaving(port, end))
     for end in nics:
         look("receiver", str(end), end, lambda nic: checks.receiver(nic, rdma, POLICY))
+    own = checks.cnp_classification
     for end in ports:
-        look("cnp", f"{end}, in", end, lambda port: checks.cnp_ingress(port, POLICY))
-        look("cnp", f"{end}, out", end, lambda port: checks.cnp_egress(port, POLICY))
+        if marked_where_it_leaves(end):
+            look("cnp", f"{end}, out", end, lambda port: [*own(port, POLICY), *checks.cnp_egress(port, POLICY)])
+        else:
+            look("cnp", f"{end}, in", end, lambda port: own(port, POLICY))
+            look("cnp", f"{end}, out", end, lambda port: checks.cnp_egress(port, POLICY))
     for end in nics:
         look("cnp", str(end), end, lambda nic: checks.reactor(nic, rdma))
     return parts
@@ -134,7 +146,7 @@ def fabrics(draw):
     """Some links of a small Clos, and what was read of it."""
     links = draw(st.lists(st.sampled_from(LINKS), min_size=3, unique=True))
     fabric = Fabric(links, sorted({end.device for link in links for end in link if not end.device.startswith("gpu")}))
-    return fabric, read_back(draw, links)
+    return fabric, read_back(draw, links, ("told", "linux"))
 
 
 @settings(max_examples=60, deadline=None)

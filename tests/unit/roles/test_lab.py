@@ -165,8 +165,11 @@ def test_all_images_share_their_lowest_layer():
 
 
 def test_the_inventory_has_the_machines():
-    groups = yaml.safe_load((ROOT / "inventories/lab/hosts.yml").read_text(encoding="utf-8"))["all"]["children"]
-    hosts = {name: value for group in groups.values() for name, value in group.get("hosts", {}).items()}
+    hosts = {}
+    for inventory in ("lab", "lab_fabric"):
+        text = (ROOT / f"inventories/{inventory}/hosts.yml").read_text(encoding="utf-8")
+        for group in yaml.safe_load(text)["all"]["children"].values():
+            hosts.update(group.get("hosts", {}))
     assert set(MACHINES) < set(hosts)
     for name, machine in MACHINES.items():
         if "ssh_port" in machine:
