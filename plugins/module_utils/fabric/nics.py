@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
 NIC_FIELDS = [each.name for each in fields(Nic)]
 
 
-def nic_of(subject: str, given: Any, known: dict[str, Nic]) -> Nic:
+def nic_of(subject: str, given: Any, known: dict[str, Nic] | None = None) -> Nic:
     """A NIC as roce_nic_info returned it; what else it tells is left aside. Raises FabricError.
 
     Hosts of a fleet are alike: NICs that are equal, by what they are as text in ``known``, are one object.
@@ -22,6 +22,8 @@ def nic_of(subject: str, given: Any, known: dict[str, Nic]) -> Nic:
     record = Record(subject, given)
     record.need("name", "interface")
     values = {name: record.data[name] for name in NIC_FIELDS if name in record.data}
+    if known is None:
+        return _read(subject, values)
     text = repr(values)
     if text not in known:
         known[text] = _read(subject, values)
