@@ -13,7 +13,7 @@ export PATH := $(CURDIR)/$(bin):$(PATH)
 # Ansible and Molecule show what they do as they do it.
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help lab lab-down packages images test test-all lint unit fleet identity boot image image-boot dcb sanity molecule bench bench-plan clean
+.PHONY: help lab lab-down packages images test test-all lint unit fleet fleet-long identity boot image image-boot dcb sanity molecule bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -49,7 +49,7 @@ lab-down: .venv/.runtime
 
 test: lint unit fleet identity boot image sanity molecule
 
-test-all: test image-boot dcb
+test-all: test fleet-long image-boot dcb
 	molecule/run gpu_guest interrupted node_boot roce_path
 	benchmarks/run
 
@@ -64,7 +64,10 @@ unit: packages .venv/.tests
 
 # Rollouts, re-imaging and the fabric's policy: whole playbooks on nodes and switches that are made up.
 fleet: packages .venv/.tests
-	pytest -n 2 --dist worksteal -m fleet
+	pytest -n 2 --dist worksteal -m 'fleet and not long'
+
+fleet-long: packages .venv/.tests
+	pytest -n 2 --dist worksteal -m long
 
 # Nodes' secrets, with TPMs in software.
 identity: packages .venv/.tests

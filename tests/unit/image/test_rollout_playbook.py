@@ -107,6 +107,7 @@ def test_a_canary_that_fails_is_taken_back_and_nobody_else_boots(fleet, fate):
     assert "bm01 failed in the rollout" in output
 
 
+@pytest.mark.long
 def test_more_failures_than_the_budget_take_channel_and_failed_nodes_back(fleet):
     fleet.fate({("bm02", NEW): "ill", ("bm03", NEW): "liar"})
     status, output = fleet.roll_out(node_boot_rollout_budget=1, node_boot_rollout_waves=["1", "1"])
@@ -135,6 +136,7 @@ def dying_gate(fleet):
     return str(gate)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("node", ["bm01", "bm02"])
 def test_a_node_that_dies_in_its_health_gate_is_taken_back(fleet, node):
     fleet.fate({(node, NEW): "sick"})
@@ -147,6 +149,7 @@ def test_a_node_that_dies_in_its_health_gate_is_taken_back(fleet, node):
     assert f"{node} failed in the rollout" in output
 
 
+@pytest.mark.long
 def test_the_only_node_that_dies_in_its_health_gate_is_taken_back(tmp_path):
     fleet = Fleet(tmp_path, ["bm01"])
     try:
@@ -162,6 +165,7 @@ def test_the_only_node_that_dies_in_its_health_gate_is_taken_back(tmp_path):
 
 
 # Lost before anything, as the canary drains, and as the last wave does.
+@pytest.mark.long
 @pytest.mark.parametrize(("node", "booted"), [("", 0), ("bm01", 1), ("bm03", 3)])
 def test_a_boot_server_that_is_lost_ends_a_rollout_that_goes_on_when_it_is_back(fleet, node, booted):
     second = fleet.add_server("boot02")
@@ -214,6 +218,7 @@ def test_a_host_of_a_hook_that_does_not_answer_is_said(fleet):
     assert fleet.boots() == []
 
 
+@pytest.mark.long
 def test_within_the_budget_a_rollout_goes_on_and_says_who_failed(fleet):
     fleet.fate({("bm02", NEW): "lost"})
     status, output = fleet.roll_out(node_boot_rollout_budget=1)

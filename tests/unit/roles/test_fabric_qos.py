@@ -228,6 +228,7 @@ def test_an_api_that_does_not_let_in_is_named(fabric):
     assert set(fabric.sonic_log()) == {"read"}
 
 
+@pytest.mark.long
 def test_a_run_that_was_killed_between_stages_is_completed_by_the_next(fabric):
     fabric.apply(LOSSY, *SWITCHES)
     fabric.apply(LOSSLESS, "leaf1", what="changes")  # and leaf2 not yet
@@ -239,6 +240,7 @@ def test_a_run_that_was_killed_between_stages_is_completed_by_the_next(fabric):
     assert fabric.nvue.events.count("apply") == 2
 
 
+@pytest.mark.long
 def test_a_change_that_is_refused_is_named_and_all_is_as_it_was(fabric):
     before = fabric.sonic(), copy.deepcopy(fabric.nvue.applied)
     fabric.nvue.fails = "invalid"
