@@ -3,12 +3,11 @@
 """An emulated machine with a network interface that has DCB: Debian's kernel, our driver, and a root in memory.
 
 The packages are downloaded and unpacked to a cache; nothing is installed on this machine, and no right is needed but to
-read apt's lists. `machine.py VERSION` builds the driver alone, for another machine's kernel, and prints where it is.
+read apt's lists.
 """
 
 from __future__ import annotations
 
-import hashlib
 import lzma
 import re
 import shutil
@@ -19,6 +18,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
 CACHE = REPOSITORY / ".cache" / "dcb"
+MAKE_DRIVER = REPOSITORY / "roles" / "lab" / "files" / "make-dcb-driver"
 POLITE = ("nice", "-n", "19")
 # With what the kernel asks for by name: rxe's checksum.
 MODULES = ("sailloft_dcb", "rdma_rxe", "rdma_cm", "configfs", "dummy", "crc32_generic")
@@ -77,69 +77,10 @@ def boot(folder: Path) -> str:
     return console.read_text(errors="replace").replace("\r", "")
 
 
-def driver(version: str) -> Path:
-    """The driver for the kernel of that version (`uname -r`)."""
-    return _unpacked([f"linux-headers-{version}"], CACHE.with_name("dcb-driver")) / "driver" / "sailloft_dcb.ko"
-
-
-def _packages(roots: list[str]) -> list[str]:
-    """These packages of a kernel and what they need of it, as apt knows them."""
-    found: list[str] = []
-    ahead = list(roots)
-    while ahead:
-        name = ahead.pop()
-        said = subprocess.run(["apt-cache", "depends", "--important", name], capture_output=True, text=True, check=True)
-        needs = re.findall(r"^ *Depends: (linux-[\w.+-]+)$", said.stdout, re.MULTILINE)
-        assert needs or name not in roots, f"apt-get update: no {name}"
-        if not name.endswith(("image-amd64", "headers-amd64")) or re.search(r"\d", name):
-            found.append(name)
-        ahead += [need for need in needs if need not in found and not need.startswith("linux-base")]
-    return sorted(set(found))
-
-
 def _kernel() -> Path:
-    """This release's kernel."""
-    return _unpacked(["linux-image-amd64", "linux-headers-amd64"], CACHE)
-
-
-def _unpacked(roots: list[str], cache: Path) -> Path:
-    """The packages unpacked, with our driver among the modules; kept until one of them, or the driver, changes."""
-    packages = _packages(roots)
-    driver = HERE / "driver"
-    recipe = hashlib.sha256(repr(packages).encode())
-    for path in sorted(driver.iterdir()):
-        recipe.update(path.read_bytes())
-    folder = cache / recipe.hexdigest()[:12]
-    if folder.exists():
-        return folder
-    shutil.rmtree(cache, ignore_errors=True)
-    unfinished = folder.with_name("unfinished")
-    unfinished.mkdir(parents=True)
-    subprocess.run([*POLITE, "apt-get", "download", "-q", *packages], cwd=unfinished, check=True, capture_output=True)
-    for package in sorted(unfinished.glob("*.deb")):
-        subprocess.run([*POLITE, "dpkg-deb", "-x", package, unfinished], check=True)
-        package.unlink()
-    unfinished.rename(folder)
-    try:
-        _build(folder, driver)
-    except BaseException:
-        folder.rename(unfinished)
-        raise
-    return folder
-
-
-def _build(folder: Path, driver: Path) -> None:
-    version = next((folder / "lib" / "modules").iterdir()).name
-    headers = folder / "usr" / "src" / f"linux-headers-{version}"
-    makefile = headers / "Makefile"
-    # The packages say where they would have been installed.
-    makefile.write_text(makefile.read_text().replace(" /usr/src/", f" {folder}/usr/src/"))
-    copy = shutil.copytree(driver, folder / "driver")
-    subprocess.run([*POLITE, "make", "-s", "-C", headers, f"M={copy}", "modules"], check=True, capture_output=True)
-    subprocess.run(["strip", "--strip-debug", copy / "sailloft_dcb.ko"], check=True)
-    modules = folder / "lib" / "modules" / version / "kernel"
-    modules.mkdir(exist_ok=True)
-    shutil.copy(copy / "sailloft_dcb.ko", modules / "sailloft_dcb.ko")
+    """This release's kernel, unpacked, with our driver among its modules."""
+    command = [sys.executable, MAKE_DRIVER, CACHE, "linux-image-amd64", "linux-headers-amd64"]
+    return Path(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip())
 
 
 def _initramfs(kernel: Path, folder: Path) -> Path:
@@ -238,6 +179,3 @@ def _python(tree: Path) -> None:
         place = code / "ansible_collections" / "sailloft" / "fleet" / "plugins" / part
         shutil.copytree(REPOSITORY / "plugins" / part, place, ignore=shutil.ignore_patterns("__pycache__"))
 
-
-if __name__ == "__main__":
-    print(driver(sys.argv[1]))

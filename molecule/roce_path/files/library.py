@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The library's part of the scenario, on the controller: library.py WHAT, with a JSON object as its input.
 
-reading: the script that a Linux switch is read with.
-change {policy, switches, name, running}: what makes the switch of that reading what the policy wants; "" for nothing.
 equal {policy, switches, name, running}: "yes" if the reading is exactly what was planned, else both.
 queues {before, after, device}: of `tc -s -j qdisc show` before and after, what went through each queue of the device.
 census {policy, before, after, device}: by which priority's queue the bytes left, and what is wrong with that for RoCE's
@@ -73,8 +71,6 @@ def counted(given: dict[str, Any]) -> str:
 
 
 WHAT = {
-    "reading": lambda _given: linux.READING,
-    "change": lambda given: linux.remediation(given["running"], planned(given)),
     "equal": equal,
     "queues": queues,
     "census": counted,
