@@ -178,4 +178,3 @@ def _python(tree: Path) -> None:
     for part in ("modules", "module_utils"):
         place = code / "ansible_collections" / "sailloft" / "fleet" / "plugins" / part
         shutil.copytree(REPOSITORY / "plugins" / part, place, ignore=shutil.ignore_patterns("__pycache__"))
-
