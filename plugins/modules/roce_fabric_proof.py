@@ -102,9 +102,8 @@ files:
 
 import os
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.fabric_module import FabricModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.fabric_proof import prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
@@ -114,7 +113,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import 
 
 def main():
     """Run as an Ansible module."""
-    module = AnsibleModule(
+    module = FabricModule(
         argument_spec={
             "path": {"type": "path", "required": True},
             "name": {"type": "str", "default": "fabric"},
@@ -125,7 +124,7 @@ def main():
             "nics": {"type": "dict", "default": {}},
             "applications": {"type": "dict", "default": {}},
         },
-        supports_check_mode=True,
+        told=("path", "name", "policy", "asics"),
     )
     params = module.params
     try:

@@ -135,16 +135,15 @@ table:
 
 import gc
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import path_report
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.fabric_module import FabricModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 
 
 def main():
     """Run as an Ansible module."""
-    module = AnsibleModule(
+    module = FabricModule(
         argument_spec={
             "policy": {"type": "dict", "default": {}},
             "switches": {"type": "dict", "required": True},
@@ -157,19 +156,16 @@ def main():
             "thresholds": {"type": "bool", "default": True},
             "name": {"type": "str", "default": "fabric"},
         },
-        supports_check_mode=True,
+        told=("policy", "asics", "paths", "rdma_class", "thresholds", "name"),
     )
     # What follows makes no cycles, and of a large fabric's input a third of the time would go into looking for them.
     gc.disable()
-    # What is returned of the arguments; Ansible would copy a whole fabric several times on its way back.
-    small = ("policy", "asics", "paths", "rdma_class", "thresholds", "name")
-    told = {"module_args": {name: module.params[name] for name in small}}
     try:
         result = path_report.checked(module.params)
     except (FabricError, ProofError) as error:
-        module.fail_json(msg=str(error), invocation=told)
+        module.fail_json(msg=str(error))
     else:
-        module.exit_json(**result, invocation=told)
+        module.exit_json(**result)
 
 
 if __name__ == "__main__":

@@ -237,10 +237,9 @@ not_held:
   type: dict
 """
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import rollout, switch_config
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.fabric_module import FabricModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 
 STATES = ("rendered", "parsed", "compared", "planned", "restored")
@@ -248,7 +247,7 @@ STATES = ("rendered", "parsed", "compared", "planned", "restored")
 
 def main():
     """Run as an Ansible module."""
-    module = AnsibleModule(
+    module = FabricModule(
         argument_spec={
             "state": {"type": "str", "choices": list(STATES), "default": "rendered"},
             "policy": {"type": "dict", "default": {}},
@@ -262,15 +261,13 @@ def main():
             "nics_wanted": {"type": "dict"},
             "path": {"type": "path"},
         },
+        told=("state", "policy", "asics", "path"),
         required_if=[
             *[("state", state, ["running"]) for state in STATES if state != "rendered"],
             ("state", "restored", ["backup"]),
         ],
-        supports_check_mode=True,
     )
     params = module.params
-    # What is returned of the arguments; Ansible would copy a whole fabric several times on its way back.
-    told = {"module_args": {name: params[name] for name in ("state", "policy", "asics", "path")}}
     try:
         if params["state"] == "rendered":
             result = switch_config.rendered(params, module.check_mode, module._diff)
@@ -283,8 +280,8 @@ def main():
                 "restored": rollout.restored,
             }[params["state"]](params)
     except (FabricError, ProofError) as error:
-        module.fail_json(msg=str(error), invocation=told)
-    module.exit_json(**result, invocation=told)
+        module.fail_json(msg=str(error))
+    module.exit_json(**result)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,39 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A module whose arguments are a whole fabric's configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from ansible.module_utils.basic import AnsibleModule
+
+
+class FabricModule(AnsibleModule):
+    """An AnsibleModule that repeats none of its arguments but those in ``told``.
+
+    Switches' running configurations have the hashes of passwords: they belong neither into the controller's journal,
+    where Ansible logs a module's arguments, nor into what it shows with -vvv. ``no_log`` would search every string of
+    the result for every configuration instead. Of a large fabric all that also takes longer than the module's work.
+    """
+
+    def __init__(self, argument_spec: dict[str, Any], told: Sequence[str], **kwargs: Any) -> None:
+        self._told = told
+        super().__init__(argument_spec, supports_check_mode=True, **kwargs)
+
+    def exit_json(self, **kwargs: Any) -> NoReturn:
+        super().exit_json(**kwargs, invocation=self._invocation())
+        raise AssertionError
+
+    def fail_json(self, msg: str, **kwargs: Any) -> NoReturn:
+        # Refused arguments: there are no parameters yet.
+        super().fail_json(msg, **kwargs, invocation=self._invocation())
+        raise AssertionError
+
+    def _invocation(self) -> dict[str, Any]:
+        params = getattr(self, "params", None) or {}
+        return {"module_args": {name: params.get(name) for name in self._told}}
+
+    def _log_invocation(self) -> None:
+        self.log(f"Invoked with {self._invocation()['module_args']}")
