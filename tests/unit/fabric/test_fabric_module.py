@@ -29,7 +29,9 @@ UNKNOWN = {"leaf1": {"system": "abacus"}}
 def test_no_configuration_is_logged_or_repeated(module, given, switches, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     logged = []
-    monkeypatch.setattr(basic.AnsibleModule, "log", lambda _self, msg, log_args=None: logged.append(f"{msg} {log_args}"))
+    monkeypatch.setattr(
+        basic.AnsibleModule, "log", lambda _self, msg, log_args=None: logged.append(f"{msg} {log_args}")
+    )
     with patch_module_args({**given, "switches": switches}), pytest.raises(SystemExit):
         module.main()
     out = capsys.readouterr().out

@@ -22,7 +22,9 @@ as a byte): 0 <= lower < upper <= 99, as Juniper says "do not configure the last
 read back is exact. ``attainable`` makes such thresholds of others by rounding both down: marking starts earlier, never
 later, and ECN still acts before PFC. render refuses what is not attainable, and says what would be.
 
-Headroom: Junos computes it from the cable's length (100 m unless told) and the MRU, neither of which a Switch has.
+Headroom: Junos computes it from the cable's length (100 m unless told) and the MRU, a packet's most bytes, which is
+2500 unless told (statement pages cable-length and mru of the profile's input). Both are written, the MRU as the port's
+MTU. Where the MRU read is below the port's packets, headroom is for no cable: 0 m.
 Watchdog: ``pfc-watchdog`` alone is 100 ms, 2 intervals, 200 ms of recovery and drop; other times are written as
 multiples of that interval. Without an output a profile stops queue 3 for priority 3 and 4 for 4.
 
@@ -67,6 +69,7 @@ TAGGED_BYTES = {"vlan-tagging": 18, "flexible-vlan-tagging": 22}
 MOST_MTU = 9216
 DEFAULT_STOPPED = {3: {3}, 4: {4}}  # priority -> queues, in a profile without output
 POLL_MS, DETECTION, RECOVERY_MS = 100, 2, 200
+CABLE_M, MRU_BYTES, MTU_BYTES = 100, 2500, 1500  # where nothing is said; the MTU is the IP packet's
 HASH = ("forwarding-options", "enhanced-hash-key")
 HASH_MODE = (*HASH, "hash-mode", "layer2-payload")  # the default, written so that it can be seen
 NOT_HASHED = {
@@ -290,9 +293,12 @@ def _drop_profile(switch: Switch, subject: str, ecn: Ecn) -> list[Line]:
 def _pfc(subject: str, wanted: PortQos) -> list[Line]:
     """The contents of a congestion notification profile."""
     content: list[Line] = []
+    mru = () if wanted.ip_mtu_bytes is None else ("mru", str(wanted.ip_mtu_bytes + ETHERNET_BYTES))
     for dscp, at in enumerate(wanted.dscp_to_class):
         if at is not None and wanted.class_to_priority[at] in wanted.pfc:
-            content.append(("input", "dscp", "code-point", f"{dscp:06b}", "pfc"))
+            content.append(("input", "dscp", "code-point", f"{dscp:06b}", "pfc", *mru))
+    if wanted.cable_m:
+        content.append(("input", "cable-length", str(wanted.cable_m)))
     for priority in wanted.pfc:
         queue = wanted.priority_to_queue[priority]
         content.append(("output", "ieee-802.1", "code-point", f"{priority:03b}", "flow-control-queue", str(queue)))
@@ -562,7 +568,8 @@ class _Reader:
                 queues[each["queue"]] = Queue(False, 0)  # no scheduler: what others leave
             if each["priority"] is not None and not each["lossless"]:
                 priority_to_queue[each["priority"]] = each["queue"]
-        pfc, watchdog = self.pausing(names["pfc"], by, dscps, classes, priority_to_queue)
+        frame = (MTU_BYTES if mtu is None else mtu) + ETHERNET_BYTES
+        pfc, watchdog, cable = self.pausing(names["pfc"], by, dscps, classes, priority_to_queue, frame)
         return PortQos(
             dscp_to_class=tuple(None if name is None else classes[name]["number"] for name in dscps),
             class_to_queue=tuple(class_to_queue),
@@ -572,6 +579,7 @@ class _Reader:
             pfc=pfc,
             watchdog=watchdog,
             ip_mtu_bytes=mtu,
+            cable_m=cable,
         )
 
     def classifier(self, dscps: list[str | None], name: str, by: str, above: Line) -> None:
@@ -642,17 +650,22 @@ class _Reader:
         dscps: list[str | None],
         classes: dict[str, dict[str, Any]],
         priority_to_queue: list[int | None],
-    ) -> tuple[tuple[int, ...], Watchdog | None]:
-        """(pfc, watchdog); writes the queue that a pause of each priority stops."""
+        frame_bytes: int,
+    ) -> tuple[tuple[int, ...], Watchdog | None, int | None]:
+        """(pfc, watchdog, cable_m); writes the queue that a pause of each priority stops."""
         if name is None:
-            return (), None
+            return (), None, None
         where = f"congestion-notification-profile {name}"
-        points: set[int] = set()
+        points: dict[int, int] = {}  # to their MRU
+        cable = CABLE_M
         stopped: dict[int, set[int]] = {}
         dog: list[int | str] | None = None
         for line in self.object("congestion-notification-profile", name, by=by):
             if line[:3] == ("input", "dscp", "code-point") and line[4:5] == ("pfc",):
-                points.add(self.code_point(line[3]))
+                point = self.code_point(line[3])
+                points[point] = self.number(line, "mru", where, 0, 65535) or points.get(point, MRU_BYTES)
+            elif line[:2] == ("input", "cable-length"):
+                cable = self.number(line, "cable-length", where, 0, 1 << 20) or CABLE_M
             elif line[:3] == ("output", "ieee-802.1", "code-point") and len(line) > 3:
                 queue = self.number(line, "flow-control-queue", where, 0, 11)
                 if queue is not None:
@@ -668,11 +681,13 @@ class _Reader:
         pfc = set()
         for class_name, each in classes.items():
             own = {dscp for dscp, at in enumerate(dscps) if at == class_name}
-            pauses = each["lossless"] and each["priority"] is not None and own and own <= points
+            pauses = each["lossless"] and each["priority"] is not None and own and own <= points.keys()
             if pauses and each["queue"] in (stopped or DEFAULT_STOPPED).get(each["priority"], ()):
                 pfc.add(each["priority"])
+                if any(points[dscp] < frame_bytes for dscp in own):
+                    cable = 0
         watchdog = None if dog is None else Watchdog(dog[0] * dog[1], dog[2], dog[3])
-        return tuple(sorted(pfc)), watchdog
+        return tuple(sorted(pfc)), watchdog, cable if pfc else None
 
 
 # Remediate

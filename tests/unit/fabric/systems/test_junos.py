@@ -63,13 +63,16 @@ CNP = "set class-of-service congestion-notification-profile cnp"
 
 
 def held(switch: Switch) -> Switch:
-    return replace(
-        switch, ports={port: replace(qos, headroom=(None,) * 8) for port, qos in switch.ports.items()}
-    )  # fmt: skip
+    """As it is read: Junos has no headroom in bytes, and a cable only of ports that pause (100 m unless told)."""
+
+    def port(qos: PortQos) -> PortQos:
+        return replace(qos, headroom=(None,) * 8, cable_m=(qos.cable_m or 100) if qos.pfc else None)
+
+    return replace(switch, ports={name: port(qos) for name, qos in switch.ports.items()})
 
 
 def reference(**changes: Any) -> Switch:
-    return switches.switch("junos", PORTS, **changes)
+    return switches.switch("junos", PORTS, **{"cable_m": 7, **changes})
 
 
 def test_the_reference_comes_back():
@@ -150,6 +153,8 @@ def test_every_number_that_is_changed_is_seen():
         other = {"strict-high": "low", "low": "strict-high"}.get(last)
         if last.isdigit():
             other = {"100": "99", "111111": "000000"}.get(last, "111111" if len(last) == 6 else str(int(last) + 1))
+        if words[-1] == "mru":  # more would be as good
+            other = str(int(last) - 1)
         if other is None:
             continue
         try:
@@ -187,6 +192,11 @@ def test_a_configuration_by_hand_is_understood():
         ("set class-of-service interfaces et-* congestion-notification-profile cnp\n", "", "pfc", ()),
         ("pfc-watchdog\n", "pfc-watchdog detection 5\n", "watchdog", Watchdog(500, 200, "drop")),
         ("set interfaces et-0/0/0 mtu 9216\n", "", "ip_mtu_bytes", None),
+        # 9,000 bytes do not fit into the 2,500 that headroom is reckoned for, nor into those of one of two DSCPs.
+        ("set system", "set system", "cable_m", 0),
+        ("011100 pfc", "011100 pfc mru 9014", "cable_m", 0),
+        ("mtu 9000", "mtu 2486", "cable_m", 100),
+        ("mtu 9000", "mtu 2487", "cable_m", 0),
         ("set system", "deactivate class-of-service interfaces et-* congestion-notification-profile\nset system", "pfc",
          ()),
         ("set system", "set class-of-service interfaces et-0/0/0 unit 7 classifiers dscp default\nset system",
@@ -196,6 +206,13 @@ def test_a_configuration_by_hand_is_understood():
 def test_what_breaks_it_is_seen(old, new, field, value):
     assert old in BY_HAND
     assert getattr(junos.parse(BY_HAND.replace(old, new), "leaf1").ports["et-0/0/0"], field) == value
+
+
+def test_the_mru_of_all_dscps_is_the_packets():
+    text = BY_HAND.replace("011010 pfc", "011010 pfc mru 9014").replace("011100 pfc", "011100 pfc mru 9014")
+    assert junos.parse(text, "leaf1").ports["et-0/0/0"].cable_m == 100
+    text += f"{CNP} input cable-length 30\n"
+    assert junos.parse(text, "leaf1").ports["et-0/0/0"].cable_m == 30
 
 
 def test_thresholds_are_not_seen_where_the_profile_is_not_used():
