@@ -113,13 +113,12 @@ class Checker:
         fields = known.ecmp_fields if known else None
         return self._part(SWITCH, switch, (SWITCH, id(fields)), checks.ecmp, fields)
 
-    def link(self, upstream: End, downstream: End) -> Part:
-        """A cable, in the direction of the packets."""
-        where = f"{upstream} - {downstream}"
+    def link(self, upstream: End, downstream: End) -> Iterator[Part]:
+        """A cable, in the direction of the packets; none where an end was not read, which that end says itself."""
         one, other = self._anything(upstream), self._anything(downstream)
-        if one is None or other is None:  # said by the part itself
-            return Part(SWITCH, where, ())
-        return self._part(SWITCH, where, (SWITCH, "link", id(one), id(other)), checks.link, one, other, self.rdma)
+        if one is not None and other is not None:
+            where = f"{upstream} - {downstream}"
+            yield self._part(SWITCH, where, (SWITCH, "link", id(one), id(other)), checks.link, one, other, self.rdma)
 
     def _host(self, name: str) -> Host:
         return self.seen.hosts.get(name, Host())
@@ -195,11 +194,11 @@ def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part
         ingress, egress = End(hop.switch, hop.ingress), End(hop.switch, hop.egress)
         if ingress not in entered:
             entered.add(ingress)
-            parts += [checker.link(fabric.peer[ingress], ingress), checker.ecmp(hop.switch), checker.ingress(ingress)]
+            parts += [*checker.link(fabric.peer[ingress], ingress), checker.ecmp(hop.switch), checker.ingress(ingress)]
         if egress not in left:
             left.add(egress)
             parts.append(checker.egress(egress))
-    parts += [checker.link(fabric.peer[goal], goal), checker.receiver(goal)]
+    parts += [*checker.link(fabric.peer[goal], goal), checker.receiver(goal)]
     for hop in back:
         parts += checker.cnp(End(hop.switch, hop.ingress), End(hop.switch, hop.egress))
     return _once([*parts, checker.reactor(start)])
@@ -217,8 +216,8 @@ def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
         yield from _once(checker.applications(host))
     yield from map(checker.sender, nics)
     for one, other in fabric.links():
-        yield checker.link(one, other)
-        yield checker.link(other, one)
+        yield from checker.link(one, other)
+        yield from checker.link(other, one)
     yield from map(checker.ecmp, sorted(fabric.switches))
     for port in ports:
         yield checker.ingress(port)

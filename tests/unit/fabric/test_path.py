@@ -257,6 +257,12 @@ BROKEN = {
 }
 
 
+def test_of_a_cable_with_an_end_that_was_not_read_nothing_is_claimed():
+    unread = replace(SEEN, switches={name: each for name, each in SEEN.switches.items() if name != "spine2"})
+    cables = [[part.where for part in checked(POLICY, FABRIC, seen) if " - " in part.where] for seen in (SEEN, unread)]
+    assert [where for where in cables[0] if "spine2" not in where] == cables[1] != cables[0]
+
+
 def test_a_switch_that_classifies_where_packets_leave():
     leaf = replace(SEEN.switches["leaf1"], system="linux")
     seen = replace(SEEN, switches={**SEEN.switches, "leaf1": leaf})

@@ -120,7 +120,8 @@ def looked_at_one_by_one(fabric, seen, rdma):
         if one < fabric.peer[one]:
             for ends_of in ((one, fabric.peer[one]), (fabric.peer[one], one)):
                 up, down = (thing(end) for end in ends_of)
-                found("switch", " - ".join(map(str, ends_of)), checks.link(up, down, rdma) if up and down else [])
+                if up and down:
+                    found("switch", " - ".join(map(str, ends_of)), checks.link(up, down, rdma))
     for name in sorted(fabric.switches):
         switch = seen.switches.get(name)
         found("switch", name, checks.ecmp(switch.ecmp_fields if switch else None))

@@ -39,6 +39,10 @@ def reference(**changes: Any) -> Switch:
     return switches.switch("linux", PORTS, **changes)
 
 
+def test_the_role_reads_a_switch_with_the_same_script():
+    assert (Path(__file__).parents[4] / "roles/roce_switch/files/read-linux").read_text("utf-8") == linux.READING
+
+
 def test_the_reference_comes_back():
     wanted = reference()
     assert linux.parse(linux.render(wanted), wanted.name) == held(wanted)
