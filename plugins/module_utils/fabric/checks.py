@@ -233,11 +233,22 @@ def egress(port: PortQos, rdma: RdmaClass, policy: Policy) -> Iterator[Fault]:
 
 
 def _port(port: PortQos, rdma: RdmaClass, policy: Policy) -> Iterator[Fault]:
+    yield from _keeps_dscp(port)
     yield from _pfc(port.pfc, rdma)
     least = policy.ip_mtu_bytes
     if port.ip_mtu_bytes is not None and port.ip_mtu_bytes < least:
         yield Fault(
             f"IP packets of {least} bytes pass", least, port.ip_mtu_bytes, "large packets are dropped, small ones pass"
+        )
+
+
+def _keeps_dscp(port: PortQos) -> Iterator[Fault]:
+    if port.rewrites_dscp:
+        yield Fault(
+            "packets keep their DSCP",
+            "as it came",
+            "rewritten",
+            "the next hops and the receiver go by another DSCP than the sender's",
         )
 
 
@@ -313,6 +324,14 @@ def thresholds(port: PortQos, planned: PortQos, rdma: RdmaClass) -> Iterator[Fau
             room.xoff_bytes,
             "at full speed, what arrives between a pause and its effect is dropped",
         )
+    # Where the switch reckons headroom itself.
+    if rdma.mode == LOSSLESS and (port.cable_m or 0) < (planned.cable_m or 0) and port.cable_m is not None:
+        yield Fault(
+            f"headroom is for a cable of {planned.cable_m} m",
+            planned.cable_m,
+            port.cable_m,
+            "at full speed, what arrives between a pause and its effect is dropped",
+        )
 
 
 def _thresholds(ecn: Ecn) -> str:
@@ -343,6 +362,7 @@ def cnp_classification(port: PortQos, policy: Policy) -> Iterator[Fault]:
 
 def cnp_egress(port: PortQos, policy: Policy) -> Iterator[Fault]:
     """The port where CNPs leave a switch."""
+    yield from _keeps_dscp(port)
     queue = port.class_to_queue[policy.cnp.traffic_class]
     if queue != policy.cnp.queue:
         yield Fault(

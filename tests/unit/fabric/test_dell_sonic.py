@@ -495,6 +495,25 @@ def test_remediation_ends_at_what_is_wanted(start, mode):
     assert sum(name.startswith("SAILLOFT_") for name in names) == (start != "by hand")
 
 
+def test_a_port_that_rewrites_dscps_is_seen_and_stops():
+    config = json.loads(text_of(dell()))
+    config["qos_maps"]["fwd_group_dscp_maps"] = [{"name": "fd", "entries": [{"fwd_group": "3", "dscp": 10}]}]
+    config["qos_interfaces"][0]["qos_maps"]["fwd_group_dscp"] = "fd"
+    running = json.dumps(config)
+    assert dell_sonic.parse(running, "leaf1").ports["Eth1/1"].rewrites_dscp
+    assert not dell_sonic.parse(running, "leaf1").ports["Eth1/2"].rewrites_dscp
+    done = after(running, dell_sonic.remediation(running, dell()))
+    assert held(dell_sonic.parse(done, "leaf1")) == held(dell())
+    assert json.loads(done)["qos_maps"]["fwd_group_dscp_maps"] == config["qos_maps"]["fwd_group_dscp_maps"]
+
+
+def test_an_entry_of_a_map_without_what_it_maps_is_refused():
+    config = json.loads(text_of(dell()))
+    del config["qos_maps"]["dscp_maps"][0]["entries"][3]["dscp"]
+    with pytest.raises(FabricError, match="an entry has no dscp"):
+        dell_sonic.remediation(json.dumps(config), dell())
+
+
 def test_nothing_is_sent_where_it_means_the_same():
     assert dell_sonic.remediation(text_of(dell()), dell()) == ""
     assert dell_sonic.remediation(json.dumps(by_hand()), dell()) == ""

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from switches import ECN, port_qos
 from switches import policies as any_policy
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import checks
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import (
     Checker,
@@ -239,6 +240,11 @@ BROKEN = {
         "leaf1 h1, out",
         "marks nothing",
     ),
+    "a hop that rewrites DSCPs": (
+        port(SEEN, "spine1", "leaf2", rewrites_dscp=True),
+        "spine1 leaf2, out",
+        "keep their DSCP",
+    ),
     "CNPs that are paused": (port(SEEN, "leaf1", "h1", pfc=(3, 6)), "leaf1 h1, out", "never paused"),
     "no reaction point": (host(SEEN, "gpu1", reaction=()), "gpu1 mlx5_0", "reaction point"),
     "a switch that hashes addresses alone": (
@@ -255,6 +261,12 @@ BROKEN = {
         "was read back",
     ),
 }
+
+
+@pytest.mark.parametrize(("planned", "seen", "short"), [(5, 0, True), (41, 40, True), (5, 40, False), (5, None, False)])
+def test_headroom_of_the_switchs_own_reckoning_is_for_the_cable(planned, seen, short):
+    found = list(checks.thresholds(replace(QOS, cable_m=seen), replace(QOS, cable_m=planned), POLICY.classes[0]))
+    assert [fault.what for fault in found] == [f"headroom is for a cable of {planned} m"] * short
 
 
 def test_of_a_cable_with_an_end_that_was_not_read_nothing_is_claimed():

@@ -170,6 +170,15 @@ def test_one_port_of_a_key_of_several_is_taken_out():
     assert sonic.parse(json.dumps(after), "leaf1").ports["Ethernet8"] == before.ports["Ethernet8"]
 
 
+def test_a_port_that_rewrites_dscps_is_seen_and_stops():
+    config = default_config()
+    config["TC_TO_DSCP_MAP"] = {"AZURE": {"3": "10"}}
+    config["PORT_QOS_MAP"]["Ethernet4"]["tc_to_dscp_map"] = "AZURE"
+    before = sonic.parse(json.dumps(config), "leaf1").ports
+    assert [port for port, qos in before.items() if qos.rewrites_dscp] == ["Ethernet4"]
+    apply(config, switch("sonic", list(PORTS)))
+
+
 def test_from_lossless_to_lossy_headroom_and_watchdog_go():
     config = apply(default_config(), switch("sonic", list(PORTS)))
     after = apply(config, switch("sonic", list(PORTS), LOSSY))

@@ -61,6 +61,9 @@ OURS = "sailloft-"  # what this project's profiles are called, before a digest o
 ALL_PORTS = "default-global"
 HALF_PERCENT = 50
 SECTIONS = ("mapping", "egress-scheduler", "congestion-control", "pfc")
+# Read, and taken away: the port that a packet comes in by says whether its DSCP is written anew where it leaves (NVUE
+# reference, "nv set qos remark").
+REWRITING = "remark"
 INDEXED = {"dscp": DSCPS, "pcp": CLASSES, "traffic-class": CLASSES, "switch-priority": CLASSES}
 ECMP = {  # ECMP_FIELDS -> NVUE
     "destination_ip": "destination-ip",
@@ -497,7 +500,7 @@ class _Reader:
         where = f"interface {port}"
         qos = self.below(settings, "qos", place=where)
         names = []
-        for section in SECTIONS:
+        for section in (*SECTIONS, REWRITING):
             profile = str(self.below(qos, section, place=f"{where} qos").get("profile", ALL_PORTS))
             if profile != ALL_PORTS and profile not in self.below(self.qos, section, place="qos"):
                 raise self.refuse(
@@ -519,22 +522,23 @@ class _Reader:
         return self.ports[key]
 
     def assembled(self, names: list[str], watched: bool, mtu: int | None) -> PortQos:
-        read = (self.mapping, self.scheduler, self.marking, self.pausing)
+        read = (self.mapping, self.scheduler, self.marking, self.pausing, self.rewriting)
         found = []
-        for section, profile, reader in zip(SECTIONS, names, read):
+        for section, profile, reader in zip((*SECTIONS, REWRITING), names, read):
             key = (section, profile)
             if key not in self.profiles:
                 given = self.below(self.qos, section, place="qos").get(profile)
                 where = f"qos {section} {profile}"
                 self.profiles[key] = reader(dict(_items(given, f"{self.place}: {where}")), where, profile)
             found.append(self.profiles[key])
-        dscps, (shares, set_shares), (ecn, set_ecn), (pfc, headroom) = found
+        dscps, (shares, set_shares), (ecn, set_ecn), (pfc, headroom), rewrites = found
         classes = self.explicit | {entry for entry in dscps if entry is not None}
         class_to_queue = tuple(self.queue_of[at] if at in classes else None for at in range(CLASSES))
         seen = {queue for queue in class_to_queue if queue is not None}
         seen |= (set(shares) if set_shares else set()) | (set(ecn) if set_ecn else set())
         return PortQos(
             dscp_to_class=dscps,
+            rewrites_dscp=rewrites,
             class_to_queue=class_to_queue,
             class_to_priority=tuple(at if at in classes else None for at in range(CLASSES)),
             priority_to_queue=class_to_queue,
@@ -560,6 +564,12 @@ class _Reader:
         for dscp, value in self.indexed(given, "dscp", where).items():
             dscps[dscp] = self.number(value, "switch-priority", f"{where} dscp {dscp}", 0, CLASSES - 1)
         return tuple(dscps)
+
+    def rewriting(self, given: Tree, where: str, _profile: str) -> bool:
+        what = str(given.get("rewrite", "l2"))
+        if what not in ("l2", "l3", "both"):
+            raise self.refuse(where, f"rewrite {what!r} is unknown", "there are l2, l3 and both")
+        return what != "l2"
 
     def scheduler(self, given: Tree, where: str, profile: str) -> tuple[dict[int, tuple[bool, int | None]], bool]:
         """(strict, percent) by queue, and whether anything but a default says so."""
@@ -659,10 +669,14 @@ def remediation(running: str, wanted: Switch) -> str:
             _remove(patch, "qos", "egress-queue-mapping", ALL_PORTS, "switch-priority", str(priority))
     if qos.get("pfc", {}).get(ALL_PORTS) and any(not port.pfc for port in wanted.ports.values()):
         _remove(patch, "qos", "pfc", ALL_PORTS)  # it would make a port pause that shall not
+    if reader.rewriting(reader.below(reader.qos, REWRITING, ALL_PORTS, place="qos"), f"qos {REWRITING}", ALL_PORTS):
+        _remove(patch, "qos", REWRITING, ALL_PORTS, "rewrite")
     for port, settings in want["interface"].items():
         there = have.get("interface", {}).get(port, {}).get("qos", {})
         here = settings.get("qos", {})
         extra = [section for section in (*SECTIONS, "pfc-watchdog") if section in there and section not in here]
+        if REWRITING in there and reader.port(port, have["interface"][port]).rewrites_dscp:
+            extra.append(REWRITING)
         if "pfc" in here and "link-pause" in there:
             extra.append("link-pause")  # a port has one of the two
         for section in extra:

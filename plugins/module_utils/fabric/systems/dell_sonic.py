@@ -69,6 +69,7 @@ _QUEUE = ("fwd_group_queue_maps", "fwd_group", "queue_index", "fwd_group_queue")
 _GROUP = ("fwd_group_pg_maps", "fwd_group", "pg_index", "fwd_group_pg")
 _PFC_QUEUE = ("pfc_priority_queue_maps", "dot1p", "queue_index", "pfc_priority_queue")
 _PFC_GROUP = ("pfc_priority_pg_maps", "dot1p", "pg_index", "pfc_priority_pg")
+_REWRITING = "fwd_group_dscp"  # a port's option: packets leave with the DSCP of their forwarding group
 _KINDS = {"dscp_maps": "DSCP", "fwd_group_queue_maps": "QUEUE", "fwd_group_pg_maps": "TCPG"}
 # ECMP_FIELDS -> the options of sonic_ecmp_load_share without "ipv4_" and "ipv6_".
 _HASH = {
@@ -334,6 +335,7 @@ class _Reader:
         mtu = self._number("sonic_interfaces", port, self.mtus.get(port, {}), "mtu", 1280, 9216)
         return PortQos(
             dscp_to_class=self.bound_map(port, bound, _DSCP) or (None,) * DSCPS,
+            rewrites_dscp=bound.get(_REWRITING) is not None,
             class_to_queue=self.bound_map(port, bound, _QUEUE) or (None,) * CLASSES,
             class_to_priority=paused_priorities(groups, group_of, paused),
             priority_to_queue=self.bound_map(port, bound, _PFC_QUEUE) or (None,) * CLASSES,
@@ -376,6 +378,15 @@ class _Reader:
                 raise self._refuse("sonic_qos_maps", name, f"an entry has no {key}", "gather it again")
             values[at] = self._number("sonic_qos_maps", name, each, value, 0, CLASSES - 1)
         return tuple(values)
+
+    def by_key(self, kind: str, name: str, key: str) -> dict[str, dict[str, Any]]:
+        """The entries of a map by what they map; none where there is no such map."""
+        found = {}
+        for each in self.entries("sonic_qos_maps", name, self.maps[kind].get(name, {}).get("entries")):
+            if key not in each:
+                raise self._refuse("sonic_qos_maps", name, f"an entry has no {key}", "gather it again")
+            found[str(each[key])] = each
+        return found
 
     def queues(self, port: str, interface: dict[str, Any]) -> tuple[Queue | None, ...]:
         module = "sonic_qos_interfaces"
@@ -560,6 +571,8 @@ class _Remedy:
                 self.new.add((kind, names[option]))
             else:
                 drop[option] = bound[option]
+        if bound.get(_REWRITING) is not None:
+            drop[_REWRITING] = bound[_REWRITING]
         kind, _key, _value, option = _PFC_GROUP
         if bound.get(option) is not None:
             if self.octet(port, bound, _PFC_GROUP) == tuple(range(CLASSES)):
@@ -650,12 +663,7 @@ class _Remedy:
                 name, entries = each["name"], each["entries"]
                 if (kind, name) not in self.new:
                     continue
-                there = {
-                    str(entry.get(key)): entry
-                    for entry in self.reader.entries(
-                        "sonic_qos_maps", name, self.reader.maps[kind].get(name, {}).get("entries")
-                    )
-                }
+                there = self.reader.by_key(kind, name, key)
                 gone = sorted(there.keys() - {str(entry[key]) for entry in entries})
                 missing = [entry for entry in entries if there.get(str(entry[key])) != entry]
                 if gone:

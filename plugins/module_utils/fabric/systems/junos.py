@@ -504,8 +504,11 @@ class _Reader:
         """``lines``: what is said of it below [edit class-of-service interfaces]; what is said later counts."""
         names: dict[str, str | None] = {"map": None, "pfc": None}
         units: dict[str, str] = {}
+        rewrites = False
         for line in lines:
-            if line[0] == "scheduler-map" and len(line) > 1:
+            if _rewrites(line):
+                rewrites = True
+            elif line[0] == "scheduler-map" and len(line) > 1:
                 names["map"] = line[1]
             elif line[0] == "congestion-notification-profile" and len(line) > 1:
                 names["pfc"] = line[1]
@@ -515,9 +518,10 @@ class _Reader:
                 units.setdefault("*", line[2])
         classifiers = tuple(dict.fromkeys(units.values()))
         mtu = self.mtu(port)
-        key = (classifiers, *names.values(), mtu)
+        key = (classifiers, *names.values(), mtu, rewrites)
         if key not in self.known:
-            self.known[key] = self.qos(f"class-of-service interfaces {port}", classifiers, names, mtu)
+            qos = self.qos(f"class-of-service interfaces {port}", classifiers, names, mtu)
+            self.known[key] = replace(qos, rewrites_dscp=rewrites)
         return self.known[key]
 
     def mtu(self, port: str) -> int | None:
@@ -749,6 +753,12 @@ def _unwanted(reader: _Reader, wanted: Switch, kept: set[Line]) -> list[Line]:
     return list(found)
 
 
+def _rewrites(line: Line) -> bool:
+    """Whether a line of a port, or of a unit of it, has DSCPs written anew where packets leave."""
+    rule = line[2:] if line[0] == "unit" else line
+    return rule[:1] == ("rewrite-rules",) and rule[1:2] in (("dscp",), ("dscp-ipv6",), ("inet-precedence",))
+
+
 def _names(pattern: str, port: str) -> bool:
     return pattern in (port, "all") or fnmatchcase(port, pattern)
 
@@ -756,6 +766,8 @@ def _names(pattern: str, port: str) -> bool:
 def _contradicts(line: Line, port: str, kept: set[Line]) -> bool:
     """Whether a line on a port (or on a pattern of ports) keeps what is wanted from having its way there."""
     what = line[3]
+    if _rewrites(line[3:]):
+        return True
     has = {each[3] for each in kept if each[:3] == (*COS, "interfaces", port)}
     if what in ("scheduler-map", "congestion-notification-profile"):
         return what not in has  # else what is set on the port replaces it

@@ -42,6 +42,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.soni
     MAPS,
     PFC_TO_PG,
     PFC_TO_PG_TABLE,
+    REWRITING,
     WantedPort,
     hash_fields,
     priorities_as_groups,
@@ -52,7 +53,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.soni
 # In the order in which one may refer to another.
 SHARED = (*MAPS.values(), PFC_TO_PG_TABLE, "SCHEDULER", "WRED_PROFILE", "BUFFER_PROFILE")
 OF_PORTS = ("PORT", "PORT_QOS_MAP", "BUFFER_PG", "BUFFER_QUEUE", "QUEUE", "PFC_WD", "SWITCH_HASH")
-OWNED_FIELDS = (*MAPS, "pfc_enable", "pfcwd_sw_enable")
+OWNED_FIELDS = (*MAPS, REWRITING, "pfc_enable", "pfcwd_sw_enable")
 EGRESS_LOSSY_QUEUE = "q_lossy_profile"  # what NVIDIA's and some others' platforms have for queues
 HASH_OVERRIDES = tuple(f"ecmp_hash_ipv{version}{of}" for version in (4, 6) for of in ("", "_rdma"))
 

@@ -27,6 +27,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.soni
     MAPS,
     PFC_TO_PG,
     PFC_TO_PG_TABLE,
+    REWRITING,
 )
 
 SYSTEM = "sonic"
@@ -81,6 +82,7 @@ class _Reader:
         headroom = [self._headroom(self.groups.get(port, {}).get(number)) for number in range(CLASSES)]
         return PortQos(
             dscp_to_class=dscps,
+            rewrites_dscp=bool(self.db.text("PORT_QOS_MAP", key, REWRITING)),
             class_to_queue=queues,
             class_to_priority=paused_priorities(groups, group_of, pfc),
             priority_to_queue=stops,

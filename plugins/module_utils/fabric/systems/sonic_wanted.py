@@ -38,6 +38,7 @@ MAPS = {
     "tc_to_pg_map": "TC_TO_PRIORITY_GROUP_MAP",
     "pfc_to_queue_map": "MAP_PFC_PRIORITY_TO_QUEUE",
 }
+REWRITING = "tc_to_dscp_map"  # a field of PORT_QOS_MAP, too: packets leave with the DSCP of their class
 PFC_TO_PG, PFC_TO_PG_TABLE = "pfc_to_pg_map", "PFC_PRIORITY_TO_PRIORITY_GROUP_MAP"
 
 # ECMP_FIELDS -> SONiC's word (sonic-hash.yang).

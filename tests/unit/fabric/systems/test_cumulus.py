@@ -372,6 +372,32 @@ def test_remediation_makes_the_wanted_of_what_is_there_and_leaves_the_rest(runni
     assert after["qos"].get("link-pause") == running["qos"].get("link-pause")
 
 
+@pytest.mark.parametrize(
+    ("profile", "rewrite", "rewritten"),
+    [
+        ("default-global", "l3", PORTS),
+        ("default-global", "both", PORTS),
+        ("default-global", "l2", []),
+        ("default-global", None, []),
+        ("own", "l3", PORTS[:1]),
+        ("own", None, []),
+    ],
+)
+def test_a_port_that_rewrites_dscps_is_seen_and_stops(profile, rewrite, rewritten):
+    tree = tree_of(reference())
+    flag = {"rewrite": rewrite} if rewrite else {}
+    tree["qos"]["remark"] = {profile: {**flag, "switch-priority": {"3": {"dscp": 10}}}}
+    if profile == "own":
+        tree["interface"][PORTS[0]]["qos"]["remark"] = {"profile": "own"}
+    seen = cumulus.parse(as_text(tree), "leaf1").ports
+    assert [port for port in PORTS if seen[port].rewrites_dscp] == rewritten
+    after = apply(cumulus.remediation(as_text(tree), reference()), tree)
+    assert cumulus.parse(as_text(after), "leaf1") == reference()
+    assert after["qos"]["remark"][profile]["switch-priority"] == {"3": {"dscp": 10}}
+    if not rewritten:
+        assert after == tree
+
+
 def test_the_words_of_later_releases_are_no_difference():
     text = cumulus.render(reference()).replace('"enable"', '"enabled"').replace('"on"', '"enabled"')
     assert cumulus.parse(text, "leaf1") == reference()

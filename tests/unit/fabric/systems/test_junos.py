@@ -313,6 +313,24 @@ def test_remediation_makes_the_wanted_of_what_is_there_and_leaves_the_rest(name,
     ]
 
 
+@pytest.mark.parametrize("where", ["et-0/0/0 unit 0", "et-0/0/0 unit *", "et-0/0/0", "et-0/0/0* unit 0"])
+@pytest.mark.parametrize("rule", ["dscp mark", "dscp default", "dscp-ipv6 mark", "inet-precedence mark"])
+def test_a_port_that_rewrites_dscps_is_seen_and_stops(where, rule):
+    line = f"set class-of-service interfaces {where} rewrite-rules {rule}\n"
+    text = junos.render(reference()) + line
+    seen = junos.parse(text, "leaf1").ports
+    assert [port for port in PORTS if seen[port].rewrites_dscp] == ["et-0/0/0"]
+    lines = junos.remediation(text, reference())
+    assert lines == line.replace("set ", "delete ", 1)
+    assert junos.parse(commit(text, lines), "leaf1") == held(reference())
+
+
+def test_a_port_that_rewrites_priorities_of_ethernet_may():
+    text = junos.render(reference()) + "set class-of-service interfaces et-0/0/0 unit 0 rewrite-rules ieee-802.1 mark\n"
+    assert junos.parse(text, "leaf1") == held(reference())
+    assert junos.remediation(text, reference()) == ""
+
+
 def test_a_port_without_settings_is_a_port():
     text = "set interfaces xe-0/0/7 unit 0 family inet\nset interfaces em0 mtu 1500\n"
     assert junos.parse(text, "leaf1").ports == {"xe-0/0/7": PortQos()}
