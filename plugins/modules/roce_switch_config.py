@@ -213,6 +213,12 @@ stages:
       step: settings
       switches: [leaf1, spine1]
       hosts: []
+table:
+  description: The stages, a line each with its switches and hosts.
+  returned: O(state=planned)
+  type: list
+  elements: str
+  sample: ["1. switches have their classes, queues and headroom: leaf1, spine1"]
 changes:
   description:
     - Of O(state=planned), what the first stage sends to each of its switches, in the form of its system.

@@ -67,6 +67,8 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
             {"name": name, "step": migration.STEPS[name], "switches": list(texts), "hosts": hosts}
             for name, texts, hosts in done
         ],
+        "table": [f"{at}. {name}: {', '.join([*texts, *hosts])}" for at, (name, texts, hosts) in enumerate(done, 1)]
+        or ["all have the policy"],
         "changes": done[0][1] if done else {},
         "whole": {name: text for name, text in whole.items() if text},
         "boot": {
