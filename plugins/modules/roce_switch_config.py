@@ -77,7 +77,8 @@ options:
   backup_path:
     description:
       - For O(state=planned), a folder, made if it is missing, for what each switch to be changed has now, as
-        C(NAME.SYSTEM), which only its owner may read.
+        C(NAME.SYSTEM), which only its owner may read. Folders of other runs lie beside it; the role C(roce_switch)
+        names them by their time (C(20260131T235959Z)) and leaves a file C(finished) in those that came to their end.
     type: path
   nics:
     description: For O(state=planned), the NICs of the hosts as M(sailloft.fleet.roce_nic_info) returns them, by host.
@@ -219,6 +220,12 @@ table:
   type: list
   elements: str
   sample: ["1. switches have their classes, queues and headroom: leaf1, spine1"]
+unfinished:
+  description:
+    - C(path) is the folder of the last run beside O(backup_path) that did not come to its end, "" where it did.
+    - C(switches) are those that it was to change, in which a change may be made and not saved.
+  returned: O(state=planned)
+  type: dict
 changes:
   description:
     - Of O(state=planned), what the first stage sends to each of its switches, in the form of its system.

@@ -7,6 +7,8 @@ It is computed anew before every stage, of what is there then. So a run that was
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -26,6 +28,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_confi
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
+
+RUN = re.compile(r"\d{8}T\d{6}Z")  # what the role calls a run's folder of backups
 
 
 def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dict[str, Any]:
@@ -78,6 +82,8 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
         },
     }
     folder = params["backup_path"]
+    path, names = _unfinished(folder, wanted) if folder else ("", [])
+    result["unfinished"] = {"path": path, "switches": names}
     if folder and not check_mode:
         backups = {file_of(folder, wanted[name]): running[name] for name in result["whole"]}
         for path, text in backups.items():
@@ -88,6 +94,20 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
             for name, text in result["whole"].items()
         ]
     return result
+
+
+def _unfinished(folder: str, wanted: Mapping[str, Switch]) -> tuple[str, list[str]]:
+    """(folder, switches) of the run before that of ``folder``, where it did not come to its end (a file "finished");
+    the switches are those that it was to change."""
+    above, own = os.path.split(folder.rstrip("/"))
+    try:
+        runs = sorted(name for name in os.listdir(above) if RUN.fullmatch(name) and name != own)
+    except OSError:  # there was none
+        return "", []
+    if not runs or os.path.exists(os.path.join(above, runs[-1], "finished")):
+        return "", []
+    last = os.path.join(above, runs[-1])
+    return last, [name for name, each in wanted.items() if os.path.exists(f"{file_of(last, each)}.change")]
 
 
 def restored(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -173,6 +173,7 @@ def test_the_first_run_applies_and_the_second_changes_nothing(fabric):
     (folder,) = (fabric.path / "backups").iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
+    assert (folder / "finished").exists()
     assert (folder / "leaf1.sonic").read_text() == before[0]
     assert json.loads((folder / "leaf2.cumulus").read_text()) == before[1]
 
@@ -238,6 +239,24 @@ def test_a_run_that_was_killed_between_stages_is_completed_by_the_next(fabric):
     assert fabric.has(LOSSLESS)
     assert fabric.sonic_log().count("apply-patch") == 1
     assert fabric.nvue.events.count("apply") == 2
+
+
+@pytest.mark.long
+def test_what_a_run_that_was_killed_did_not_save_is_saved_by_the_next(fabric):
+    fabric.apply(LOSSLESS, *SWITCHES)
+    last = fabric.path / "backups/20260101T000000Z"
+    last.mkdir(parents=True)
+    for name in ("leaf1.sonic.change", "leaf2.cumulus.change"):
+        (last / name).write_text("")
+    status, output = fabric.play("--check", policy=LOSSLESS)
+    assert (status, changed(output)) == (0, {"leaf1": 1, "leaf2": 1, "localhost": 0}), output
+    assert not (fabric.leaf1 / "startup.json").exists()
+    status, output = fabric.play(policy=LOSSLESS)
+    assert (status, changed(output)) == (0, {"leaf1": 1, "leaf2": 1, "localhost": 1}), output  # there was no proof
+    assert json.loads((fabric.leaf1 / "startup.json").read_text()) == fabric.sonic()
+    assert fabric.nvue.startup == fabric.nvue.applied
+    status, output = fabric.play(policy=LOSSLESS)
+    assert (status, set(changed(output).values())) == (0, {0}), output
 
 
 @pytest.mark.long
