@@ -10,22 +10,15 @@ DOCUMENTATION = r"""
 module: gpu_vm_proof
 short_description: Hold what a GPU virtual machine is against what was planned, claim by claim
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
+extends_documentation_fragment: [sailloft.fleet.proof]
 description:
   - Compares what was read back (the hypervisor's config space, the running QEMU process, the guest's own C(/sys)) with
     what was planned, one claim for each optimisation that arXiv 2407.05467 names for GPU virtual machines.
   - Writes the proof as JSON and as one HTML page, with the PCIe and NUMA trees of host and guest side by side.
-  - Fails, after writing, if a claim does not hold. A claim whose observation is missing does not hold. What this
-    machine cannot have is listed as not applicable, with the reason, and never counted as passed.
+  - A claim whose observation is missing does not hold. What this machine cannot have is listed as not applicable, with
+    the reason, and never counted as passed.
   - Runs on the controller, on what other modules have read; it reaches no host.
 options:
-  path:
-    description:
-      - Folder of the proofs, made if it is missing.
-      - C(NAME.json), C(NAME.html) and C(NAME.txt), the short table, are written there, whole or not at all.
-    type: path
-    required: true
   name:
     description: Name of the virtual machine, and of the two files.
     type: str
@@ -70,15 +63,7 @@ options:
   nccl_topology_file:
     description: Content of the guest's C(/etc/nccl-topology.xml).
     type: str
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 notes:
-  - The files hold no time and no order of chance. What is as it was gives the same bytes, and no change.
   - Everything that is left out makes the claims that need it fail; none of them is left out.
 """
 
@@ -106,7 +91,7 @@ counts:
   sample: {"held": 61, "failed": 0, "not_applicable": 19}
 table:
   description: The proof as a short table, a line each. Where the proof does not hold, the message is this table.
-  returned: success
+  returned: always
   type: list
   elements: str
 files:
@@ -116,8 +101,6 @@ files:
   elements: str
   sample: [proofs/vm1.json, proofs/vm1.html, proofs/vm1.txt]
 """
-
-import os
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -130,9 +113,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.evidence imp
     firmware_of_result,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.report import report
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host, TopologyError
 
 
@@ -180,31 +162,13 @@ def main():
     )
     try:
         proof, page = report(module.params["name"], evidence(module.params))
-        lines = table(proof)
-        texts = {"json": proof.to_json(), "html": page, "txt": "\n".join(lines) + "\n"}
-        wanted = {os.path.join(module.params["path"], f"{proof.name}.{kind}"): text for kind, text in texts.items()}
-        before = {path: files.read(path) for path in wanted}
-        differing = [path for path, text in wanted.items() if before[path] != text]
-        if not module.check_mode:
-            for path in differing:
-                files.write(path, wanted[path])
+        result = written(proof, page, module.params["path"], module.check_mode)
     except (ProofError, TopologyError) as error:
         module.fail_json(msg=f"{module.params['name']}: {error}")
     else:
-        result = {
-            "changed": bool(differing),
-            "diff": [
-                {"before_header": path, "after_header": path, "before": before[path] or "", "after": wanted[path]}
-                for path in differing
-                if path.endswith(".json")
-            ],
-            "holds": proof.holds,
-            "counts": proof.counts.to_dict(),
-            "files": list(wanted),
-        }
         if proof.holds:
-            module.exit_json(table=lines, **result)
-        module.fail_json(msg="\n".join([*lines, *result["files"]]), **result)
+            module.exit_json(**result)
+        module.fail_json(msg="\n".join([*result["table"], *result["files"]]), **result)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,7 @@ DOCUMENTATION = r"""
 module: node_image_proof
 short_description: Hold what a node booted against the image that the inventory names, claim by claim
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
+extends_documentation_fragment: [sailloft.fleet.proof]
 description:
   - Claims that the node runs the digest that its channel or pin names, with the manifest's kernel and arguments and its
     own, and that every layer has its digest and is held to it by dm-verity where the kernel has that.
@@ -20,12 +19,6 @@ description:
   - Fails, after writing, if a claim does not hold. A claim whose observation is missing does not hold.
   - Runs on the controller, on what other modules have read; it reaches no host.
 options:
-  path:
-    description:
-      - Folder of the proofs, made if it is missing.
-      - C(NAME.json), C(NAME.html) and C(NAME.txt), the short table, are written there, whole or not at all.
-    type: path
-    required: true
   name:
     description: Name of the node, and of the files.
     type: str
@@ -71,15 +64,6 @@ options:
         description: What it said.
         type: str
         default: ""
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
-notes:
-  - The files hold no time. What is as it was gives the same bytes, and no change.
 """
 
 EXAMPLES = r"""
@@ -118,16 +102,13 @@ files:
   sample: [proofs/bm01.json, proofs/bm01.html, proofs/bm01.txt]
 """
 
-import os
-
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.prove import Gate, Seen, Wish, prove
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
 
 
 def proof_of(params):
@@ -164,32 +145,13 @@ def main():
     )
     try:
         proof = proof_of(module.params)
-        lines = table(proof)
-        texts = {"json": proof.to_json(), "html": page(proof), "txt": "\n".join(lines) + "\n"}
-        wanted = {os.path.join(module.params["path"], f"{proof.name}.{kind}"): text for kind, text in texts.items()}
-        before = {path: files.read(path) for path in wanted}
-        differing = [path for path, text in wanted.items() if before[path] != text]
-        if not module.check_mode:
-            for path in differing:
-                files.write(path, wanted[path])
+        result = written(proof, page(proof), module.params["path"], module.check_mode)
     except (ImageError, ProofError) as error:
         module.fail_json(msg=f"{module.params['name']}: {error}")
     else:
-        result = {
-            "changed": bool(differing),
-            "diff": [
-                {"before_header": path, "after_header": path, "before": before[path] or "", "after": wanted[path]}
-                for path in differing
-                if path.endswith(".json")
-            ],
-            "holds": proof.holds,
-            "counts": proof.counts.to_dict(),
-            "table": lines,
-            "files": list(wanted),
-        }
         if proof.holds:
             module.exit_json(**result)
-        module.fail_json(msg="\n".join([*lines, *result["files"]]), **result)
+        module.fail_json(msg="\n".join([*result["table"], *result["files"]]), **result)
 
 
 if __name__ == "__main__":

@@ -9,19 +9,13 @@ DOCUMENTATION = r"""
 module: roce_fabric_proof
 short_description: Write the proof that switches and NICs have one RoCE policy
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
+extends_documentation_fragment: [sailloft.fleet.proof]
 description:
   - Holds what was read back of all switches and NICs against the policy, as M(sailloft.fleet.roce_switch_config) does
     with C(state=compared) and M(sailloft.fleet.roce_path_info) over the whole fabric, and writes what comes of it.
   - Of a device that was not read nothing is claimed, and the proof says so.
   - It asks no device and needs none. Run it once, on the controller.
-  - It fails where the proof does not hold, after it was written.
 options:
-  path:
-    description: Folder for C(NAME.json), C(NAME.html) and C(NAME.txt), made if it is missing.
-    type: path
-    required: true
   name:
     description: What the proof is called.
     type: str
@@ -49,13 +43,6 @@ options:
     description: What sends from each host, as M(sailloft.fleet.roce_path_info) takes it.
     type: dict
     default: {}
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: none
 seealso:
   - module: sailloft.fleet.roce_path_info
   - module: sailloft.fleet.roce_switch_config
@@ -100,15 +87,12 @@ files:
   elements: str
 """
 
-import os
-
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.fabric_module import FabricModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.fabric_proof import prove
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
 
 
 def main():
@@ -129,24 +113,10 @@ def main():
     params = module.params
     try:
         proof, first = prove(params)
-        lines = table(proof)
-        texts = {"json": proof.to_json(), "html": page(proof), "txt": "\n".join(lines) + "\n"}
-        wanted = {os.path.join(params["path"], f"{proof.name}.{kind}"): text for kind, text in texts.items()}
-        differing = [path for path, text in wanted.items() if files.read(path) != text]
-        if not module.check_mode:
-            for path in differing:
-                files.write(path, wanted[path])
+        result = {**written(proof, page(proof), params["path"], module.check_mode), "first": first}
     except (FabricError, ProofError) as error:
         module.fail_json(msg=str(error))
     else:
-        result = {
-            "changed": bool(differing),
-            "holds": proof.holds,
-            "first": first,
-            "counts": proof.counts.to_dict(),
-            "table": lines,
-            "files": list(wanted),
-        }
         if proof.holds:
             module.exit_json(**result)
         module.fail_json(msg=f"{first}; see {result['files'][1]}", **result)

@@ -1,0 +1,31 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the modules that write a proof share of their documentation."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """The proof's files."""
+
+    DOCUMENTATION = r"""
+options:
+  path:
+    description:
+      - Folder of the proofs, made if it is missing.
+      - C(NAME.json), C(NAME.html) and C(NAME.txt), the short table, are written there, whole or not at all.
+    type: path
+    required: true
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
+    support: full
+author:
+  - The Sailloft maintainers (@sailloft)
+notes:
+  - The files hold no time and no order of chance. What is as it was gives the same bytes, and no change.
+  - Where the proof does not hold, the module fails after it was written.
+"""

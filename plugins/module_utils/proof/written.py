@@ -1,0 +1,37 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A proof as its three files, and as what a module returns of it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table
+
+
+def written(proof: Proof, page: str, folder: str, check_mode: bool) -> dict[str, Any]:
+    """Write NAME.json, NAME.html (``page``) and NAME.txt, those that differ, and tell of it: changed, diff, holds,
+    counts, table, files. In check mode nothing is written. Raises ProofError."""
+    lines = table(proof)
+    texts = {"json": proof.to_json(), "html": page, "txt": "\n".join(lines) + "\n"}
+    wanted = {os.path.join(folder, f"{proof.name}.{kind}"): text for kind, text in texts.items()}
+    before = {path: files.read(path) for path in wanted}
+    differing = [path for path, text in wanted.items() if before[path] != text]
+    if not check_mode:
+        for path in differing:
+            files.write(path, wanted[path])
+    return {
+        "changed": bool(differing),
+        "diff": [
+            {"before_header": path, "after_header": path, "before": before[path] or "", "after": wanted[path]}
+            for path in differing
+            if path.endswith(".json")
+        ],
+        "holds": proof.holds,
+        "counts": proof.counts.to_dict(),
+        "table": lines,
+        "files": list(wanted),
+    }
