@@ -19,6 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host import persist
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import ansible_paths, process, role_digest, roles_in
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import Role
+from ansible_collections.sailloft.fleet.plugins.module_utils.nic.persistence import SERVICE as ROCE
 
 SECRET = "a {{ secret }} with 'quotes' and \U0001f512"
 GPU_HOST = Role(
@@ -29,6 +30,10 @@ GPU_HOST = Role(
         "gpu_host_sriov": [{"devices": ["0000:3b:00.0"], "count": 2}],
         "gpu_host_vfio": ["gpu"],
     },
+)
+ROCE_HOST = Role(
+    "sailloft.fleet.roce_host",
+    {"roce_host_packages_install": False, "roce_host_nics": {"mlx5_0": {"speed_gbit_s": 400, "cable_m": 5}}},
 )
 # What a tuning run would touch on the machine that it runs on.
 OF_THE_BUILD_HOST = (
@@ -133,6 +138,22 @@ def test_gpu_host_is_set_up_for_every_boot_and_the_build_host_is_not_touched(roo
     first = tree(upper)
     lines.clear()
     roles_in.apply(root, [GPU_HOST], functools.partial(process.run, show=lines.append), "gpu")
+    assert tree(upper) == first
+    assert any("changed=0" in line for line in lines)
+
+
+def test_roce_host_is_set_up_for_every_boot_with_nccls_settings(root):
+    lines = []
+    roles_in.apply(root, [ROCE_HOST], functools.partial(process.run, show=lines.append), "gpu")
+    upper = root.parent / "upper"
+    files = {path for path, facts in tree(upper).items() if not facts[0].startswith("d")}
+    wanted = [ROCE.settings, ROCE.code, ROCE.unit_file, ROCE.wants, "/etc/nccl.conf"]
+    assert files == {path.lstrip("/") for path in wanted}
+    assert "mlx5_0" in json.loads((root / ROCE.settings.lstrip("/")).read_text())["nics"]
+    assert "NCCL_IB_TC=106" in (root / "etc/nccl.conf").read_text().splitlines()
+    first = tree(upper)
+    lines.clear()
+    roles_in.apply(root, [ROCE_HOST], functools.partial(process.run, show=lines.append), "gpu")
     assert tree(upper) == first
     assert any("changed=0" in line for line in lines)
 
