@@ -230,6 +230,12 @@ def _check_hosts(specs: Mapping[str, SwitchSpec], hosts: Mapping[str, Any]) -> N
             if peer is None or peer.kind != HOST:
                 continue
             subject = f"switch {spec.name}: port {name}"
+            if peer.name in specs:
+                raise FabricError(
+                    subject,
+                    f"its peer, host {peer.name}, is a switch",
+                    f"write {{switch: {peer.name}, port: ...}}",
+                )
             if peer.name not in hosts:
                 raise FabricError(
                     subject, f"its peer, host {peer.name}, is not in the inventory", "add it, or correct the name"

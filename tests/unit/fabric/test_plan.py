@@ -270,6 +270,7 @@ BAD_SWITCHES = [
     ),
     (change((*DOWN, "cable_m"), 31), "switch leaf1: port swp3: its cable_m is 30, and 31 at the other end"),
     (change((*DOWN, "cable_m"), None), "its cable_m is 30, and None at the other end"),
+    (change(("leaf1", "ports", "swp1", "peer", "host"), "spine1"), "its peer, host spine1, is a switch"),
     (change(("leaf1", "ports", "swp1", "peer", "host"), "gpu09"), "its peer, host gpu09, is not in the inventory"),
     (
         change(("leaf1", "ports", "swp1", "peer", "host"), "gpu02"),
