@@ -1,4 +1,4 @@
-# make lab       raise the emulated GPU server and run the real playbooks on it
+# make lab       raise the emulated site and run the real playbooks on it
 # make test      all tests that run in minutes: lint, unit tests, booted plans, Molecule
 # make test-all  and those that take longer
 # make bench-plan  benchmarks of planning, which need no machine
