@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from machines import RECORDINGS, lab, wish
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.recordings import read_recording, write_recording
 from ansible_collections.sailloft.fleet.plugins.modules import gpu_plan
+from ansible_collections.sailloft.fleet.tests.unit.playing import ansible_playbook
 
 PROJECT = Path(__file__).parents[3]
 NAMES = sorted(path.stem for path in RECORDINGS.glob("*.json"))
@@ -117,16 +117,9 @@ def test_what_is_no_recording_is_said_with_the_hosts_name(run, tmp_path):
 
 
 def play(name, *arguments):
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("ansible-playbook")), f"playbooks/{name}.yml", *arguments],
-        cwd=PROJECT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
+    status, output = ansible_playbook(f"playbooks/{name}.yml", *arguments)
+    assert status == 0, output
+    return output
 
 
 def test_the_playbook_plan(tmp_path):

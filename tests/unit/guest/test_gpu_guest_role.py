@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from ansible_collections.sailloft.fleet.tests.unit.playing import ansible_playbook
+
 ROOT = Path(__file__).parents[3]
-# Of the same environment as this interpreter, whatever PATH is.
-ANSIBLE = str(Path(sys.executable).with_name("ansible-playbook"))
 ROLE = ROOT / "roles" / "gpu_guest"
 
 
@@ -28,16 +26,8 @@ def play(tmp_path, tasks, **variables):
     """Run tasks with the role's variables on this machine, in check mode; returns (exit status, output)."""
     playbook = tmp_path / "play.yml"
     playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
-    done = subprocess.run(
-        [ANSIBLE, "--check", "-i", "localhost,", "-c", "local", "-e", json.dumps(variables), str(playbook)],
-        cwd=ROOT,
-        env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout
+    options = ["--check", "-i", "localhost,", "-c", "local", "-e", json.dumps(variables)]
+    return ansible_playbook(*options, str(playbook), ANSIBLE_CALLBACK_RESULT_FORMAT="json")
 
 
 @pytest.mark.parametrize(

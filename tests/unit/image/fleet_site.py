@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -20,9 +19,9 @@ from image_samples import Sample
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import channels
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node_scripts import ensure
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import Store
+from ansible_collections.sailloft.fleet.tests.unit.playing import ANSIBLE, ansible_playbook
 
 ROOT = Path(__file__).parents[3]
-ANSIBLE = str(Path(sys.executable).with_name("ansible-playbook"))
 OLD = Sample("gpu-node", base=b"base", gpu=b"driver 1")
 NEW = Sample("gpu-node", base=b"base", gpu=b"driver 2")
 URLS = ["http://127.0.0.1"]
@@ -130,16 +129,7 @@ class Fleet:
 
     def play(self, playbook, *arguments, **variables):
         """Run a playbook; returns (exit status, output)."""
-        done = subprocess.run(
-            self.command(playbook, *arguments, **variables),
-            cwd=ROOT,
-            env=self.environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        return done.returncode, done.stdout
+        return ansible_playbook(*self.command(playbook, *arguments, **variables)[1:], **self.environment())
 
     def roll_out(self, *arguments, **variables):
         given = {"node_boot_rollout_image": "gpu-node", "node_boot_rollout_waves": ["1", "2"], **variables}

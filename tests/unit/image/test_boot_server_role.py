@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -17,6 +16,8 @@ from pathlib import Path
 import pytest
 import yaml
 from boot_server_role import nginx_configuration, render
+
+from ansible_collections.sailloft.fleet.tests.unit.playing import ansible_playbook
 
 ROOT = Path(__file__).parents[3]
 NODES = [{"name": "bm01", "mac": "52:54:00:aa:bb:01", "address": "10.9.0.11"}]
@@ -87,16 +88,8 @@ def played(tmp_path: Path, values: dict[str, object], tasks: str, *arguments: st
     role = {"ansible.builtin.include_role": {"name": "sailloft.fleet.boot_server", "tasks_from": tasks}}
     play = [{"hosts": "localhost", "gather_facts": False, "vars": values, "tasks": [role]}]
     (tmp_path / "play.yml").write_text(json.dumps(play))
-    ansible = str(Path(sys.executable).with_name("ansible-playbook"))
-    done = subprocess.run(
-        [ansible, "-i", "localhost,", "-c", "local", str(tmp_path / "play.yml"), *arguments],
-        cwd=ROOT,
-        env={**os.environ, "ANSIBLE_NOCOLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, " ".join(done.stdout.split())
+    status, output = ansible_playbook("-i", "localhost,", "-c", "local", str(tmp_path / "play.yml"), *arguments)
+    return status, " ".join(output.split())
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -27,9 +25,8 @@ sys.path.append(str(ROOT / "tests/unit/fabric"))
 from sonic_configs import default_config
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import rollout
+from ansible_collections.sailloft.fleet.tests.unit.playing import ansible_playbook
 
-# Of the same environment as this interpreter, whatever PATH is.
-ANSIBLE = str(Path(sys.executable).with_name("ansible-playbook"))
 LINK = {"speed_gbit_s": 400, "cable_m": 5}
 SWITCHES = {
     "leaf1": {
@@ -83,17 +80,8 @@ class Fabric:
             "roce_switch_backup_dir": str(self.path / "backups"),
             "proofs_path": str(self.path / "proofs"),
         }
-        inventory = str(self.path / "inventory.json")
-        done = subprocess.run(
-            [ANSIBLE, "-i", inventory, "-e", json.dumps(given), *arguments, "playbooks/fabric_qos.yml"],
-            cwd=ROOT,
-            env={**os.environ, "ANSIBLE_NOCOLOR": "1", "COLUMNS": "2000"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        return done.returncode, done.stdout
+        options = ["-i", str(self.path / "inventory.json"), "-e", json.dumps(given), *arguments]
+        return ansible_playbook(*options, "playbooks/fabric_qos.yml", COLUMNS="2000")
 
     def sonic(self) -> dict[str, Any]:
         return json.loads((self.leaf1 / "running.json").read_text())

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import socket
 import subprocess
@@ -17,7 +16,8 @@ import bcrypt
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[3]
+from ansible_collections.sailloft.fleet.tests.unit.playing import ansible_playbook
+
 BIN = Path(sys.executable).parent
 UUID = "5a11f017-0000-4000-8000-0000000000b1"
 OTHER = "5a11f017-0000-4000-8000-0000000000b2"
@@ -118,17 +118,10 @@ def restart(tmp_path, **bmc):
     variables.write_text(
         json.dumps({"node_boot_bmc": {name: value for name, value in given.items() if value is not None}})
     )
-    done = subprocess.run(
-        [str(BIN / "ansible-playbook"), "-vvv", "-i", "bm01,", "-e", f"@{variables}", str(playbook)],
-        cwd=ROOT,
-        env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert PASSWORD not in done.stdout
-    return done.returncode, done.stdout
+    options = ["-vvv", "-i", "bm01,", "-e", f"@{variables}"]
+    status, output = ansible_playbook(*options, str(playbook), ANSIBLE_CALLBACK_RESULT_FORMAT="json")
+    assert PASSWORD not in output
+    return status, output
 
 
 def message(output):

@@ -4,21 +4,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import stat
-import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from ansible_collections.sailloft.fleet.plugins.action import node_image
-
-ROOT = Path(__file__).parents[3]
-ANSIBLE = str(Path(sys.executable).with_name("ansible-playbook"))
+from ansible_collections.sailloft.fleet.tests.unit.playing import ansible_playbook
 
 
 @pytest.mark.skipif(not shutil.which("minisign"), reason="no minisign on this machine (bindep.txt)")
@@ -33,15 +28,8 @@ def test_the_keys_are_made_and_their_folder_stays_as_closed_as_it_was(tmp_path):
     tasks = [{"ansible.builtin.include_role": {"name": "sailloft.fleet.node_image", "tasks_from": "key"}}]
     play = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": variables, "tasks": tasks}]
     (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
-    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"), "ANSIBLE_HOME": str(tmp_path)}
-    done = subprocess.run(
-        [ANSIBLE, "-i", "localhost,", str(tmp_path / "play.yml")],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    status, output = ansible_playbook("-i", "localhost,", str(tmp_path / "play.yml"), ANSIBLE_HOME=str(tmp_path))
+    assert status == 0, output
     assert stat.S_IMODE(closed.stat().st_mode) == 0o700
     assert stat.S_IMODE((closed / "image.key").stat().st_mode) & 0o077 == 0
     assert (tmp_path / "made/image.pub").is_file()
@@ -59,15 +47,10 @@ def test_a_check_on_a_host_that_has_no_key_yet_says_so_and_makes_nothing(tmp_pat
     roles = [{"role": "sailloft.fleet.node_image"}]
     play = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": variables, "roles": roles}]
     (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
-    done = subprocess.run(
-        [ANSIBLE, "-i", "localhost,", str(tmp_path / "play.yml"), "--check"],
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"), "ANSIBLE_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2, done.stdout + done.stderr
-    said = " ".join((done.stdout + done.stderr).split())
+    options = ["-i", "localhost,", str(tmp_path / "play.yml"), "--check"]
+    status, output = ansible_playbook(*options, ANSIBLE_HOME=str(tmp_path))
+    assert status == 2, output
+    said = " ".join(output.split())
     assert f"and here there is no key {tmp_path}/keys/image.pub; the run mends that. Run once without --check" in said
     assert not [name for name in ("keys", "cache", "store") if (tmp_path / name).exists()]
 

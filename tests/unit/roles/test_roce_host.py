@@ -5,16 +5,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
-# Of the same environment as this interpreter, whatever PATH is.
-ANSIBLE = str(Path(sys.executable).with_name("ansible-playbook"))
+from ansible_collections.sailloft.fleet.tests.unit.playing import ansible_playbook
 
 
 def play(tmp_path, inventory="localhost,", **variables):
@@ -23,16 +18,8 @@ def play(tmp_path, inventory="localhost,", **variables):
     role = {"ansible.builtin.include_role": {"name": "sailloft.fleet.roce_host"}}
     playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": [role]}]))
     given = {"roce_host_packages_install": False, "ansible_python_interpreter": sys.executable, **variables}
-    done = subprocess.run(
-        [ANSIBLE, "--check", "--diff", "-i", inventory, "-c", "local", "-e", json.dumps(given), str(playbook)],
-        cwd=ROOT,
-        env={**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout
+    options = ["--check", "--diff", "-i", inventory, "-c", "local", "-e", json.dumps(given)]
+    return ansible_playbook(*options, str(playbook), ANSIBLE_CALLBACK_RESULT_FORMAT="json")
 
 
 def test_nccl_has_the_policy(tmp_path):

@@ -20,6 +20,7 @@ import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
 from ansible_collections.sailloft.fleet.tests.unit.fabric import switches
+from ansible_collections.sailloft.fleet.tests.unit.playing import ANSIBLE
 from ansible_collections.sailloft.fleet.tests.unit.roles.simulated_dell_sonic import DellSonic, tree
 from ansible_collections.sailloft.fleet.tests.unit.roles.simulated_eos import Eos
 from ansible_collections.sailloft.fleet.tests.unit.roles.simulated_nxos import Nxos
@@ -27,8 +28,6 @@ from ansible_collections.sailloft.fleet.tests.unit.roles.simulated_switch import
 
 pytestmark = pytest.mark.fleet
 ROOT = Path(__file__).parents[3]
-# Of the same environment as this interpreter, whatever PATH is.
-ANSIBLE = str(Path(sys.executable).with_name("ansible-playbook"))
 
 try:
     from ansible_collections.sailloft.fleet.tests.unit.roles.simulated_junos import Junos
