@@ -16,7 +16,7 @@ description:
     own, and that every layer has its digest and is held to it by dm-verity where the kernel has that.
   - Claims that systemd has started everything, that no unit has failed, and that the health gate holds.
   - Writes the proof as JSON, as one HTML page and as a short table.
-  - Fails, after writing, if a claim does not hold. A claim whose observation is missing does not hold.
+  - A claim whose observation is missing does not hold.
   - Runs on the controller, on what other modules have read; it reaches no host.
 options:
   name:

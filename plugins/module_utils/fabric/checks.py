@@ -325,7 +325,8 @@ def thresholds(port: PortQos, planned: PortQos, rdma: RdmaClass) -> Iterator[Fau
             "at full speed, what arrives between a pause and its effect is dropped",
         )
     # Where the switch reckons headroom itself.
-    if rdma.mode == LOSSLESS and (port.cable_m or 0) < (planned.cable_m or 0) and port.cable_m is not None:
+    known = port.cable_m is not None and planned.cable_m is not None
+    if rdma.mode == LOSSLESS and known and port.cable_m < planned.cable_m:
         yield Fault(
             f"headroom is for a cable of {planned.cable_m} m",
             planned.cable_m,
