@@ -205,7 +205,7 @@ def test_a_device_that_answers_garbage_ends_the_run_before_anything_is_touched(f
     status, output = fabric.play(policy=LOSSLESS)
     assert status != 0
     assert re.search(r"leaf1: .*not JSON.*; nothing was touched", output)
-    assert set(fabric.nvue.events) == {"read"}
+    assert set(fabric.nvue.events) <= {"read"}  # it may have been the next to be read
     assert not (fabric.path / "backups").exists()
 
 
@@ -214,7 +214,7 @@ def test_an_api_that_does_not_let_in_is_named(fabric):
     assert status != 0
     assert "leaf2: NVUE's API at https://127.0.0.1" in output
     assert "Unauthorized" in output
-    assert set(fabric.sonic_log()) == {"read"}
+    assert set(fabric.sonic_log()) <= {"read"}  # it may have been the next to be read
 
 
 @pytest.mark.long
