@@ -310,13 +310,7 @@ class _Port:
             return PortQos(ip_mtu_bytes=self.mtu)
         bands = self.bands(root)
         children = self.children(root, len(bands))
-        numbers = []
-        for at in range(len(bands)):
-            match = CHILD.fullmatch(children[at].get("handle", "")) if at in children else None
-            numbers.append((int(match[1]), int(match[2])) if match else (CLASSES - 1 - at, CLASSES - 1 - at))
-        taken = {queue for queue, _at in numbers}
-        if len(taken) < len(numbers) or not taken <= set(range(CLASSES)) or not taken:
-            raise self.refuse(f"{len(numbers)} bands are not 1 to {CLASSES} queues, each with a number of its own")
+        numbers = self.numbers(children, len(bands))
         queues: list[Queue | None] = [None] * CLASSES
         class_to_queue: list[int | None] = [None] * CLASSES
         for at, (queue, traffic_class) in enumerate(numbers):
@@ -326,6 +320,19 @@ class _Port:
         return PortQos(
             dscp_to_class=dscps, class_to_queue=tuple(class_to_queue), queues=tuple(queues), ip_mtu_bytes=self.mtu
         )
+
+    def numbers(self, children: dict[int, Model], count: int) -> list[tuple[int, int]]:
+        """(queue, traffic class) by band. A band whose qdisc does not say them, or is not there (a script may have been
+        stopped before it), has the highest that no other band has."""
+        named = {}
+        for at, child in children.items():
+            if match := CHILD.fullmatch(child.get("handle", "")):
+                named[at] = int(match[1]), int(match[2])
+        queues, classes = ({pair[which] for pair in named.values()} for which in (0, 1))
+        if not 1 <= count <= CLASSES or len(queues) < len(named) or len(classes) < len(named):
+            raise self.refuse(f"{count} bands are not 1 to {CLASSES} queues and classes, each with a number of its own")
+        free = zip(*(sorted(set(range(CLASSES)) - taken, reverse=True) for taken in (queues, classes)))
+        return [named[at] if at in named else next(free) for at in range(count)]
 
     def bands(self, root: Model) -> list[tuple[bool, int | None]]:
         """(strict, percent) by band."""

@@ -85,6 +85,19 @@ def test_every_line_that_is_taken_away_is_seen():
             assert seen != held(wanted), line
 
 
+@settings(max_examples=20, deadline=None)
+@given(switches.policies(), switches.policies())
+def test_a_script_that_was_stopped_anywhere_is_completed_and_taken_back(first, second):
+    before, wanted = (switches.switch("linux", PORTS, policy) for policy in (first, second))
+    old = linux.render(before)
+    sent = linux.remediation(old, wanted).splitlines(keepends=True)
+    for end in range(len(sent) + 1):
+        half = old + "".join(sent[:end])
+        linux.parse(half, "leaf1")
+        assert linux.parse(half + linux.remediation(half, wanted), "leaf1") == held(wanted), end
+        assert linux.parse(half + linux.restoration(old, half, "leaf1"), "leaf1") == held(before), end
+
+
 def numbers(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     for key, value in node.items() if isinstance(node, dict) else enumerate(node):
         if isinstance(value, (dict, list)):
