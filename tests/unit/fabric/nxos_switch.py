@@ -13,11 +13,13 @@ def apply(running: str, lines: str) -> str:
     driver = told(hier_config)
     before = hier_config.get_hconfig(driver, running)
     sent = hier_config.get_hconfig(driver, lines)
-    return "\n".join(line.cisco_style_text() for line in before.future(sent).all_children_sorted()) + "\n"
+    after = before.future(sent)
+    after.set_order_weight()
+    return "\n".join(line.cisco_style_text() for line in after.all_children_sorted()) + "\n"
 
 
 def told(hier_config):
-    from hier_config.models import IdempotentCommandsRule, MatchRule, PerLineSubRule
+    from hier_config.models import IdempotentCommandsRule, MatchRule, OrderingRule, PerLineSubRule
 
     driver = hier_config.get_hconfig_driver(hier_config.Platform.CISCO_NXOS)
     for head, line in [
@@ -41,5 +43,7 @@ def told(hier_config):
             match_rules=(MatchRule(startswith="policy-map"), MatchRule(startswith="class"), MatchRule(startswith=line))
         )
         driver.rules.idempotent_commands.append(rule)
+    last = (MatchRule(startswith="policy-map"), MatchRule(endswith=" class-default"))
+    driver.rules.ordering.append(OrderingRule(match_rules=last, weight=900))
     driver.rules.per_line_sub.append(PerLineSubRule(search=r"^banner .*|^\^$", replace=""))
     return driver

@@ -495,6 +495,18 @@ def test_remediation_ends_at_what_is_wanted(start, mode):
     assert sum(name.startswith("SAILLOFT_") for name in names) == (start != "by hand")
 
 
+@pytest.mark.parametrize("start", ["nothing", "an older policy", "ours, edited"])
+def test_what_was_stopped_after_any_step_is_completed(start):
+    wanted = dell()
+    running = json.dumps(STARTS[start])
+    steps = json.loads(dell_sonic.remediation(running, wanted))
+    for end in range(len(steps)):
+        half = after(running, json.dumps(steps[:end]))
+        dell_sonic.parse(half, "leaf1")
+        done = after(half, dell_sonic.remediation(half, wanted))
+        assert held(dell_sonic.parse(done, "leaf1")) == held(wanted), steps[end]
+
+
 def test_a_port_that_rewrites_dscps_is_seen_and_stops():
     config = json.loads(text_of(dell()))
     config["qos_maps"]["fwd_group_dscp_maps"] = [{"name": "fd", "entries": [{"fwd_group": "3", "dscp": 10}]}]

@@ -393,6 +393,18 @@ def test_remediation_leads_from_any_policy_to_any_other(first, second):
         assert own(after, kind) == own(nxos.render(wanted), kind)
 
 
+@pytest.mark.parametrize("wanted", [REFERENCE, LOSSY], ids=["lossless", "lossy"])
+@pytest.mark.parametrize("start", ["nothing", "an older policy"])
+def test_what_was_stopped_after_any_line_is_completed(start, wanted):
+    running = STARTS[start]
+    sent = nxos.remediation(running, wanted).splitlines()
+    for end in range(len(sent)):
+        half = apply(running, "\n".join(sent[:end]))
+        nxos.parse(half, "leaf1")
+        read = nxos.parse(apply(half, nxos.remediation(half, wanted)), "leaf1")
+        assert {port: read.ports[port] for port in PORTS} == held(wanted).ports, sent[end]
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from([nxos.render(REFERENCE), BY_HAND]), st.data())
 def test_a_damaged_text_is_read_or_refused(text, data):
