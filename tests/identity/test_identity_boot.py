@@ -81,6 +81,21 @@ def test_the_next_boot_opens_it_too(site, boot, serve, new_tpm):
     assert boot("bm01", serve(site.store.path), tpm=tpm).status == 0
 
 
+def test_a_node_whose_power_is_cut_again_and_again_opens_it_each_time(site, boot, serve, new_tpm):
+    """A TPM that used an authorization which it guards against guessing counts each power cut as a wrong guess, and
+    refuses the next ones for a while after a few (dictionary attacks: TPM 2.0 library, part 1). A re-image is a cut."""
+    tpm = new_tpm()
+    site.nodes[0]["ek"] = tpm.ek
+    site.publish()
+    server = serve(site.store.path)
+    for _cut in range(6):  # swtpm's TPM refuses after three
+        node = boot("bm01", server, tpm=tpm)
+        assert node.status == 0, node.output
+        tpm.stop()
+        tpm.start()
+    assert b"TPM2_PT_LOCKOUT_COUNTER: 0x0\n" in tpm.run("tpm2_getcap", "properties-variable")
+
+
 def test_another_tpm_is_told_so(site, boot, serve, tpms):
     """A machine that says it is bm01, with its address and its name."""
     site.publish()

@@ -4,7 +4,7 @@
 
 A bundle is ASCII text, ten lines: six of its own, and the four of minisign's signature of those six.
 
-    sailloft-identity/1
+    sailloft-identity/2
     node: bm01
     ek: sha256 of the endorsement key's public part, hexadecimal
     digest: what the secrets are, by ``digest``, hexadecimal
@@ -34,7 +34,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import DIGEST, canonical_json
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.names import NODE
 
-FORMAT = "sailloft-identity/1"
+FORMAT = "sailloft-identity/2"
 # Signed with a bundle: a signature of something else by the same key is none of a bundle.
 TRUSTED_COMMENT = "sailloft node identity"
 UNTRUSTED_COMMENT = "signature of a sailloft node identity"
@@ -116,7 +116,9 @@ def ek_digest(ek: bytes) -> str:
 
 def activated_name() -> str:
     """The hexadecimal Name of the key that credentials are bound to: algorithm, and sha256 of its public area."""
-    public = struct.pack(">HHIH", 0x0023, 0x000B, 0x00040040, 0)  # ECC, SHA-256, userWithAuth and sign, no policy
+    # ECC, SHA-256; userWithAuth, sign, and noDA: else each power cut after its use would count as a wrong guess, and
+    # after a few the TPM would open nothing for a while (TPM 2.0 library, part 1, "Dictionary Attack Protection").
+    public = struct.pack(">HHIH", 0x0023, 0x000B, 0x00040440, 0)  # no policy
     public += struct.pack(">HHHH", 0x0010, 0x0010, 0x0003, 0x0010)  # no cipher, no scheme, NIST P-256, no KDF
     for part in (ACTIVATED_KEY_X, ACTIVATED_KEY_Y):
         public += struct.pack(">H", len(part)) + part
