@@ -13,15 +13,13 @@ import time
 from pathlib import Path
 
 import bcrypt
+import bmc_role
 import pytest
-import yaml
-
-from ansible_collections.sailloft.fleet.tests.unit.playing import ansible_playbook
+from bmc_role import PASSWORD, message
 
 BIN = Path(sys.executable).parent
 UUID = "5a11f017-0000-4000-8000-0000000000b1"
 OTHER = "5a11f017-0000-4000-8000-0000000000b2"
-PASSWORD = "do-not-show-me"
 # A BMC that answers as the emulator does and does nothing of what it is told.
 LIAR = """
 from sushy_tools.emulator import main
@@ -107,26 +105,9 @@ def start(tmp_path):
         bmc.stop()
 
 
-def restart(tmp_path, **bmc):
-    """Run the role's part that speaks to the BMC; returns (exit status, output)."""
-    given = {"username": "root", "password": PASSWORD, "system": UUID, "timeout_s": 10, "power_timeout_s": 40, **bmc}
-    role = {"name": "sailloft.fleet.node_boot", "tasks_from": "bmc"}
-    tasks = [{"ansible.builtin.include_role": role}]
-    playbook = tmp_path / "play.yml"
-    playbook.write_text(yaml.safe_dump([{"hosts": "bm01", "gather_facts": False, "tasks": tasks}]))
-    variables = tmp_path / "variables.json"
-    variables.write_text(
-        json.dumps({"node_boot_bmc": {name: value for name, value in given.items() if value is not None}})
-    )
-    options = ["-vvv", "-i", "bm01,", "-e", f"@{variables}"]
-    status, output = ansible_playbook(*options, str(playbook), ANSIBLE_CALLBACK_RESULT_FORMAT="json")
-    assert PASSWORD not in output
-    return status, output
-
-
-def message(output):
-    """The last message of the role."""
-    return output.split("The BMC did not", 1)[1]
+def restart(folder, **bmc):
+    """Have the BMC restart the second of its systems."""
+    return bmc_role.restart(folder, **{"system": UUID, "timeout_s": 10, "power_timeout_s": 40, **bmc})
 
 
 @pytest.mark.parametrize("mode", ["UEFI", "Legacy"])
@@ -197,7 +178,7 @@ def test_a_system_that_the_bmc_does_not_have(tmp_path, start):
     status, output = restart(tmp_path, address=bmc.address, ca=bmc.ca, system="bm99")
     assert status != 0
     assert f"it has the systems {UUID}, {OTHER}; node_boot_bmc.system names bm99" in message(output)
-    status, output = restart(tmp_path, address=bmc.address, ca=bmc.ca, system=None)
+    status, output = bmc_role.restart(tmp_path, address=bmc.address, ca=bmc.ca)
     assert status != 0
     assert "names none" in message(output)
     assert "See node_boot_bmc.system." in message(output)

@@ -1,0 +1,148 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The role node_boot restarts a node through a BMC that speaks IPMI alone: OpenIPMI's ipmi_sim, on the loopback."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from bmc_role import PASSWORD, message, restart
+
+pytestmark = pytest.mark.skipif(not shutil.which("ipmi_sim"), reason="Debian's package openipmi has ipmi_sim")
+
+# A user of IPMI 2.0: what of older ways is allowed is what ipmi_sim offers the newer one with.
+LAN = """\
+name "bm01"
+set_working_mc 0x20
+startlan 1
+  addr 127.0.0.1 {port}
+  priv_limit admin
+  allowed_auths_admin none md2 md5 straight
+  guid a123456789abcdefa123456789abcdef
+endlan
+chassis_control "{folder}/chassis 0x20"
+startnow false
+user 2 true "root" "{password}" admin 10 none md2 md5 straight
+"""
+CONTROLLER = "mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr\nmc_enable 0x20\n"
+# What ipmi_sim has done to the chassis: "0x20 get power", "0x20 set reset 1".
+CHASSIS = """\
+#!/bin/sh
+cd {folder}
+if [ "$2" = get ]; then
+    echo "$3:$(cat "$3")"
+else
+    echo "$3 $4" >> orders
+    case "$3 $(cat fate)" in
+    reset*dies) echo 0 > power ;;
+    reset* | *lies) ;;
+    *) echo "$4" > "$3" ;;
+    esac
+fi
+"""
+
+
+class Bmc:
+    """A running BMC of one node, with the power 1 or 0; it does nothing ("lies"), or a reset ends the node ("dies")."""
+
+    def __init__(self, folder: Path, power: int = 1, fate: str = "") -> None:
+        self.folder = folder
+        (folder / "state").mkdir(parents=True)
+        with socket.socket(type=socket.SOCK_DGRAM) as one:
+            one.bind(("127.0.0.1", 0))
+            self.port = one.getsockname()[1]
+        for name, value in (("power", str(power)), ("boot", "none"), ("fate", fate)):
+            (folder / name).write_text(value)
+        (folder / "lan.conf").write_text(LAN.format(folder=folder, port=self.port, password=PASSWORD))
+        (folder / "controller").write_text(CONTROLLER)
+        (folder / "chassis").write_text(CHASSIS.format(folder=folder))
+        (folder / "chassis").chmod(0o755)
+        command = ["ipmi_sim", "-n", "-c", "lan.conf", "-f", "controller", "-s", "state"]
+        with (folder / "log").open("w") as log:
+            self.process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=subprocess.STDOUT)
+
+    def wait(self) -> Bmc:
+        """Until its port is open."""
+        deadline = time.monotonic() + 10
+        while f"0100007F:{self.port:04X} " not in Path("/proc/net/udp").read_text():
+            assert self.process.poll() is None, (self.folder / "log").read_text()
+            assert time.monotonic() < deadline, (self.folder / "log").read_text()
+            time.sleep(0.05)
+        return self
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(10)
+
+    def restart(self, folder: Path, **bmc) -> tuple[int, str]:
+        return restart(folder, **{"type": "ipmi", "address": "127.0.0.1", "port": self.port, **bmc})
+
+    def orders(self) -> list[str]:
+        """What it was told to change, in order."""
+        file = self.folder / "orders"
+        return file.read_text().splitlines() if file.exists() else []
+
+
+@pytest.fixture
+def start(tmp_path):
+    started = []
+
+    def call(**how):
+        started.append(Bmc(tmp_path / f"bmc{len(started)}", **how))
+        return started[-1].wait()
+
+    yield call
+    for bmc in started:
+        bmc.stop()
+
+
+def test_a_node_that_is_on_is_restarted_by_the_network(tmp_path, start):
+    bmc = start()
+    status, output = bmc.restart(tmp_path)
+    assert status == 0, output
+    # The boot device comes first: the other way the node boots from its disk.
+    assert bmc.orders() == ["boot pxe", "reset 1"]
+
+
+def test_a_node_that_is_off_is_started(tmp_path, start):
+    bmc = start(power=0)
+    status, output = bmc.restart(tmp_path)
+    assert status == 0, output
+    assert bmc.orders() == ["boot pxe", "power 1"]
+
+
+@pytest.mark.parametrize("wrong", [{"password": "wrong"}, {"username": "nobody"}])
+def test_a_wrong_user_or_password(tmp_path, start, wrong):
+    bmc = start()
+    status, output = bmc.restart(tmp_path, **wrong)
+    assert status != 0
+    assert "bm01: its BMC 127.0.0.1 did not restart it: " in message(output)
+    assert "See node_boot_bmc.username and password." in message(output)
+    assert bmc.orders() == []
+
+
+def test_a_bmc_that_never_answers(tmp_path, start):
+    bmc = start()
+    bmc.stop()
+    status, output = bmc.restart(tmp_path)
+    assert status != 0
+    assert "bm01: its BMC 127.0.0.1 did not restart it: it did not answer. See whether localhost" in message(output)
+
+
+def test_a_bmc_that_says_yes_and_starts_nothing(tmp_path, start):
+    bmc = start(power=0, fate="lies")
+    status, output = bmc.restart(tmp_path, power_timeout_s=3)
+    assert status != 0
+    assert "did not restart it: System did not accomplish power state change" in message(output)
+
+
+def test_a_node_whose_power_stays_off(tmp_path, start):
+    bmc = start(fate="dies")
+    status, output = bmc.restart(tmp_path, power_timeout_s=3)
+    assert status != 0
+    assert "did not restart it: it took the command, and yet the power is off, 3 s later" in message(output)
