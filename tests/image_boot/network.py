@@ -14,6 +14,7 @@ from boot_server_role import nginx_configuration, render
 
 SERVER = "10.9.0.1"
 NODE_ADDRESS = "10.9.0.11"
+OTHER_SERVER = "10.9.0.254"
 NODE = "bm01"
 MAC = "52:54:00:aa:bb:01"
 MEMORY_MIB = 1536
@@ -21,22 +22,30 @@ OVMF = Path("/usr/share/OVMF")
 
 
 class Network:
-    """A network namespace with one tap device, at which node and servers meet."""
+    """A network namespace with a bridge, at which node and servers meet."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.started: list[subprocess.Popen] = []
-        self.holder = subprocess.Popen(
-            ["unshare", "--user", "--map-root-user", "--net", "sh", "-c", "echo ready; exec sleep infinity"],
-            stdout=subprocess.PIPE,
-        )
-        assert self.holder.stdout.readline() == b"ready\n", "no network namespace of our own"
-        for command in (
+        self.holder = self._namespace(["unshare", "--user", "--map-root-user", "--net"])
+        self._run(
             "ip link set lo up",
+            "ip link add nodes0 type bridge",
+            f"ip address add {SERVER}/24 dev nodes0",
+            "ip link set nodes0 up",
             "ip tuntap add tap0 mode tap",
-            f"ip address add {SERVER}/24 dev tap0",
-            "ip link set tap0 up",
-        ):
+            "ip link set tap0 master nodes0 up",
+        )
+
+    def _namespace(self, command: list) -> subprocess.Popen:
+        """A process that holds the network namespace that the command makes."""
+        holder = subprocess.Popen([*command, "sh", "-c", "echo ready; exec sleep infinity"], stdout=subprocess.PIPE)
+        self.started.append(holder)
+        assert holder.stdout.readline() == b"ready\n", "no network namespace of our own"
+        return holder
+
+    def _run(self, *commands: str) -> None:
+        for command in commands:
             subprocess.run(self.inside(command.split()), check=True)
 
     def inside(self, command: list) -> list:
@@ -55,11 +64,31 @@ class Network:
 
     def close(self) -> None:
         """End all that was started."""
-        for process in [*reversed(self.started), self.holder]:
+        for process in reversed(self.started):
             stop(process)
 
-    def dnsmasq(self, servers: list[str]) -> None:
-        """DHCP and TFTP for the node."""
+    def other_dhcp(self) -> Path:
+        """A machine of the site that gives every node its address, and knows nothing of booting; returns its log."""
+        other = self._namespace(self.inside(["unshare", "--net"]))
+        # The process that entered is the one that made the namespace: "exec" all the way.
+        self._run(
+            f"ip link add other0 type veth peer name eth0 netns {other.pid}", "ip link set other0 master nodes0 up"
+        )
+        there = ["nsenter", f"--target={other.pid}", "--net"]
+        for command in (f"ip address add {OTHER_SERVER}/24 dev eth0", "ip link set eth0 up"):
+            subprocess.run(self.inside([*there, *command.split()]), check=True)
+        leases = self.folder / "leases"
+        leases.touch()
+        (self.folder / "udhcpd.conf").write_text(
+            f"interface eth0\nstart {NODE_ADDRESS}\nend {NODE_ADDRESS}\noption subnet 255.255.255.0\n"
+            f"lease_file {leases}\npidfile {self.folder}/udhcpd.pid\n"
+        )
+        log = self.folder / "udhcpd.log"
+        self.start([*there, "busybox", "udhcpd", "-f", self.folder / "udhcpd.conf"], log)
+        return log
+
+    def dnsmasq(self, servers: list[str], dhcp: str = "full") -> None:
+        """TFTP for the node, and DHCP or what of it there is besides another server's."""
         tftp = self.folder / "tftp"
         tftp.mkdir()
         for name in ("undionly.kpxe", "ipxe.efi"):
@@ -67,12 +96,12 @@ class Network:
         (tftp / "start.ipxe").write_text(render("start.ipxe.j2", boot_server_servers=servers))
         text = render(
             "dnsmasq.conf.j2",
-            boot_server_interface="tap0",
+            boot_server_interface="nodes0",
             boot_server_tftp_dir=tftp,
             boot_server_address=SERVER,
             boot_server_netmask="255.255.255.0",
             boot_server_nodes=[{"name": NODE, "mac": MAC, "address": NODE_ADDRESS}],
-            boot_server_dhcp="full",
+            boot_server_dhcp=dhcp,
             boot_server_lease_seconds=3600,
             boot_server_gateway="",
             boot_server_name_servers=[],

@@ -45,12 +45,15 @@ def corrupt(path: Path) -> None:
 
 
 @pytest.mark.parametrize("firmware", ["bios", "efi"])
-def test_from_the_firmware_to_systemd(image: Image, network: Network, firmware: str):
+@pytest.mark.parametrize("dhcp", ["full", "proxy"])
+def test_from_the_firmware_to_systemd(image: Image, network: Network, firmware: str, dhcp: str):
     good = HttpServer(network, Path(image.store.path), 8001)
     # The first server is always asked first by iPXE, and is not there.
     servers = ["http://10.9.0.1:8009", good.url]
     follow(image, servers)
-    network.dnsmasq(servers)
+    network.dnsmasq(servers, dhcp)
+    if dhcp == "proxy":
+        network.other_dhcp()
     node = Node(network, [], firmware)
     console = node.wait_for("SYSTEMD IS UP", BOOT_S)
     report = reported(console, image)

@@ -59,6 +59,12 @@ def test_addresses_are_given_in_full_mode_only():
     assert "static" not in dnsmasq("proxy")
 
 
+@pytest.mark.parametrize("mode", ["full", "proxy"])
+def test_ipxe_is_told_the_server_besides_the_file(mode):
+    """Without one it takes no file from a proxy: tests/image_boot has it boot."""
+    assert "dhcp-boot=tag:ipxe,tftp://10.9.0.1/start.ipxe,,10.9.0.1\n" in dnsmasq(mode)
+
+
 def test_ipxe_starts_with_every_server():
     text = render("start.ipxe.j2", boot_server_servers=["http://10.9.0.1", "http://10.9.0.2"])
     tries = [line for line in text.splitlines() if line.startswith("chain ")]
