@@ -81,9 +81,10 @@ boot: packages .venv/.tests
 image: packages .venv/.tests
 	$(as_root)pytest -v tests/image
 
-# A node that boots an image from its firmware on, and images that it must refuse.
+# A node that boots an image from its firmware on, images that it must refuse, and those of other distributions, which
+# are built as root.
 image-boot: packages .venv/.tests
-	pytest -v tests/image_boot
+	$(as_root)pytest -v tests/image_boot
 
 # A driver's DCB, by the real dcb, in an emulated machine.
 dcb: packages .venv/.tests

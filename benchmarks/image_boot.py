@@ -24,14 +24,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-# First of all the tests of building, for its conftest: those of booting have another.
 sys.path[:0] = [
     str(REPOSITORY / path) for path in (".collections", "tests/image", "tests/image_boot", "tests/unit/image")
 ]
 
-from conftest import BASE, Site
+from build_host import BASE, BuildHost, make_keys
 from network import MAC, MEMORY_MIB, NODE, HttpServer, Network, Node
-from node_image import PACKAGES, bootstrap, make_keys
+from node_image import PACKAGES, bootstrap
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import node_scripts
 
@@ -94,11 +93,9 @@ class Boot:
     failed: str
 
 
-def prepare(folder: Path) -> Site:
+def prepare(folder: Path) -> BuildHost:
     """A store with the image, and beside its blobs what the others boot."""
-    keys = folder / "keys"
-    make_keys(keys)
-    site = Site(folder / "site", keys)
+    site = BuildHost(folder / "site", make_keys(folder / "keys"))
     site.build({"base": LAYER}, {"node": {"layer": "base"}})
     manifest = site.store.manifest(site.store.current("node"))
     blobs = Path(site.store.path, "blobs")
@@ -123,7 +120,7 @@ def prepare(folder: Path) -> Site:
     return site
 
 
-def script(way: str, site: Site, server: str) -> str:
+def script(way: str, site: BuildHost, server: str) -> str:
     """What iPXE runs to boot a node in another way than ours."""
     manifest = site.store.manifest(site.store.current("node"))
     own = {
@@ -139,7 +136,7 @@ boot
 """
 
 
-def boot(way: str, site: Site, folder: Path) -> Boot:
+def boot(way: str, site: BuildHost, folder: Path) -> Boot:
     """Boot a node from its firmware on, in this way."""
     folder.mkdir()
     network = Network(folder)

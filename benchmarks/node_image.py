@@ -25,7 +25,7 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(REPOSITORY / ".collections"), str(REPOSITORY / "tests" / "image")]
 
-from conftest import BASE, Site
+from build_host import BASE, BuildHost, make_keys
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.squashfs import OPTIONS
 
@@ -46,13 +46,6 @@ def measured(work: Callable[[], Any]) -> tuple[float, float]:
     processor, wall = now(), time.monotonic()
     work()
     return now() - processor, time.monotonic() - wall
-
-
-def make_keys(folder: Path) -> None:
-    """A new folder with a pair without password, as Site takes it."""
-    folder.mkdir()
-    command = ["minisign", "-G", "-W", "-p", folder / "image.pub", "-s", folder / "image.key"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 def bootstrap(out: Path, archives: Path, packages: list[str], *options: str, initrd: bool) -> None:
@@ -102,7 +95,7 @@ def main() -> int:
         make_keys(keys)
         wished = {"base": {**BASE, "packages": PACKAGES}, "site": {"parent": "base", "packages": ["less"]}}
         one, two = {"node": {"layer": "base"}}, {"node": {"layer": "site"}}
-        first = Site(folder / "first", keys)
+        first = BuildHost(folder / "first", keys)
         first.build(wished, one)  # downloads all packages
         times: dict[str, list[tuple[float, float]]] = {"bare": [], "bare, no initrd": [], "a build": []}
         for number in range(rounds):
@@ -112,7 +105,7 @@ def main() -> int:
                 archives = first.cache / "apt" / "archives-debian"
                 times[name].append(measured(lambda: bare(place, archives, initrd)))  # noqa: B023
                 shutil.rmtree(place)
-            site = Site(folder / f"site-{number}", keys)
+            site = BuildHost(folder / f"site-{number}", keys)
             for path in sorted((first.cache / "apt").glob("archives-*")):
                 shutil.copytree(path, site.cache / "apt" / path.name)
             times["a build"].append(measured(lambda: site.build(wished, one)))  # noqa: B023

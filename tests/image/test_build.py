@@ -174,8 +174,8 @@ def test_a_killed_build_leaves_nothing_and_the_next_one_finishes(site, wished):
     before = snapshot(Path(site.store.path))
     script = (
         "import sys, json; sys.path[:0] = json.loads(sys.argv[1])\n"
-        "from pathlib import Path; from conftest import Site\n"
-        "site = Site(Path(sys.argv[2]), Path(sys.argv[3]))\n"
+        "from pathlib import Path; from build_host import BuildHost\n"
+        "site = BuildHost(Path(sys.argv[2]), Path(sys.argv[3]))\n"
         "import ansible_collections.sailloft.fleet.plugins.module_utils.image.build as build\n"
         "site.build(json.loads(sys.argv[4]))\n"
     )

@@ -13,7 +13,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "image"))
+for other in ("unit/image", "image"):
+    sys.path.insert(0, str(Path(__file__).parents[1] / other))
 
 import network as networks
 import pytest
@@ -34,6 +35,8 @@ PACKAGES = "linux-image-cloud-amd64,systemd-sysv,udev,dbus,kmod"
 # Tells on the console what the node booted, and that it came up.
 PROOF = """[Unit]
 Description=Tell what was booted
+# A terminal that starts hangs up on who writes there.
+Before=serial-getty@ttyS0.service
 [Service]
 Type=oneshot
 StandardOutput=tty
@@ -80,7 +83,8 @@ class Image:
         settings = f"sailloft.image={self.digest} sailloft.servers={','.join(servers)} sailloft.node={networks.NODE} "
         settings += f"sailloft.report={servers[-1]}/report BOOTIF=01-{networks.MAC.replace(':', '-')}"
         line = " ".join((*ARGUMENTS, *arguments, settings))
-        return ["-kernel", self.parts.kernel, "-initrd", self.blob(self.manifest.first_stage.sha256), "-append", line]
+        kernel, stage = (self.blob(part.sha256) for part in (self.manifest.kernel, self.manifest.first_stage))
+        return ["-kernel", kernel, "-initrd", stage, "-append", line]
 
 
 @pytest.fixture(scope="session")

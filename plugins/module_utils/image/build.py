@@ -44,7 +44,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import I
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.squashfs import mount_overlay
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import BLOBS, SIGNATURE, Store
 
-FIRST_STAGE_PACKAGES = ("busybox-static", "minisign", "dmsetup")
 TOOLS = ("mount", "umount", "unshare", "mksquashfs", "veritysetup", "systemctl", "chroot", "minisign", "zstd")
 TOOLS_OF = {debian: debian.TOOLS, dnf: ("dnf", "rpm", "busybox", "dmsetup")}
 # RPM archives have none of the first stage's programs: the build host's own.
@@ -227,7 +226,7 @@ class _Userlands:
         folders = debian.caches(lowest.layer, lowest.digests)
         folders = {name: f"{folder}-first-stage" for name, folder in folders.items()}
         with layers.mounted_caches(self._cache, tree, folders, run):
-            debian.unpack(tree, FIRST_STAGE_PACKAGES, lowest.layer, lowest.digests, run)
+            debian.unpack(tree, userland.PACKAGES, lowest.layer, lowest.digests, run)
         return tree
 
 

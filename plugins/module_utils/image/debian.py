@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import userland
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import sha256_of
@@ -272,7 +273,10 @@ def _explained(layer: Layer, error: ToolError) -> ImageError:
     subject = f"layer {layer.name}"
     for line in said:
         if "Unable to locate package" in line or "has no installation candidate" in line or "was not found" in line:
-            return ImageError(subject, line, "correct the name, or add the archive that has it to archives")
+            advice = "correct the name, or add the archive that has it to archives"
+            if any(package in line.split() for package in userland.PACKAGES):
+                advice = "the first stage needs it: add the archive or component that has it (Ubuntu: universe)"
+            return ImageError(subject, line, advice)
     if said and "No space left" not in error.output:
         return ImageError(subject, " / ".join(said), "mend what apt names, and run again")
     return error

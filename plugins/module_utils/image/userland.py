@@ -17,6 +17,7 @@ PROGRAMS = (
     ("minisign", "bin/minisign", "minisign"),
     ("dmsetup", "sbin/dmsetup", "dmsetup"),
 )
+PACKAGES = tuple(package for _name, _place, package in PROGRAMS)
 PROGRAM_FOLDERS = ("bin", "usr/bin", "sbin", "usr/sbin")
 # The loader's own default folders: Debian's with their architecture, and everybody's.
 LIBRARY_FOLDERS = tuple(
@@ -38,8 +39,11 @@ def entries(tree: Path) -> list[cpio.Entry]:
     while wanted:
         need = wanted.pop()
         place = need.lstrip("/")
-        path = file_inside(tree, place) if need.startswith("/") else None
-        if not need.startswith("/"):
+        if need.startswith("/"):
+            # Packages since Debian 13 and Ubuntu 24.04 have it in /usr, and /lib64 is a link of the installed system.
+            path = file_inside(tree, place) or file_inside(tree, f"usr/{place}")
+        else:
+            path = None
             folder = next((folder for folder in LIBRARY_FOLDERS if file_inside(tree, f"{folder}/{need}")), None)
             if folder:
                 place = f"{folder}/{need}"

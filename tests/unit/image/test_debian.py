@@ -79,7 +79,11 @@ def test_sources_trust_a_keyring_or_a_pin_and_nothing_else():
     [
         (
             "I: x\nE: Unable to locate package hallo\nE: apt-get --yes failed\n",
-            "layer base: Unable to locate package hallo; ",
+            "layer base: Unable to locate package hallo; correct the name",
+        ),
+        (
+            "E: Unable to locate package minisign\n",
+            "layer base: Unable to locate package minisign; the first stage needs it: ",
         ),
         (
             "E: Failed to fetch http://a/x.deb  404\nE: mmdebstrap failed to run\n",

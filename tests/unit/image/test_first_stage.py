@@ -200,6 +200,9 @@ def test_links_are_followed_within_the_tree(tmp_path):
     (tmp_path / "lib64/ld-linux-x86-64.so.2").symlink_to("/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2")
     here = {Path(entry.path).name: entry.data for entry in userland.entries(tmp_path)}
     assert here == {Path(entry.path).name: entry.data for entry in userland.entries(Path("/"))}
+    # As packages have it that hold nothing outside of /usr: the link /lib64 is in another.
+    (tmp_path / "lib64").rename(tmp_path / "usr/lib64")
+    assert here == {Path(entry.path).name: entry.data for entry in userland.entries(tmp_path)}
     (libraries / "libsodium.so.23").unlink()
     with pytest.raises(ImageError, match=r"has no libsodium\.so\.23, which its programs need"):
         userland.entries(tmp_path)
