@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 import yaml
 
 from ansible_collections.sailloft.fleet.tests.unit.playing import ansible_playbook
@@ -26,6 +27,24 @@ def restart(folder, **bmc):
     status, output = ansible_playbook(*options, str(playbook), ANSIBLE_CALLBACK_RESULT_FORMAT="json")
     assert PASSWORD not in output
     return status, output
+
+
+def starting(kind):
+    """A fixture that starts BMCs of this kind, each in its own folder, waits for them, and stops them in the end."""
+
+    @pytest.fixture
+    def start(tmp_path):
+        started = []
+
+        def call(**how):
+            started.append(kind(tmp_path / f"bmc{len(started)}", **how))
+            return started[-1].wait()
+
+        yield call
+        for bmc in started:
+            bmc.stop()
+
+    return start
 
 
 def message(output):

@@ -92,17 +92,7 @@ class Bmc:
         return json.loads(shown.stdout)
 
 
-@pytest.fixture
-def start(tmp_path):
-    started = []
-
-    def call(**how):
-        started.append(Bmc(tmp_path / f"bmc{len(started)}", **how))
-        return started[-1].wait()
-
-    yield call
-    for bmc in started:
-        bmc.stop()
+start = bmc_role.starting(Bmc)
 
 
 def restart(folder, **bmc):

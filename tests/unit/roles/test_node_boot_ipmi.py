@@ -10,8 +10,9 @@ import subprocess
 import time
 from pathlib import Path
 
+import bmc_role
 import pytest
-from bmc_role import PASSWORD, message, restart
+from bmc_role import PASSWORD, message
 
 pytestmark = pytest.mark.skipif(not shutil.which("ipmi_sim"), reason="Debian's package openipmi has ipmi_sim")
 
@@ -80,7 +81,7 @@ class Bmc:
         self.process.wait(10)
 
     def restart(self, folder: Path, **bmc) -> tuple[int, str]:
-        return restart(folder, **{"type": "ipmi", "address": "127.0.0.1", "port": self.port, **bmc})
+        return bmc_role.restart(folder, **{"type": "ipmi", "address": "127.0.0.1", "port": self.port, **bmc})
 
     def orders(self) -> list[str]:
         """What it was told to change, in order."""
@@ -88,17 +89,7 @@ class Bmc:
         return file.read_text().splitlines() if file.exists() else []
 
 
-@pytest.fixture
-def start(tmp_path):
-    started = []
-
-    def call(**how):
-        started.append(Bmc(tmp_path / f"bmc{len(started)}", **how))
-        return started[-1].wait()
-
-    yield call
-    for bmc in started:
-        bmc.stop()
+start = bmc_role.starting(Bmc)
 
 
 def test_a_node_that_is_on_is_restarted_by_the_network(tmp_path, start):
