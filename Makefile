@@ -103,4 +103,4 @@ bench-plan: .venv/.runtime
 	benchmarks/run plan
 
 clean: lab-down
-	rm -rf .venv .cache
+	$(as_root)rm -rf .venv .cache

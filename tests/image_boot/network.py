@@ -67,8 +67,8 @@ class Network:
         for process in reversed(self.started):
             stop(process)
 
-    def other_dhcp(self) -> Path:
-        """A machine of the site that gives every node its address, and knows nothing of booting; returns its log."""
+    def other_dhcp(self) -> None:
+        """A machine of the site that gives the node its address, and knows nothing of booting."""
         other = self._namespace(self.inside(["unshare", "--net"]))
         # The process that entered is the one that made the namespace: "exec" all the way.
         self._run(
@@ -83,9 +83,7 @@ class Network:
             f"interface eth0\nstart {NODE_ADDRESS}\nend {NODE_ADDRESS}\noption subnet 255.255.255.0\n"
             f"lease_file {leases}\npidfile {self.folder}/udhcpd.pid\n"
         )
-        log = self.folder / "udhcpd.log"
-        self.start([*there, "busybox", "udhcpd", "-f", self.folder / "udhcpd.conf"], log)
-        return log
+        self.start([*there, "busybox", "udhcpd", "-f", self.folder / "udhcpd.conf"], self.folder / "udhcpd.log")
 
     def dnsmasq(self, servers: list[str], dhcp: str = "full") -> None:
         """TFTP for the node, and DHCP or what of it there is besides another server's."""
