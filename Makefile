@@ -13,7 +13,7 @@ export PATH := $(CURDIR)/$(bin):$(PATH)
 # Ansible and Molecule show what they do as they do it.
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help lab lab-down packages images test test-all lint unit fleet fleet-long identity boot image image-boot dcb sanity molecule bench bench-plan clean
+.PHONY: help lab lab-down packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb sanity molecule bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -49,7 +49,7 @@ lab-down: .venv/.runtime
 
 test: lint unit fleet identity boot image sanity molecule
 
-test-all: test fleet-long image-boot dcb
+test-all: test fleet-long image-boot boot-loader dcb
 	molecule/run gpu_guest interrupted node_boot roce_path
 	benchmarks/run
 
@@ -85,6 +85,10 @@ image: packages .venv/.tests
 # are built as root.
 image-boot: packages .venv/.tests
 	$(as_root)pytest -v tests/image_boot
+
+# Kernel arguments on hosts that boot as RHEL does, through a GRUB that does so, in an emulated machine.
+boot-loader: packages .venv/.tests
+	pytest -v tests/boot_loader
 
 # A driver's DCB, by the real dcb, in an emulated machine.
 dcb: packages .venv/.tests
