@@ -5,12 +5,14 @@
 
     benchmarks/topology_read.py                                  # this machine
     benchmarks/topology_read.py --ssh "ssh -p 2222 root@hv01"    # another one; it needs pciutils and hwloc
+    benchmarks/topology_read.py --ssh "..." -i inventories/lab --limit hv01    # and as Ansible's tasks
 
-Two comparisons, each the median of its rounds:
+Three comparisons, each the median of its rounds. The peer's two programs print text and XML that a role would still
+have to parse; that part is never counted against them.
 
-- reading: in an interpreter that runs already, as a module does once Ansible has started it. The peer's two
-  programs print text and XML that a role would still have to parse; that part is not counted against them.
+- reading: in an interpreter that runs already, as a module does once Ansible has started it.
 - processes: a Python started for nothing but this, its start and imports included, against the same two programs.
+- tasks: what a play waits for, one task of host_topology_info against two of ansible.builtin.command.
 
 Needs root on the machine, or both sides see 64 bytes of config space. Nothing stays there.
 """
@@ -20,10 +22,15 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import shlex
+import statistics
 import subprocess
 import sys
 import tarfile
+import tempfile
+from collections import defaultdict
+from datetime import datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,6 +65,36 @@ print(json.dumps({
 }))
 """
 
+TASKS = {
+    "ours": {"sailloft.fleet.host_topology_info": {}},
+    "lspci": {"ansible.builtin.command": "lspci -vvv", "changed_when": False},
+    "lstopo": {"ansible.builtin.command": "lstopo-no-graphics --of xml", "changed_when": False},
+}
+
+
+def tasks(inventory: str, limit: str, rounds: int) -> dict[str, float]:
+    """Median seconds of each of TASKS in one play, which takes turns. Raises CalledProcessError."""
+    turns = [{"name": name, **task} for _ in range(rounds) for name, task in TASKS.items()]
+    connect = {"name": "the connection is there", "ansible.builtin.ping": {}}
+    with tempfile.TemporaryDirectory() as folder:
+        play = Path(folder, "play.yml")
+        play.write_text(
+            json.dumps([{"hosts": "all", "gather_facts": False, "tasks": [connect, *turns]}]), encoding="utf-8"
+        )
+        done = subprocess.run(
+            ["ansible-playbook", "-i", inventory, "--limit", limit, play],
+            cwd=ROOT,
+            env={**os.environ, "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json", "ANSIBLE_CALLBACKS_ENABLED": ""},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+    seconds = defaultdict(list)
+    for task in json.loads(done.stdout)["plays"][0]["tasks"]:
+        start, end = (datetime.fromisoformat(task["task"]["duration"][name].rstrip("Z")) for name in ("start", "end"))
+        seconds[task["task"]["name"]].append((end - start).total_seconds())
+    return {name: statistics.median(seconds[name]) for name in TASKS}
+
 
 def code() -> bytes:
     """A tar of the library, laid out as Python imports it, and of what measures it."""
@@ -77,6 +114,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--ssh", default="", help="command that reaches the machine; empty: this machine")
     parser.add_argument("--rounds", type=int, default=9, help="rounds to take the median of (default 9)")
+    parser.add_argument("-i", "--inventory", help="compares Ansible's tasks as well, on --limit of this inventory")
+    parser.add_argument("--limit", default="all", help="the host that --ssh reaches, by its name in the inventory")
     options = parser.parse_args()
     script = (
         "set -e; d=$(mktemp -d); trap 'rm -rf $d' EXIT; tar xf - -C $d; cd $d; "
@@ -101,6 +140,13 @@ def main() -> int:
         f"  processes  {seconds['process']:.1f}: {seconds['process'] / peer:.2f} of lspci -vvv plus lstopo "
         f"(Python's own start is {seconds['python']:.1f} of it)"
     )
+    if options.inventory:
+        waited = tasks(options.inventory, options.limit, options.rounds)
+        peer = waited["lspci"] + waited["lstopo"]
+        print(
+            f"  tasks      {waited['ours'] * 1000:.0f}: {waited['ours'] / peer:.2f} of lspci -vvv "
+            f"{waited['lspci'] * 1000:.0f} plus lstopo {waited['lstopo'] * 1000:.0f}"
+        )
     return 0
 
 
