@@ -65,6 +65,7 @@ print(json.dumps({
 }))
 """
 
+JSON = "ansible.posix.json"
 TASKS = {
     "ours": {"sailloft.fleet.host_topology_info": {}},
     "lspci": {"ansible.builtin.command": "lspci -vvv", "changed_when": False},
@@ -84,7 +85,8 @@ def tasks(inventory: str, limit: str, rounds: int) -> dict[str, float]:
         done = subprocess.run(
             ["ansible-playbook", "-i", inventory, "--limit", limit, play],
             cwd=ROOT,
-            env={**os.environ, "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json", "ANSIBLE_CALLBACKS_ENABLED": ""},
+            # No other callback, or its text would stand in the JSON.
+            env={**os.environ, **dict.fromkeys(("ANSIBLE_STDOUT_CALLBACK", "ANSIBLE_CALLBACKS_ENABLED"), JSON)},
             stdout=subprocess.PIPE,
             text=True,
             check=True,
