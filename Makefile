@@ -8,6 +8,8 @@ SHELL := /bin/bash -o pipefail
 .DEFAULT_GOAL := help
 bin := .venv/bin
 cache := .cache/lab
+# Resets machines that the emulator loses in a boot, which takes up to four minutes where all share two cores.
+watch := roles/lab/files/watch-consoles $(cache)/lab "" 300
 as_root := $(if $(filter 0,$(shell id -u)),,sudo env PATH="$$PATH" )
 export PATH := $(CURDIR)/$(bin):$(PATH)
 # Ansible and Molecule show what they do as they do it.
@@ -36,10 +38,10 @@ images: packages .venv/.runtime
 	ansible-playbook -i inventories/lab -e '{lab_machines: [hv01]}' playbooks/lab_images.yml
 
 lab: packages .venv/.runtime
-	ansible-playbook -i inventories/lab playbooks/lab.yml
-	ansible-playbook -i inventories/lab playbooks/site.yml
-	ansible-playbook -i inventories/lab playbooks/boot_servers.yml playbooks/node_images.yml playbooks/node_identities.yml
-	[ -e $(cache)/lab/identities/opened ] || ansible-playbook -i inventories/lab --limit nodes,localhost playbooks/lab_break.yml
+	$(watch) ansible-playbook -i inventories/lab playbooks/lab.yml
+	$(watch) ansible-playbook -i inventories/lab playbooks/site.yml
+	$(watch) ansible-playbook -i inventories/lab playbooks/boot_servers.yml playbooks/node_images.yml playbooks/node_identities.yml
+	[ -e $(cache)/lab/identities/opened ] || $(watch) ansible-playbook -i inventories/lab --limit nodes,localhost playbooks/lab_break.yml
 	@cat proofs/*.txt; echo; echo "The whole report:"; ls proofs/*.html
 
 lab-down: .venv/.runtime

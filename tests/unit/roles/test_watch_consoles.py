@@ -1,0 +1,89 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Machines that the emulator loses in a boot are reset, once, and no others: made-up consoles, a virsh that notes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+WATCH = Path(__file__).parents[3] / "roles" / "lab" / "files" / "watch-consoles"
+SILENT_S = 180
+BOOT = "[    0.000000] Linux version 6.1.0\n[    3.1] input: mouse\n"
+STALL = "[   60.0] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:\n"
+LOGIN = "\ngpu-server login: "
+# "off" is a machine that was stopped.
+VIRSH = """#!/bin/sh
+case $1 in
+  domstate) case $2 in off-*) echo "shut off" ;; *) echo running ;; esac ;;
+  reset) echo "$2" >> "$RESETS" ;;
+esac
+"""
+
+
+@pytest.fixture
+def reset(tmp_path, monkeypatch):
+    """A function: which machines are reset while a command runs that makes consoles, {machine: (text, seconds ago)}."""
+    bin_dir, consoles, resets = (tmp_path / name for name in ("bin", "consoles", "resets"))
+    bin_dir.mkdir()
+    for name, text in {"virsh": VIRSH, "sleep": '#!/bin/sh\nexec /bin/sleep "$(echo "$1" | sed s/15/0.1/)"\n'}.items():
+        (bin_dir / name).write_text(text)
+        (bin_dir / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bin_dir}:{os.environ['PATH']}")
+    monkeypatch.setenv("RESETS", str(resets))
+
+    def write(written):
+        for machine, (text, ago) in written.items():
+            console = consoles / machine / "console.log"
+            console.parent.mkdir(parents=True, exist_ok=True)
+            with console.open("a") as file:
+                file.write(text)
+            os.utime(console, (time.time() - ago,) * 2)
+
+    def run(now, earlier=None, command=("/bin/sleep", "1.5")):
+        write(earlier or {})
+        watch = subprocess.Popen([WATCH, consoles, "-test", str(SILENT_S), *command], stderr=subprocess.PIPE, text=True)
+        time.sleep(0.3)
+        write(now)
+        said = watch.communicate(timeout=20)[1]
+        names = resets.read_text().split() if resets.exists() else []
+        assert [f"{line.split()[0]}-test" for line in said.splitlines()] == names
+        return names, watch.returncode
+
+    return run
+
+
+def test_a_silence_in_the_middle_of_a_boot(reset):
+    assert reset({"hv01": (BOOT, SILENT_S + 5)}) == (["hv01-test"], 0)
+
+
+def test_stalls_before_there_is_a_user_space(reset):
+    assert reset({"hv01": (BOOT + STALL + STALL, 0)}) == (["hv01-test"], 0)
+
+
+@pytest.mark.parametrize(
+    ("machine", "text", "ago"),
+    [
+        ("hv01", BOOT, SILENT_S - 60),
+        ("hv01", BOOT + STALL, 0),
+        ("hv01", BOOT + STALL + LOGIN, SILENT_S + 5),
+        ("hv01", BOOT + STALL + BOOT + STALL, 0),
+        ("hv01", "SeaBIOS (version 1.16.3)\n", SILENT_S + 5),
+        ("off", BOOT, SILENT_S + 5),
+    ],
+    ids=["a pause", "one stall", "up", "a stall in each of two boots", "no kernel yet", "stopped"],
+)
+def test_others_are_left_alone(reset, machine, text, ago):
+    assert reset({machine: (text, ago)}) == ([], 0)
+
+
+def test_what_was_said_before_is_of_another_time(reset):
+    assert reset({}, earlier={"hv01": (BOOT, SILENT_S + 5)}) == ([], 0)
+
+
+def test_the_status_is_the_commands(reset):
+    assert reset({}, command=("sh", "-c", "/bin/sleep 1; exit 3")) == ([], 3)
