@@ -1,0 +1,70 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+
+
+@pytest.mark.parametrize("value", ["a", "é", "a b", "x" * 4096])
+def test_text_that_every_format_can_carry_is_kept(value):
+    assert values.text(value) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("", "the text is empty"),
+        (3, "3 is not text"),
+        (None, "None is not text"),
+        ("a\nb", "'a\\nb' contains '\\n', which is not a printable character"),
+        ("a\x00", "'a\\x00' contains '\\x00', which is not a printable character"),
+        ("a\x1b[2J", "'a\\x1b[2J' contains '\\x1b', which is not a printable character"),
+        ("\ud800", "'\\ud800' contains '\\ud800', which is not a printable character"),
+        ("x" * 4097, f"'{'x' * 80}'... has 4097 characters"),
+    ],
+)
+def test_other_text_is_refused(value, why):
+    with pytest.raises(values.InvalidValue) as refused:
+        values.text(value)
+    assert refused.value.why == why
+
+
+@pytest.mark.parametrize("value", ["/a", "/dev/disk/by-id/x", "/a/..b"])
+def test_an_absolute_path_is_kept(value):
+    assert values.path(value) == value
+
+
+@pytest.mark.parametrize("value", ["a", "", "/", "//a", "/a/", "/a/../b", "/a/./b", "/a\n", "/" + "é" * 2048])
+def test_another_path_is_refused(value):
+    with pytest.raises(values.InvalidValue):
+        values.path(value)
+
+
+def test_a_whole_number_keeps_within_its_limits():
+    assert [values.whole(number, 1, 3) for number in (1, 3)] == [1, 3]
+    for number in (0, 4, True, "2", 2.0, None):
+        with pytest.raises(values.InvalidValue) as refused:
+            values.whole(number, 1, 3, "MiB")
+        assert str(refused.value) == f"{number!r} is not possible; use a whole number from 1 to 3 MiB"
+
+
+def test_a_mac_is_that_of_one_interface():
+    assert values.unicast_mac("52:54:00:AB:cd:ef") == "52:54:00:ab:cd:ef"
+    for wrong, why in (
+        ("01:00:5e:00:00:01", "01:00:5e:00:00:01 is a multicast address"),
+        ("00:00:00:00:00:00", "00:00:00:00:00:00 is no interface's address"),
+        ("52:54:00:12:34", "'52:54:00:12:34' is not a MAC address"),
+        ("52-54-00-12-34-56", "'52-54-00-12-34-56' is not a MAC address"),
+    ):
+        with pytest.raises(values.InvalidValue) as refused:
+            values.unicast_mac(wrong)
+        assert refused.value.why == why
+
+
+def test_one_of_names_what_is_known():
+    assert values.one_of("", ("on", "")) == ""
+    with pytest.raises(values.InvalidValue) as refused:
+        values.one_of("pt", ("on", ""))
+    assert str(refused.value) == "'pt' is unknown; use one of: 'on', ''"
