@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The types of values that users write: each function returns a checked value or raises InvalidValue.
+"""The types of values that users write: each function returns a checked value or raises InvalidValueError.
 
 Every text that ends in a file, a command or an XML document is checked here, where it enters, so that nothing later
 needs to doubt it.
@@ -19,7 +19,7 @@ FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", re.IGNORECASE)
 
 
-class InvalidValue(ValueError):
+class InvalidValueError(ValueError):
     """A value that its setting cannot have: ``why`` names value and cause, ``remedy`` the next step."""
 
     def __init__(self, why: str, remedy: str) -> None:
@@ -31,16 +31,16 @@ class InvalidValue(ValueError):
 def text(value: Any, longest: int = 4096) -> str:
     """Return ``value`` if it is one line of text of 1 to ``longest`` characters that every format can carry."""
     if not isinstance(value, str):
-        raise InvalidValue(f"{value!r} is not text", "write it in quotes")
+        raise InvalidValueError(f"{value!r} is not text", "write it in quotes")
     if not value:
-        raise InvalidValue("the text is empty", "leave the setting out, or give it a value")
+        raise InvalidValueError("the text is empty", "leave the setting out, or give it a value")
     found = FORBIDDEN.search(value)
     if found:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{value[:80]!r} contains {found.group()!r}, which is not a printable character", "remove it"
         )
     if len(value) > longest:
-        raise InvalidValue(f"{value[:80]!r}... has {len(value)} characters", f"use {longest} at most")
+        raise InvalidValueError(f"{value[:80]!r}... has {len(value)} characters", f"use {longest} at most")
     return value
 
 
@@ -48,23 +48,23 @@ def path(value: Any) -> str:
     """Return ``value`` if it is the absolute path of a file: no ``.`` or ``..`` in it, no slash at its end."""
     given = text(value, PATH_BYTES_MAX)
     if not given.startswith("/"):
-        raise InvalidValue(f"{given!r} is not an absolute path", "begin it with '/'")
+        raise InvalidValueError(f"{given!r} is not an absolute path", "begin it with '/'")
     parts = given[1:].split("/")
     if any(part in ("", ".", "..") for part in parts):
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{given!r} is not the plain path of a file", "write it without '//', '.', '..' or a last '/'"
         )
     if len(given.encode()) > PATH_BYTES_MAX:
-        raise InvalidValue(f"{given[:80]!r}... has more than {PATH_BYTES_MAX} bytes", "use a shorter path")
+        raise InvalidValueError(f"{given[:80]!r}... has more than {PATH_BYTES_MAX} bytes", "use a shorter path")
     return given
 
 
 def whole(value: Any, least: int, most: int, unit: str = "") -> int:
-    """Return ``value`` if it is a whole number from ``least`` to ``most``, both included; ``unit`` is for the message."""
+    """Return ``value`` if it is a whole number from ``least`` to ``most``; ``unit`` is for the message."""
     # bool is an int to Python, but "count: yes" is a mistake.
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         after = f" {unit}" if unit else ""
-        raise InvalidValue(f"{value!r} is not possible", f"use a whole number from {least} to {most}{after}")
+        raise InvalidValueError(f"{value!r} is not possible", f"use a whole number from {least} to {most}{after}")
     return value
 
 
@@ -72,18 +72,18 @@ def unicast_mac(value: Any) -> str:
     """Return ``value`` in lower case if it is the MAC address of one interface (IEEE 802: bit 0 of byte 0 is clear)."""
     given = text(value)
     if not MAC.fullmatch(given):
-        raise InvalidValue(f"{given!r} is not a MAC address", "write it like 52:54:00:12:34:56")
+        raise InvalidValueError(f"{given!r} is not a MAC address", "write it like 52:54:00:12:34:56")
     if int(given[:2], 16) & 1:
-        raise InvalidValue(
+        raise InvalidValueError(
             f"{given} is a multicast address", "use one whose first byte is even, like 52:54:00:12:34:56"
         )
     if given == "00:00:00:00:00:00":
-        raise InvalidValue(f"{given} is no interface's address", "use one like 52:54:00:12:34:56")
+        raise InvalidValueError(f"{given} is no interface's address", "use one like 52:54:00:12:34:56")
     return given.lower()
 
 
 def one_of(value: Any, known: tuple[str, ...]) -> str:
     """Return ``value`` if it is one of ``known``."""
     if value not in known:
-        raise InvalidValue(f"{value!r} is unknown", f"use one of: {', '.join(repr(item) for item in known)}")
+        raise InvalidValueError(f"{value!r} is unknown", f"use one of: {', '.join(repr(item) for item in known)}")
     return str(value)

@@ -26,7 +26,7 @@ def test_text_that_every_format_can_carry_is_kept(value):
     ],
 )
 def test_other_text_is_refused(value, why):
-    with pytest.raises(values.InvalidValue) as refused:
+    with pytest.raises(values.InvalidValueError) as refused:
         values.text(value)
     assert refused.value.why == why
 
@@ -38,14 +38,14 @@ def test_an_absolute_path_is_kept(value):
 
 @pytest.mark.parametrize("value", ["a", "", "/", "//a", "/a/", "/a/../b", "/a/./b", "/a\n", "/" + "é" * 2048])
 def test_another_path_is_refused(value):
-    with pytest.raises(values.InvalidValue):
+    with pytest.raises(values.InvalidValueError):
         values.path(value)
 
 
 def test_a_whole_number_keeps_within_its_limits():
     assert [values.whole(number, 1, 3) for number in (1, 3)] == [1, 3]
     for number in (0, 4, True, "2", 2.0, None):
-        with pytest.raises(values.InvalidValue) as refused:
+        with pytest.raises(values.InvalidValueError) as refused:
             values.whole(number, 1, 3, "MiB")
         assert str(refused.value) == f"{number!r} is not possible; use a whole number from 1 to 3 MiB"
 
@@ -58,13 +58,13 @@ def test_a_mac_is_that_of_one_interface():
         ("52:54:00:12:34", "'52:54:00:12:34' is not a MAC address"),
         ("52-54-00-12-34-56", "'52-54-00-12-34-56' is not a MAC address"),
     ):
-        with pytest.raises(values.InvalidValue) as refused:
+        with pytest.raises(values.InvalidValueError) as refused:
             values.unicast_mac(wrong)
         assert refused.value.why == why
 
 
 def test_one_of_names_what_is_known():
     assert values.one_of("", ("on", "")) == ""
-    with pytest.raises(values.InvalidValue) as refused:
+    with pytest.raises(values.InvalidValueError) as refused:
         values.one_of("pt", ("on", ""))
     assert str(refused.value) == "'pt' is unknown; use one of: 'on', ''"
