@@ -22,6 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Holdings, Hypervisor, holdings
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import Chosen, Surroundings
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import DomainSpec, explicit_addresses
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.architecture import architecture, unsupported
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Fidelity
 
@@ -187,6 +188,7 @@ def plan_domains(
 
     Raises DomainError, or TopologyError where the host contradicts itself.
     """
+    require_x86(host)
     listed = {spec.name for spec in specs}
     held: dict[str, Holdings] = {}
     others: list[Holdings] = []
@@ -231,6 +233,13 @@ def plan_domains(
     return [plans[spec.name] for spec in specs]
 
 
+def require_x86(host: Host) -> None:
+    """Raise DomainError where the host is known to be of another architecture than the guests."""
+    reason = unsupported(host.cpu)
+    if reason:
+        raise DomainError(f"{reason}; it can be read and recorded", "plan on another host")
+
+
 def _plan(
     spec: DomainSpec,
     around: Surroundings,
@@ -257,6 +266,10 @@ def _plan(
     window = mmio.size_up(
         spec.name, root, around.functions, spec.memory_mib, bits, host.cpu.vendor, spec.mmio_window_mib, spec.firmware
     )
+    if architecture(host.cpu) is None:
+        notes.append(
+            "the topology does not say the processor's architecture; the plan is for x86_64, and gpu_domain refuses it"
+        )
     bare = [device.address for device in devices if not device.bars]
     if bare:
         notes.append(

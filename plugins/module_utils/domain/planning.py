@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import boot_trial, preflight
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import plan_domains, require_x86
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan_files import plan_files, returned_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.show import show
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import parse_module_ids, parse_specs
@@ -25,6 +25,7 @@ def planned(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     Raises DomainError, TopologyError, and ProofError where a file cannot be read or written.
     """
     host = _host(params)
+    require_x86(host)
     specs = parse_specs(params["domains"] or [whole_host(host)])
     plans = plan_domains(host, specs, gpu_module_ids=parse_module_ids(params["gpu_module_ids"]))
     findings = preflight.losses(plans, host)

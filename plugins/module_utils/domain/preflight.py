@@ -23,6 +23,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.requirements
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import DomainSpec
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.words import name, some
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.architecture import SUPPORTED, architecture
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
 
 # The ACSCtl bit (Linux PCI_ACS_DT) that lets translated requests go straight: direct translated P2P.
@@ -55,6 +56,15 @@ def check(
         around.holder.update({function.address: plan.name for function in plan.chosen.all()})
 
     found: list[Finding] = []
+    if architecture(host.cpu) is None:
+        found.append(
+            Finding(
+                "",
+                "the topology does not say the processor's architecture",
+                f"GPU virtual machines are for {SUPPORTED} only",
+                "read the topology on the host itself with host_topology_info",
+            )
+        )
     for plan in plans:
         found += _versions(plan, hypervisor)
         found += _firmware(plan, hypervisor)

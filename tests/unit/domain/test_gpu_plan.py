@@ -18,7 +18,8 @@ from ansible_collections.sailloft.fleet.plugins.modules import gpu_plan
 from ansible_collections.sailloft.fleet.tests.unit.playing import ansible_playbook
 
 PROJECT = Path(__file__).parents[3]
-NAMES = sorted(path.stem for path in RECORDINGS.glob("*.json"))
+POWER = "llnl-lassen"
+NAMES = sorted(path.stem for path in RECORDINGS.glob("*.json") if path.stem != POWER)
 
 
 @pytest.fixture
@@ -63,6 +64,27 @@ def test_the_whole_of_each_recorded_host(run, tmp_path, name):
     for device in domain["plan"]["devices"]:
         there = [line for line in first["tree"] if device["guest_address"].removeprefix("0000:") in line]
         assert any(device["host_address"].removeprefix("0000:") in line for line in there), device
+
+
+def test_a_host_that_is_not_x86_64_is_refused_and_nothing_written(run, tmp_path):
+    given = {"recording": str(RECORDINGS / f"{POWER}.json"), "path": str(tmp_path / "plans"), "host_name": POWER}
+    for domains in ([], [wish()]):
+        result = run(**given, domains=domains)
+        assert result["failed"]
+        assert result["msg"] == (
+            f"{POWER}: the processor of this host is ppc64le, and GPU virtual machines are for x86_64 only; it can be "
+            "read and recorded; plan on another host"
+        )
+    assert contents(tmp_path / "plans") == {}
+
+
+@pytest.mark.parametrize(("vendor", "said"), [(None, True), ("IBM/S390", True), ("AuthenticAMD", False)])
+def test_a_recording_without_the_architecture_is_planned_as_x86_64_and_that_is_said(run, vendor, said):
+    host = lab()
+    host.cpu.architecture, host.cpu.vendor = None, vendor
+    notes = run(topology=host.to_dict(), domains=[wish()])["domains"][0]["plan"]["notes"]
+    text = "the topology does not say the processor's architecture; the plan is for x86_64, and gpu_domain refuses it"
+    assert (text in notes) == said
 
 
 def test_a_plan_that_fails_its_trial_is_not_written(run, tmp_path, monkeypatch):

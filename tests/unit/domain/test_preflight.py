@@ -58,6 +58,17 @@ def test_all_well() -> None:
     assert run(plan()) == []
 
 
+def test_a_host_whose_architecture_is_not_known_is_refused() -> None:
+    host = tuned()
+    host.cpu.architecture = host.cpu.vendor = None
+    with pytest.raises(RefusedError) as caught:
+        run(plan(host), host)
+    assert str(caught.value) == (
+        "nothing was touched: 1 thing is amiss\n1. the topology does not say the processor's architecture: GPU virtual "
+        "machines are for x86_64 only; read the topology on the host itself with host_topology_info"
+    )
+
+
 def test_everything_is_found_at_once() -> None:
     there = hypervisor(hugetlbfs_mib=[], networks={}, libvirt_version=(7, 0, 0))
     with pytest.raises(RefusedError) as caught:

@@ -7,7 +7,13 @@ from machines import bridge, endpoint, lab, plan
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import tree
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.guest import kept, predict
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host, NumaNode, RootComplex
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import (
+    Cpu,
+    Function,
+    Host,
+    NumaNode,
+    RootComplex,
+)
 
 NAME = "pci0000:10"
 
@@ -22,7 +28,8 @@ def shape(port: tree.Port) -> object:
 
 
 def machine(*functions: Function) -> Host:
-    return Host([NumaNode(0, list(range(8)), [], 1 << 40)], [RootComplex(NAME, 0, 0x10, 0)], list(functions))
+    nodes = [NumaNode(0, list(range(8)), [], 1 << 40)]
+    return Host(nodes, [RootComplex(NAME, 0, 0x10, 0)], list(functions), Cpu("x86_64"))
 
 
 def below(*functions: Function, **changes: object) -> tuple[object, list[str], tuple[int, int]]:
