@@ -116,7 +116,7 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
         return outcome
     for path in outcome.after:
         if path in files:
-            system.replace(path, files[path].encode(), 0o600 if path == boot_loader.ENVIRONMENT else 0o644)
+            system.replace(path, files[path].encode())
     loader.generate(system)
     if loader.stale(system, arguments, remove):
         raise HostError(

@@ -7,11 +7,17 @@ The root is a parameter, so that the same code works on a copy of ``/sys`` in a 
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 import subprocess
 import tempfile
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+
+# Linux follows no more in one path: include/linux/namei.h, MAXSYMLINKS.
+LINKS_MAX = 40
+SELINUX = "security.selinux"
 
 
 class System:
@@ -79,24 +85,46 @@ class System:
         if written != len(data):
             raise HostError(f"the kernel took only {written} of {len(data)} bytes for {path}")
 
-    def replace(self, path: str, content: bytes, mode: int = 0o644) -> None:
-        """Put a file in place as a whole: at no time is there half of it."""
-        target = self.path(path)
+    def replace(self, path: str, content: bytes) -> None:
+        """Put a file in place as a whole: at no time is there half of it.
+
+        A symbolic link stays one: the file that it points to is replaced, beside itself. A file that is there keeps its
+        owner, mode and SELinux context; a new one has mode 0644. Raises HostError, also for a link to nothing, since
+        that is mostly a file system which is not mounted.
+        """
+        target = self._followed(path)
+        folder = os.path.dirname(target)
         try:
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            handle, temporary = tempfile.mkstemp(prefix=".sailloft-", dir=os.path.dirname(target))
+            os.makedirs(folder, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(prefix=".sailloft-", dir=folder)
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(content)
+                    _take_over(target, file.fileno())
                     file.flush()
                     os.fsync(file.fileno())
-                os.chmod(temporary, mode)
                 os.replace(temporary, target)
             except BaseException:
                 os.unlink(temporary)
                 raise
+            _sync_folder(folder)
         except OSError as error:
             raise HostError(f"cannot write {path}: {error.strerror}") from error
+
+    def _followed(self, path: str) -> str:
+        """Return where the file lies that ``path`` names, behind all symbolic links, for us. Raises HostError."""
+        there = self.path(path)
+        for _link in range(LINKS_MAX):
+            if not os.path.islink(there):
+                return there
+            named = os.readlink(there)
+            there = self.path(named) if named.startswith("/") else os.path.join(os.path.dirname(there), named)
+            if not os.path.lexists(there):
+                raise HostError(
+                    f"cannot write {path}: it is a symbolic link to {named}, where there is nothing: mount the file "
+                    "system that it points to, or remove the link"
+                )
+        raise HostError(f"cannot write {path}: its symbolic links lead in a circle: remove the link")
 
     def remove(self, path: str) -> None:
         """Remove a file; it may be gone already."""
@@ -118,3 +146,28 @@ class System:
             said = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()
             raise HostError(f"'{' '.join(argv)}' failed ({done.returncode}): {'; '.join(said[-3:])}")
         return done.stdout
+
+
+def _take_over(target: str, handle: int) -> None:
+    """Give the open file owner, mode and SELinux context of ``target``; mode 0644 where that does not exist yet."""
+    try:
+        there = os.stat(target)
+    except FileNotFoundError:
+        os.fchmod(handle, 0o644)
+        return
+    new = os.fstat(handle)
+    if (there.st_uid, there.st_gid) != (new.st_uid, new.st_gid):
+        os.fchown(handle, there.st_uid, there.st_gid)
+    os.fchmod(handle, stat.S_IMODE(there.st_mode))
+    # A file system without extended attributes (the EFI system partition's) has no context to keep.
+    with contextlib.suppress(OSError):
+        os.setxattr(handle, SELINUX, os.getxattr(target, SELINUX))
+
+
+def _sync_folder(path: str) -> None:
+    """Wait until the folder's entries are on the disk: only then does a rename outlive a power loss."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -166,9 +166,9 @@ class Server(System):
             self.put(path, data)
         self._kernel(path, data.decode() if not path.endswith("/config") else "")
 
-    def replace(self, path: str, content: bytes, mode: int = 0o644) -> None:
+    def replace(self, path: str, content: bytes) -> None:
         self._effect(f"replace {path}")
-        super().replace(path, content, mode)
+        super().replace(path, content)
 
     def remove(self, path: str) -> None:
         self._effect(f"remove {path}")

@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -148,6 +150,28 @@ def test_red_hat_8_keeps_them_in_the_environment_block(server):
     assert not kernel_arguments.ensure(server, WANT).changed
 
 
+def test_boot_files_behind_links_are_written_where_grub_reads_them(server):
+    """On RHEL 8 with UEFI grubenv is a link to the EFI system partition: a file in its place GRUB would never see."""
+    red_hat(server)
+    block = "# GRUB Environment Block\nsaved_entry=1\nkernelopts=root=UUID=1 ro iommu=off\n"
+    real = {
+        boot_loader.ENVIRONMENT: ("/boot/efi/EFI/redhat/grubenv", block + "#" * (1024 - len(block))),
+        boot_loader.DEFAULTS: ("/etc/sysconfig/grub", server.read(boot_loader.DEFAULTS)),
+        boot_loader.FOR_NEW_KERNELS: ("/srv/cmdline", server.read(boot_loader.FOR_NEW_KERNELS)),
+        f"{boot_loader.ENTRIES}/1-5.14.conf": ("/srv/1.conf", ENTRY.format("ro iommu=off")),
+    }
+    for link, (target, text) in real.items():
+        server.put(target, text)
+        server.remove(link)
+        server.link(link, target)
+    kernel_arguments.ensure(server, WANT)
+    for link, (target, _text) in real.items():
+        assert os.path.islink(server.path(link)), link
+        assert not os.path.islink(server.path(target)), target
+        assert ARGUMENTS in (server.read(target) or ""), target
+    assert not kernel_arguments.ensure(server, WANT).changed
+
+
 def test_an_environment_block_that_is_too_small(server):
     red_hat(server)
     block = "# GRUB Environment Block\nkernelopts=root=UUID=1\n"
@@ -173,7 +197,7 @@ def test_an_amd_host_needs_no_argument_to_turn_it_on(server):
         "iommu=pt",
     ]
     server.link("/sys/firmware/acpi/tables/IVRS", "/proc/cpuinfo")
-    __import__("os").unlink(server.path("/sys/firmware/acpi/tables/DMAR"))
+    os.unlink(server.path("/sys/firmware/acpi/tables/DMAR"))
     assert kernel_arguments.ensure(server, {"iommu": "passthrough"}).facts["arguments"] == ["iommu=pt"]
 
 

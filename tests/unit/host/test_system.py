@@ -16,11 +16,67 @@ def system(tmp_path):
 
 
 def test_a_file_is_replaced_as_a_whole(system, tmp_path):
-    system.replace("/etc/sailloft/a.json", b"one", 0o600)
+    system.replace("/etc/sailloft/a.json", b"one")
     assert (tmp_path / "etc/sailloft/a.json").read_bytes() == b"one"
-    assert os.stat(tmp_path / "etc/sailloft/a.json").st_mode & 0o777 == 0o600
+    assert os.stat(tmp_path / "etc/sailloft/a.json").st_mode & 0o777 == 0o644
     system.replace("/etc/sailloft/a.json", b"two")
     assert os.listdir(tmp_path / "etc/sailloft") == ["a.json"]
+
+
+def test_a_file_keeps_its_owner_and_mode(system, tmp_path):
+    (tmp_path / "grubenv").write_bytes(b"old")
+    os.chmod(tmp_path / "grubenv", 0o600)
+    if os.getuid() == 0:
+        os.chown(tmp_path / "grubenv", 12, 34)
+    before = os.stat(tmp_path / "grubenv")
+    system.replace("/grubenv", b"new")
+    after = os.stat(tmp_path / "grubenv")
+    assert after.st_ino != before.st_ino
+    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+
+
+@pytest.mark.parametrize("named", ["../efi/EFI/redhat/grubenv", "/boot/efi/EFI/redhat/grubenv"])
+def test_a_link_stays_a_link_and_its_target_is_replaced(system, tmp_path, named):
+    """RHEL 8 with UEFI: GRUB reads the target, on the EFI system partition."""
+    target = tmp_path / "boot/efi/EFI/redhat/grubenv"
+    target.parent.mkdir(parents=True)
+    target.write_bytes(b"old")
+    link = tmp_path / "boot/grub2/grubenv"
+    link.parent.mkdir()
+    link.symlink_to(named)
+    system.replace("/boot/grub2/grubenv", b"new")
+    assert os.readlink(link) == named
+    assert target.read_bytes() == b"new"
+    assert not target.is_symlink()
+    assert (os.listdir(link.parent), os.listdir(target.parent)) == (["grubenv"], ["grubenv"])
+
+
+def test_a_link_to_a_link_is_followed_to_the_end(system, tmp_path):
+    (tmp_path / "c").write_bytes(b"old")
+    (tmp_path / "b").symlink_to("c")
+    (tmp_path / "a").symlink_to("b")
+    system.replace("/a", b"new")
+    assert (tmp_path / "c").read_bytes() == b"new"
+    assert (os.readlink(tmp_path / "a"), os.readlink(tmp_path / "b")) == ("b", "c")
+
+
+def test_a_link_to_nothing_is_not_written_through(system, tmp_path):
+    (tmp_path / "grubenv").symlink_to("efi/grubenv")
+    with pytest.raises(HostError) as refused:
+        system.replace("/grubenv", b"new")
+    assert str(refused.value) == (
+        "cannot write /grubenv: it is a symbolic link to efi/grubenv, where there is nothing: mount the file system "
+        "that it points to, or remove the link"
+    )
+    assert os.listdir(tmp_path) == ["grubenv"]
+
+
+def test_links_in_a_circle(system, tmp_path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(HostError) as refused:
+        system.replace("/a", b"new")
+    assert str(refused.value) == "cannot write /a: its symbolic links lead in a circle: remove the link"
 
 
 def test_a_kill_before_the_rename_leaves_the_old_file(system, tmp_path, monkeypatch):
