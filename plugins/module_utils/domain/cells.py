@@ -39,16 +39,6 @@ class Processors:
     kept_cpus: list[int]
 
 
-def device_node(host: Host, function: Function) -> int | None:
-    """The NUMA node of a device: its own, else its root complex's, else the only one there is; None: not known."""
-    if function.numa_node is not None:
-        return function.numa_node
-    for item in host.root_complexes:
-        if item.name == function.root_complex and item.numa_node is not None:
-            return item.numa_node
-    return host.numa_nodes[0].id if len(host.numa_nodes) == 1 else None
-
-
 def serving_node(host: Host, node: int) -> int:
     """The node itself, or, where it has no CPUs or memory, the nearest one that has."""
     nodes = {item.id: item for item in host.numa_nodes}
@@ -73,7 +63,7 @@ def arrange(
 
     Raises DomainError where memory or CPUs do not divide or do not suffice.
     """
-    known = [node for node in (device_node(host, function) for function in devices) if node is not None]
+    known = [node for node in (host.node_of(function) for function in devices) if node is not None]
     ids = sorted({serving_node(host, node) for node in known})
     if not ids:
         able = sorted(node.id for node in host.numa_nodes if _serves(node))

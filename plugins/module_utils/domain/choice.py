@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import rooms
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.boards import Fabric, in_words, note
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cells import device_node, serving_node
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cells import serving_node
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.nearest import Device, Want, assign, reach
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.packing import Packing, Request, Unit
@@ -195,7 +195,7 @@ class _Chooser:
         )
 
     def _node(self, function: Function) -> int | None:
-        node = device_node(self.around.host, function)
+        node = self.around.host.node_of(function)
         return None if node is None else serving_node(self.around.host, node)
 
     def _held_gpus(self, spec: DomainSpec) -> list[str]:
@@ -279,7 +279,7 @@ class _Chooser:
         for address in near:
             function = self.around.functions.get(address)
             path = self.around.place(function) if function else None
-            node = device_node(self.around.host, function) if function else None
+            node = self.around.host.node_of(function) if function else None
             wants.append(Want(spec.name, path, self.distances.get(node, ())))
         return wants
 
@@ -299,7 +299,7 @@ class _Chooser:
                 Device(
                     function.address,
                     around.place(function),
-                    device_node(around.host, function),
+                    around.host.node_of(function),
                     function.iommu_group,
                     owner,
                     holders.get(function.address),

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cells import device_node, serving_node
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cells import serving_node
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cpuset import format_set
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.definition import Definition
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.drift_item import HOST, Drift
@@ -150,7 +150,7 @@ def _no_iommu(names: list[str]) -> list[Drift]:
 def _node(have: Definition, host: Host, function: Function, old: Recorded | None) -> list[Drift]:
     inside = have.guest.function(have.places[function.address]).numa_node
     cell = have.cell(inside)
-    now = device_node(host, function)
+    now = host.node_of(function)
     if now is None or cell is None or len(cell.nodes) != 1:
         return []
     # The guest's word is its cell's node; what was planned onto a node without memory is on the one that serves it.

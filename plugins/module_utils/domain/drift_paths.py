@@ -33,7 +33,7 @@ def pairs_apart(have: Definition, wanted: Definition | None, host: Host, side: s
     moved = {
         item.address
         for item in devices
-        if item.address in old and _place(record(known, item.address)) != _place(old[item.address])
+        if item.address in old and _place(record(known, item.address, host.node_of(item))) != _place(old[item.address])
     }
     apart = []
     for first, second in combinations(sorted(devices, key=lambda item: (KINDS.index(item.kind), item.address)), 2):

@@ -26,7 +26,7 @@ def render(plan: DomainPlan) -> str:
     spec = plan.spec
     _add(root, "name", spec.name)
     _add(root, "uuid", spec.uuid)
-    record.write(root, plan.functions, (function.address for function in plan.chosen.all()))
+    record.write(root, plan.functions, plan.host_nodes)
     _add(root, "memory", spec.memory_mib * KIB, unit="KiB")
     _memory(root, plan)
     _processors(root, plan)

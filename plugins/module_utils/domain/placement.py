@@ -8,7 +8,6 @@ import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cells import device_node
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
 
 # The kernel lets a device of a group go to a guest although these hold another member of it: drivers that do no DMA
@@ -62,7 +61,7 @@ class Surroundings:
     def place(self, function: Function) -> tuple[str, ...]:
         """Where it hangs: NUMA node, root complex, the bridges down to its switch (or its own root port)."""
         bridges = self.bridges(function.address)
-        node = device_node(self.host, function)
+        node = self.host.node_of(function)
         # The last one is the port of its own; what is right below an upstream port has none.
         own = len(bridges) > 1 and self.functions[bridges[-1]].port_type != "switch_upstream"
         below = bridges[:-1] if own else bridges or (function.address,)

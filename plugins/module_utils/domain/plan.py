@@ -45,6 +45,8 @@ class DomainPlan:
     address_bits: int | None  # None: the host's, not known here
     vendor: str | None
     functions: dict[str, Function]
+    # The NUMA node of each of its devices on the host, by address; None: not known.
+    host_nodes: dict[str, int | None]
     notes: list[str] = field(default_factory=list)
     fidelity: Fidelity = field(default_factory=lambda: Fidelity(0, 0))
 
@@ -149,7 +151,7 @@ class DomainPlan:
             "physical_function": function.physical_function,
             "iommu_group": function.iommu_group,
             "host_root_complex": function.root_complex,
-            "host_node": function.numa_node,
+            "host_node": self.host_nodes[function.address],
             "cell": expander.cell if expander else None,
             "guest_path": guest_path,
             "host_path": [*self._host_path(function), function.address],
@@ -292,6 +294,7 @@ def _plan(
         address_bits=bits,
         vendor=host.cpu.vendor,
         functions=around.functions,
+        host_nodes={device.address: host.node_of(device) for device in devices},
         notes=[*notes, *tree_notes],
     )
     plan.fidelity = guest.kept(plan, host)
@@ -308,7 +311,7 @@ def _cells_of(
     notes: list[str] = []
     serving: dict[str, dict[str, int | None]] = {}
     for device in devices:
-        node = cells.device_node(host, device)
+        node = host.node_of(device)
         server = None if node is None else cells.serving_node(host, node)
         if server != node:
             notes.append(

@@ -10,7 +10,6 @@ link what it can do, not what a device at rest does.
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function
@@ -39,8 +38,11 @@ class Recorded:
     link: str
 
 
-def record(functions: dict[str, Function], address: str) -> Recorded:
-    """What is to be kept of the function at ``address``. Loops and holes above it end its path."""
+def record(functions: dict[str, Function], address: str, node: int | None = None) -> Recorded:
+    """What is to be kept of the function at ``address``, which is on ``node`` of the host (``Host.node_of``).
+
+    Loops and holes above it end its path.
+    """
     function = functions[address]
     path: list[str] = []
     here = function.parent
@@ -59,7 +61,7 @@ def record(functions: dict[str, Function], address: str) -> Recorded:
         address=address,
         kind="VF" if function.physical_function else function.kind,
         model=f"{function.vendor_id:04x}:{function.device_id:04x}",
-        node="" if function.numa_node is None else str(function.numa_node),
+        node="" if node is None else str(node),
         path=" ".join([function.root_complex, *path]),
         group=" ".join(sorted(group)),
         link=link_words(*link_limit(functions, function)),
@@ -87,9 +89,9 @@ def link_words(speed_gt_s: float | None, width: int | None) -> str:
     return f"{speed_gt_s:g} GT/s x{width}" if speed_gt_s and width else ""
 
 
-def write(domain: ET.Element, functions: dict[str, Function], addresses: Iterable[str]) -> None:
-    """Put the record of ``addresses`` into a domain's XML; nothing where there are none."""
-    rows = [record(functions, address) for address in sorted(addresses)]
+def write(domain: ET.Element, functions: dict[str, Function], nodes: dict[str, int | None]) -> None:
+    """Put the record of the devices in ``nodes`` (address -> NUMA node) into a domain's XML; nothing where none are."""
+    rows = [record(functions, address, node) for address, node in sorted(nodes.items())]
     if rows:
         plan = ET.SubElement(ET.SubElement(domain, "metadata"), f"{{{NAMESPACE}}}plan")
         for row in rows:

@@ -75,7 +75,7 @@ def _wanted(around: Surroundings, function: Function) -> bool:
 
 def _memory(host: Host, devices: list[Function]) -> tuple[int, int]:
     """Size of a page and all memory, MiB."""
-    places = {cells.device_node(host, function) for function in devices} - {None}
+    places = {host.node_of(function) for function in devices} - {None}
     ids = {cells.serving_node(host, node) for node in places if node is not None}
     nodes = [node for node in host.numa_nodes if node.id in ids] or host.numa_nodes[:1]
     if not any(node.memory_bytes for node in nodes):

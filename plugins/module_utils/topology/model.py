@@ -201,6 +201,15 @@ class Host:
         """All functions by their address."""
         return {function.address: function for function in self.functions}
 
+    def node_of(self, function: Function) -> int | None:
+        """The NUMA node of a device: its own, else its root complex's, else the only one there is; None: not known."""
+        if function.numa_node is not None:
+            return function.numa_node
+        for item in self.root_complexes:
+            if item.name == function.root_complex and item.numa_node is not None:
+                return item.numa_node
+        return self.numa_nodes[0].id if len(self.numa_nodes) == 1 else None
+
     def path(self, address: str) -> list[Function]:
         """From the root bus down to ``address``, both ends included."""
         known = self.by_address()

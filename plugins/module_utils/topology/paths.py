@@ -50,9 +50,8 @@ class Paths:
     """The ways down a host's PCI tree, each walked once: for many questions about one host that does not change."""
 
     def __init__(self, host: Host) -> None:
+        self._host = host
         self._functions = host.by_address()
-        self._nodes = {item.name: item.numa_node for item in host.root_complexes}
-        self._only_node = host.numa_nodes[0].id if len(host.numa_nodes) == 1 else None
         self._ways: dict[str, tuple[Function, ...]] = {}
         self._switches: dict[str, tuple[tuple[str, str | None], ...]] = {}
 
@@ -100,7 +99,7 @@ class Paths:
         if one == other:
             return "X"
         if first.root_complex != second.root_complex:
-            nodes = self.node(first), self.node(second)
+            nodes = self._host.node_of(first), self._host.node_of(second)
             return "NODE" if nodes[0] is not None and nodes[0] == nodes[1] else "SYS"
         ports, others = self._ports(one), self._ports(other)
         shared = 0
@@ -112,13 +111,6 @@ class Paths:
             return "PHB"
         crossed = {switch for _port, switch in (*ports[shared - 1 :], *others[shared:])} - {None}
         return "PIX" if len(crossed) <= 1 else "PXB"
-
-    def node(self, function: Function) -> int | None:
-        """The function's NUMA node, or its root complex's, or the only one there is."""
-        if function.numa_node is not None:
-            return function.numa_node
-        node = self._nodes.get(function.root_complex)
-        return self._only_node if node is None else node
 
     def _ports(self, address: str) -> tuple[tuple[str, str | None], ...]:
         """The bridges on the way to a function (itself, where it is one), each with the switch that it is of.

@@ -367,6 +367,13 @@ def test_memory_from_anywhere_without_a_plan() -> None:
     assert item.where == ["defined"]
 
 
+def test_a_device_whose_root_complex_tells_its_node_has_not_moved() -> None:
+    server = host()
+    server.function("0000:13:00.0").numa_node = None
+    made = render(plan(server, **WISH))
+    assert drift(server, made, None, made) == []
+
+
 def test_xml_that_is_none() -> None:
     with pytest.raises(DomainError, match="virsh dumpxml"):
         drift(host(), "<domain")

@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+from xml.etree.ElementTree import fromstring
+
 import pytest
 from machines import GIB, endpoint, lab, plan, recording
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.libvirt_xml import render
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.record import read
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Bar, NumaNode, RootComplex
 
 GPUS = {"addresses": ["0000:13:00.0", "0000:83:00.0"]}
@@ -97,6 +100,19 @@ def test_one_device_without_a_node_does_not_take_it_from_its_neighbours(unknown:
     got = plan(host, gpus=GPUS, nics=nics, disks=[], interfaces=[])
     assert [expander.cell for expander in got.root.expanders] == [0, 1]
     assert any(f"does not say which NUMA node {unknown} is on; in the guest it is on" in note for note in got.notes)
+
+
+def test_a_device_whose_root_complex_tells_its_node_has_it_in_plan_and_record() -> None:
+    host = lab()
+    host.function("0000:83:00.0").numa_node = None
+    assert [item.numa_node for item in host.root_complexes if item.name == "pci0000:80"] == [1]
+    got = plan(host, gpus=GPUS, **NOTHING)
+    found = {device["host_address"]: (device["host_node"], device["cell"]) for device in got.to_dict()["devices"]}
+    assert found == {"0000:13:00.0": (0, 0), "0000:83:00.0": (1, 1)}
+    assert {row.address: row.node for row in read(fromstring(render(got))).values()} == {
+        "0000:13:00.0": "0",
+        "0000:83:00.0": "1",
+    }
 
 
 def test_bars_that_are_not_known_are_said() -> None:

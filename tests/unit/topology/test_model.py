@@ -84,3 +84,15 @@ def test_members_of_a_group(host):
     group = host.function("0000:13:00.0").iommu_group
     assert [member.address for member in host.group_members(group)] == ["0000:12:00.0", "0000:13:00.0"]
     assert host.group_members(9999) == []
+
+
+@pytest.mark.parametrize(
+    ("own", "of_complex", "nodes", "wanted"),
+    [(1, 0, 2, 1), (None, 0, 2, 0), (None, None, 2, None), (None, None, 1, 0), (0, None, 1, 0)],
+)
+def test_the_node_of_a_device_is_its_own_or_its_root_complexs_or_the_only_one(host, own, of_complex, nodes, wanted):
+    gpu = host.function("0000:13:00.0")
+    gpu.numa_node = own
+    next(item for item in host.root_complexes if item.name == gpu.root_complex).numa_node = of_complex
+    del host.numa_nodes[nodes:]
+    assert host.node_of(gpu) == wanted
