@@ -104,6 +104,11 @@ findings:
   returned: success
   type: list
   elements: dict
+notes:
+  description: What was left out of the host or assumed, as RV(sailloft.fleet.host_topology_info#module:topology.notes).
+  returned: success
+  type: list
+  elements: str
 domains:
   description: Each virtual machine, in the order in which they were given.
   returned: success
@@ -167,6 +172,8 @@ def main():
         module.fail_json(msg=f"{module.params['host_name']}: {error}")
     for text in warnings(result["findings"], module.params["host_name"]):
         module.warn(text)
+    for note in result["notes"]:
+        module.warn(f"{module.params['host_name']}: {note}")
     module.exit_json(**result)
 
 

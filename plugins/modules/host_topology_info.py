@@ -18,8 +18,8 @@ options:
     description:
       - Read this recording of a machine instead of the machine that the module runs on.
       - A directory that holds C(sys) and C(proc), a tar of one (plain, gzip, bzip2 or xz), hwloc XML
-        (C(lstopo machine.xml)), NCCL XML (C(NCCL_TOPO_DUMP_FILE)), or JSON that RV(recording) or RV(topology) was
-        written to. The content tells which.
+        (C(lstopo machine.xml), formats 1.x to 3.x), XML of NCCL or RCCL (C(NCCL_TOPO_DUMP_FILE)), or JSON that
+        RV(recording) or RV(topology) was written to. The content tells which.
     type: path
   record:
     description: Whether to return RV(recording), too.
@@ -92,6 +92,12 @@ topology:
       description: Which reader wrote it, V(sysfs), V(hwloc) or V(nccl).
       type: str
       sample: sysfs
+    notes:
+      description:
+        - What was left out or assumed, because a recording contradicts itself or does not say it. Each is a warning of
+          the task, too.
+      type: list
+      elements: str
     kernel_release:
       description: Release of the running kernel.
       type: str
@@ -372,6 +378,8 @@ def main() -> None:
         host = read_recording(path) if path else read_host()
     except TopologyError as error:
         module.fail_json(msg=str(error))
+    for note in host.notes:
+        module.warn(f"{path}: {note}")
     more = {"recording": write_recording(host)} if module.params["record"] else {}
     module.exit_json(changed=False, topology=host.to_dict(), **more)
 

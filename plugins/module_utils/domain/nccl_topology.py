@@ -33,9 +33,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.nccl impor
     ARCHITECTURES,
     BRIDGE,
     VENDORS,
-    VERSION,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.nccl_format import LINK_SPEEDS, MAX_ELEMENTS
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.nccl_format import LINK_SPEEDS, MAX_ELEMENTS, NCCL
 
 KINDS = ("gpu", "nic")
 # What NCCL adds while it runs, out of the same 256: to a GPU its gpu element and an nvlink for each other end (at most
@@ -73,7 +72,7 @@ def render(plan: DomainPlan, host: Host) -> str:
         found = _below(plan, known, bus)
         if found:
             cells.setdefault(only if bus.cell is None else bus.cell, []).extend(found)
-    lines = [f'<system version="{VERSION}">']
+    lines = [f'<system version="{NCCL.version}">']
     for number in sorted(cells):
         lines.append(f"  {_tag('cpu', _cpu(plan, host, number))}>")
         for element in cells[number]:

@@ -47,6 +47,7 @@ def planned(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     return {
         "changed": bool(differing),
         "findings": [item.to_dict() for item in findings],
+        "notes": host.notes,
         "tree": tree,
         "domains": rows,
         "files": list(wanted),

@@ -173,6 +173,8 @@ class Host:
     kernel_release: str | None = None
     kernel_arguments: list[str] = field(default_factory=list)
     source: str = "sysfs"  # which reader: "sysfs", "hwloc", "nccl", "recording"
+    # What a reader left out or had to assume, because the recording does not say it or contradicts itself.
+    notes: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON-ready form; ``Host.from_dict`` is its inverse."""

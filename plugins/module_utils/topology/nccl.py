@@ -11,14 +11,16 @@ ncclTopoFlattenBcmSwitches, is left out: the model counts levels as nvidia-smi d
 which is the kernel's "not known", the model takes a single other NUMA node for its own: NODE, where NCCL has SYS.)
 
 What such a file does not say: memory, hardware threads of a core, BARs, drivers, IOMMU groups. Ids may be missing and
-are 0 then; a device without a class is of kind "other". Pure: text in, a Host out.
+are 0 then; a device without a class is of kind "other". Links between GPUs (``nvlink``, ``c2c``, ``xgmi``) are checked
+and not kept: no plan depends on them, a guest's GPUs have those of the host. Pure: text in, a Host out.
 
-Source: NVIDIA/nccl src/graph/xml.cc, xml.h, topo.cc.
+Source: NVIDIA/nccl src/graph/xml.cc, xml.h, topo.cc; of RCCL's files, which differ little, the same in ROCm/rccl.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.checks import check
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.functions import address_key
@@ -35,13 +37,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.nccl_format import (
     LINK_SPEEDS,
     MAX_ATTRIBUTES,
+    NCCL,
+    RCCL,
     Element,
     parse,
 )
 
-# NCCL_TOPO_XML_VERSION.
-VERSION = 1
-
+VERSIONS = f"{NCCL.version} only, RCCL {RCCL.version}"
 # Without these NCCL stops, or never finds the element (xml.cc, topo.cc). What NCCL fills in by itself is not here: of a
 # cpu affinity, arch, vendor, familyid, modelid and host_hash; of a pci class, ids, link_speed and link_width, where
 # the guest's /sys has the address; of a gpu dev, sm, rank and gdr; of a net all but its name.
@@ -52,6 +54,8 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "net": ("name",),
     "nvlink": ("target", "count"),
     "c2c": ("bw", "count"),
+    # RCCL finds the class of the other end in its /sys, where that has the address.
+    "xgmi": ("target", "count"),
     "pcilink": ("target",),
 }
 # What NCCL itself sets: together with what the file has it must stay under MAX_ATTRIBUTES (xmlGetNextAttrIndex).
@@ -74,6 +78,7 @@ INTEGERS: dict[str, tuple[str, ...]] = {
     "net": ("dev", "speed", "port", "guid", "maxconn", "gdr", "coll"),
     "nvlink": ("count",),
     "c2c": ("bw", "count"),
+    "xgmi": ("count",),
 }
 # A leading 0 would make it octal.
 INTEGER = re.compile(r"-?(0x[0-9a-fA-F]+|0|[1-9]\d*)")
@@ -85,6 +90,8 @@ IDS = ("vendor", "device", "subsystem_vendor", "subsystem_device")
 # kvDictPciClass, by how a class begins: these are ends of the tree, whose children NCCL does not look at. All else is
 # a switch to it.
 ENDS = {"0x068000": "nvswitch", "0x068001": "other", "0x03": "gpu", "0x02": "nic"}
+# RCCL's table has one more, that of AMD Instinct GPUs since MI300.
+RCCL_ENDS = {**ENDS, "0x120000": "gpu"}
 BRIDGE = 0x060400
 # kvDictCpuArch, by how an architecture begins, with the kernel's name of it.
 ARCHITECTURES = {"x86_64": "x86_64", "arm64": "aarch64", "ppc64": "ppc64le"}
@@ -98,15 +105,28 @@ LAST_SOCKET_GUID = 0xFFFF
 
 def check_nccl(text: str) -> None:
     """Raises TopologyError where NCCL would refuse the file, skip a part of it, or take a value for another."""
-    _checked(text)
+    system = _checked(text)
+    if system.dialect is not NCCL:
+        raise _error(system, f"version is {system.dialect.version}, and NCCL reads {NCCL.version} only")
+    seen: set[str] = set()
+    for element in _all(system):
+        busid = element.attributes.get("busid", "") if element.tag == "pci" else ""
+        if busid in seen:
+            raise _error(element, f"busid {busid} is there twice, and NCCL finds the first only")
+        seen.update({busid} - {""})
 
 
 def read_nccl(text: str) -> Host:
-    """The host of the file, or the guest. Raises TopologyError for what ``check_nccl`` finds or no machine has."""
+    """The host of the file, or the guest; NCCL's or RCCL's.
+
+    A switch that is there once for each of its branches (RCCL's models have some) is one switch. Of other elements with
+    one busid the first is read, and a note says what is left out. Raises TopologyError for all else that ``check_nccl``
+    finds, and for what no machine has.
+    """
     system = _checked(text)
     nodes: list[NumaNode] = []
     complexes: list[RootComplex] = []
-    functions: list[Function] = []
+    tree = _Tree()
     for cpu in system.children:
         number = int(cpu.attributes["numaid"])
         # -1 is the kernel's "not known".
@@ -120,22 +140,47 @@ def read_nccl(text: str) -> Host:
             domain, bus, _device, _function = address_key(below[0].attributes["busid"])
             complexes.append(RootComplex(f"cpu{number}", domain, bus, node))
             for element in below:
-                _read_pci(element, complexes[-1], None, functions)
+                tree.read(element, complexes[-1], None)
     first = system.children[0].attributes if system.children else {}
     arch = first.get("arch", "")
     known = [name for start, name in ARCHITECTURES.items() if arch.startswith(start)]
     host = Host(
         numa_nodes=sorted(nodes, key=lambda item: item.id),
         root_complexes=complexes,
-        functions=sorted(functions, key=lambda item: address_key(item.address)),
+        functions=sorted(tree.functions.values(), key=lambda item: address_key(item.address)),
         cpu=Cpu(known[0] if known else None, first.get("vendor")),
         source="nccl",
+        notes=tree.notes,
     )
     check(host)
     return host
 
 
-def _read_pci(element: Element, root_complex: RootComplex, above: Function | None, functions: list[Function]) -> None:
+class _Tree:
+    """Collects the functions on one way down the elements ``pci``, and notes of those that are left out."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, Function] = {}
+        self.notes: list[str] = []
+        self._lines: dict[str, int] = {}
+
+    def read(self, element: Element, root_complex: RootComplex, above: Function | None) -> None:
+        function = _function(element, root_complex, above)
+        known = self.functions.get(function.address)
+        if known is None:
+            self.functions[function.address] = known = function
+            self._lines[function.address] = element.line
+        elif known.kind != "bridge" or function != known:
+            self.notes.append(
+                f"NCCL topology, line {element.line}: the {function.kind} {function.address} and all below it are left "
+                f"out, line {self._lines[function.address]} has the address already"
+            )
+            return
+        for child in element.all("pci"):
+            self.read(child, root_complex, known)
+
+
+def _function(element: Element, root_complex: RootComplex, above: Function | None) -> Function:
     attributes = element.attributes
     vendor = _id(attributes, "vendor")
     subsystem = [int(attributes[name], 16) if name in attributes else None for name in IDS[2:]]
@@ -157,9 +202,7 @@ def _read_pci(element: Element, root_complex: RootComplex, above: Function | Non
     for net in (net for nic in element.all("nic") for net in nic.children):
         socket = int(net.attributes.get("guid", "0"), 0) <= LAST_SOCKET_GUID
         function.interfaces.setdefault("net" if socket else "rdma", []).append(net.attributes["name"])
-    functions.append(function)
-    for child in element.all("pci"):
-        _read_pci(child, root_complex, function, functions)
+    return function
 
 
 def _class(element: Element, vendor: int) -> tuple[int, str]:
@@ -202,35 +245,41 @@ def _id(attributes: dict[str, str], name: str) -> int:
 
 def _checked(text: str) -> Element:
     system = parse(text)
-    seen: dict[str, set[str]] = {"numaid": set(), "busid": set()}
-    _check(system, seen)
-    if int(system.attributes["version"], 0) != VERSION:
-        raise _error(system, f"version is {system.attributes['version']}, and NCCL reads {VERSION} only")
+    numaids: set[str] = set()
+    for element in _all(system):
+        _check(element)
+        if element.tag == "cpu":
+            if element.attributes["numaid"] in numaids:
+                numaid = element.attributes["numaid"]
+                raise _error(element, f"numaid {numaid} is there twice, and NCCL finds the first only")
+            numaids.add(element.attributes["numaid"])
+    if int(system.attributes["version"], 0) != system.dialect.version:
+        raise _error(system, f"version is {system.attributes['version']}, and NCCL reads {VERSIONS}")
     return system
 
 
-def _check(element: Element, seen: dict[str, set[str]]) -> None:
+def _all(element: Element) -> Iterator[Element]:
+    yield element
+    for child in element.children:
+        yield from _all(child)
+
+
+def _check(element: Element) -> None:
     attributes = element.attributes
     missing = [name for name in REQUIRED.get(element.tag, ()) if name not in attributes]
     if missing:
         raise _error(element, f"{missing[0]} is missing")
-    places = {*attributes, *FILLED.get(element.tag, ())}
+    filled = (*FILLED.get(element.tag, ()), *element.dialect.filled.get(element.tag, ()))
+    places = {*attributes, *filled}
     if len(places) > MAX_ATTRIBUTES:
         raise _error(element, f"with those that NCCL adds it has {len(places)} attributes, of {MAX_ATTRIBUTES}")
     for name in INTEGERS.get(element.tag, ()):
         if name in attributes and not INTEGER.fullmatch(attributes[name]):
             raise _error(element, f"{name} {attributes[name]!r} is no number, and NCCL takes it for 0 or a part of it")
-    for name in ("numaid", "busid"):
-        if name in attributes:
-            if attributes[name] in seen[name]:
-                raise _error(element, f"{name} {attributes[name]} is there twice, and NCCL finds the first only")
-            seen[name].add(attributes[name])
     if element.tag == "cpu":
         _check_cpu(element)
-    if element.tag == "pci":
+    elif element.tag == "pci":
         _check_pci(element)
-    for child in element.children:
-        _check(child, seen)
 
 
 def _check_cpu(cpu: Element) -> None:
@@ -254,7 +303,8 @@ def _check_pci(pci: Element) -> None:
     if class_text is not None:
         if not CLASS.fullmatch(class_text):
             raise _error(pci, f"class {class_text!r} is not 0x and digits (0-9, a-f); NCCL takes it for a switch")
-        if pci.all("pci") and class_text.startswith(tuple(ENDS)):
+        ends = RCCL_ENDS if pci.dialect is RCCL else ENDS
+        if pci.all("pci") and class_text.startswith(tuple(ends)):
             raise _error(pci, f"class {class_text} is a device's: NCCL does not look at the pci elements below it")
     for name in IDS:
         if name in attributes and not ID.fullmatch(attributes[name]):

@@ -4,7 +4,10 @@
 
 Source: NVIDIA/nccl src/graph/xml.cc (the parser), xml.h (its limits), topo.h (how many elements), topo.cc (the table of
 link speeds). It reads no XML declaration, no entities and no tabs, one space between attributes, and only double
-quotes in every release. Elements that it does not know at a place it skips without a word. Pure.
+quotes in every release. Elements that it does not know at a place it skips without a word.
+
+RCCL, AMD's library, has the same parser with other limits and with ``xgmi`` instead of ``nvlink``. The version that the
+file states tells which of the two wrote it. Source: ROCm/rccl, the same files. Pure.
 """
 
 from __future__ import annotations
@@ -16,22 +19,48 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 
 # NCCL_TOPO_XML_MAX_NODES is 256, and the parser asks for a free one before it reads what comes next, be it the end.
 MAX_ELEMENTS = 255
-# MAX_ATTR_COUNT: more are dropped when read, and fail when NCCL adds its own.
+# MAX_ATTR_COUNT of both: more are dropped when read, and fail when NCCL adds its own.
 MAX_ATTRIBUTES = 16
-# MAX_SUBS has grown with the releases (128, then 640).
-MAX_CHILDREN = 128
 # MAX_STR_LEN is 255; the last place that the reader lets be written is 253, and older ones write beyond their buffer.
 MAX_TEXT = 253
 
-# What may stand below what: the handlers of ncclTopoXmlLoad*.
-CHILDREN: dict[str, tuple[str, ...]] = {
-    "": ("system",),
-    "system": ("cpu",),
-    "cpu": ("pci", "nic"),
-    "pci": ("pci", "gpu", "nic", "pcilink"),
-    "gpu": ("nvlink", "c2c"),
-    "nic": ("net",),
-}
+
+@dataclass(frozen=True)
+class Dialect:
+    """A library that reads such files: its name, its NCCL_TOPO_XML_VERSION and limits.
+
+    ``children`` says what may stand below what: the handlers of ncclTopoXmlLoad*. ``filled`` are attributes that only
+    this library adds to an element.
+    """
+
+    name: str
+    version: int
+    max_elements: int
+    max_children: int
+    children: dict[str, tuple[str, ...]]
+    filled: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+TREE: dict[str, tuple[str, ...]] = {"": ("system",), "system": ("cpu",), "cpu": ("pci", "nic"), "nic": ("net",)}
+NCCL = Dialect(
+    name="NCCL",
+    version=1,
+    max_elements=MAX_ELEMENTS,
+    # MAX_SUBS has grown with the releases (128, then 640).
+    max_children=128,
+    children={**TREE, "pci": ("pci", "gpu", "nic", "pcilink"), "gpu": ("nvlink", "c2c")},
+)
+RCCL = Dialect(
+    name="RCCL",
+    version=2,
+    # NCCL_TOPO_XML_MAX_NODES is 8192, see MAX_ELEMENTS.
+    max_elements=8191,
+    # MAX_SUBS.
+    max_children=512,
+    children={**TREE, "pci": ("pci", "gpu", "nic"), "gpu": ("xgmi",)},
+    filled={"gpu": ("gcn", "arch")},
+)
+DIALECTS = {str(dialect.version): dialect for dialect in (NCCL, RCCL)}
 
 # kvDictPciGen: gigatransfers per second by how a text begins. As the kernel wrote them until 5.6, and since.
 LINK_SPEEDS: dict[str, float] = {
@@ -57,11 +86,12 @@ COMMENT = re.compile(r"<!--(?![^ >/\n\r]*=).*?-->", re.DOTALL)
 
 @dataclass
 class Element:
-    """One element of the file; ``line`` is where it begins."""
+    """One element of the file; ``line`` is where it begins, ``dialect`` the one of the whole file."""
 
     tag: str
     attributes: dict[str, str]
     line: int
+    dialect: Dialect
     children: list[Element] = field(default_factory=list)
 
     def all(self, tag: str) -> list[Element]:
@@ -70,8 +100,9 @@ class Element:
 
 
 def parse(text: str) -> Element:
-    """The element ``system`` of the file. Raises TopologyError naming the line for what NCCL refuses or skips."""
-    top = Element("", {}, 1)
+    """The element ``system`` of the file. Raises TopologyError naming the line for what NCCL or RCCL refuse or skip."""
+    dialect = NCCL
+    top = Element("", {}, 1, dialect)
     open_elements = [top]
     count = position = 0
     while True:
@@ -92,16 +123,24 @@ def parse(text: str) -> Element:
             position = closing.end()
         elif opening:
             above = open_elements[-1]
-            element = Element(opening[1], _attributes(opening, line), line)
-            if element.tag not in CHILDREN.get(above.tag, ()):
+            attributes = _attributes(opening, line)
+            if above is top:
+                dialect = DIALECTS.get(attributes.get("version", ""), NCCL)
+            element = Element(opening[1], attributes, line, dialect)
+            name = dialect.name
+            if element.tag not in dialect.children.get(above.tag, ()):
                 place = f"below <{above.tag}>" if above.tag else "as the outermost"
-                raise _error(line, f"NCCL knows no <{element.tag}> {place} and skips it")
+                raise _error(line, f"{name} knows no <{element.tag}> {place} and skips it")
             count += 1
             above.children.append(element)
-            if count > MAX_ELEMENTS:
-                raise _error(line, f"more than {MAX_ELEMENTS} elements: NCCL reads no more; leave devices out")
-            if len(above.children) > MAX_CHILDREN:
-                raise _error(line, f"more than {MAX_CHILDREN} elements below one <{above.tag}>: NCCL reads no more")
+            if count > dialect.max_elements:
+                raise _error(
+                    line, f"more than {dialect.max_elements} elements: {name} reads no more; leave devices out"
+                )
+            if len(above.children) > dialect.max_children:
+                raise _error(
+                    line, f"more than {dialect.max_children} elements below one <{above.tag}>: {name} reads no more"
+                )
             if not opening[4]:
                 open_elements.append(element)
             position = opening.end()

@@ -70,12 +70,12 @@ def write_recording(host: Host) -> str:
 
 
 def slim(topology: dict[str, Any]) -> dict[str, Any]:
-    """Without what a function does not have: reading it back gives the same."""
+    """Without notes where there are none, and what a function does not have: reading it back gives the same."""
     functions = [
         {key: value for key, value in function.items() if key in ALWAYS or value not in (None, [], {})}
         for function in topology["functions"]
     ]
-    return {**topology, "functions": functions}
+    return {key: value for key, value in {**topology, "functions": functions}.items() if key != "notes" or value}
 
 
 def render(value: Any, indent: int = 0) -> str:

@@ -128,6 +128,19 @@ def test_a_clouds_guest_keeps_every_pair_that_its_file_tells_apart(name: str) ->
     assert inside == pairs(host, addresses)
 
 
+def test_the_guest_of_rccl_s_model_keeps_every_pair() -> None:
+    """Eight MI300X, each with a NIC behind two levels of switch; RCCL's file has no memory, here 2 TiB."""
+    host = recording("rccl/mi300x-8")
+    for node in host.numa_nodes:
+        node.memory_bytes = 1024 * GIB
+    got = whole(host)
+    counted = {"PXB": 8, "PHB": 48, "SYS": 64}
+    addresses = {function.address: function.address for function in got.chosen.all()}
+    assert Counter(pairs(host, addresses).values()) == counted
+    assert got.to_dict()["fidelity"] == {"total": 120, "equal": 120, "share": 1.0, "differences": []}
+    assert pairs(read_nccl(render(got, host)), places(got)) == pairs(host, addresses)
+
+
 def places(got: DomainPlan) -> dict[str, str]:
     return {device["host_address"]: device["guest_address"] for device in got.to_dict()["devices"]}
 

@@ -138,6 +138,17 @@ def test_what_is_no_recording_is_said_with_the_hosts_name(run, tmp_path):
     assert result["msg"].startswith(f"gpu17: {tmp_path}/broken.json")
 
 
+def test_what_was_left_out_of_a_recording_is_a_warning(run, tmp_path):
+    recorded = json.loads((RECORDINGS / "emulated-gpu-server.json").read_text())
+    recorded["topology"]["notes"] = ["a device is left out"]
+    path = tmp_path / "noted.json"
+    path.write_text(json.dumps(recorded))
+    result = run(recording=str(path), host_name="gpu17")
+    assert result["notes"] == ["a device is left out"]
+    assert "gpu17: a device is left out" in result["warnings"]
+    assert run(recording=str(RECORDINGS / "emulated-gpu-server.json"))["notes"] == []
+
+
 def play(name, *arguments):
     status, output = ansible_playbook(f"playbooks/{name}.yml", *arguments)
     assert status == 0, output

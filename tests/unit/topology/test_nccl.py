@@ -159,7 +159,8 @@ ATTRIBUTES = " ".join(f'a{number}="1"' for number in range(9))
             "255",
         ),
         ("</system>\n", "</system>\n<system/>\n", "2 elements <system>"),
-        ('version="1"', 'version="2"', "version is 2, and NCCL reads 1 only"),
+        ('version="1"', 'version="3"', "version is 3, and NCCL reads 1 only, RCCL 2"),
+        ('version="1"', 'version="2"', "line 7: RCCL knows no <nvlink> below <gpu> and skips it"),
         ('<system version="1"', '<system name="a"', "<system>: version is missing"),
         ('numaid="1" ', "", "<cpu>: numaid is missing"),
         ('busid="0000:98:00.0" ', "", "<pci>: busid is missing"),
@@ -172,7 +173,6 @@ ATTRIBUTES = " ".join(f'a{number}="1"' for number in range(9))
         ('numaid="1"', 'numaid="one"', "numaid 'one' is no number"),
         ('numaid="1"', 'numaid="0x1"', "not written as the kernel does"),
         ('numaid="1"', 'numaid="0"', "numaid 0 is there twice"),
-        ('busid="0000:98:00.0"', 'busid="0000:18:00.0"', "busid 0000:18:00.0 is there twice"),
         ('busid="0000:1c:00.0"', 'busid="0000:1C:00.0"', "not a PCI address in lower case"),
         ('busid="0000:1c:00.0"', 'busid="1c:00.0"', "not a PCI address in lower case"),
         ('affinity="0000000e,', 'affinity="e-f,', "is not a mask"),
@@ -196,6 +196,106 @@ def test_what_nccl_would_not_take(was: str, becomes: str, said: str) -> None:
     assert said in str(error.value)
     with pytest.raises(TopologyError):
         read_nccl(text)
+
+
+# What RCCL dumps of two dies of a GPU behind a switch, which is there once for each die.
+RCCL_DUMP = """\
+<system version="2">
+  <cpu numaid="0" affinity="0000000f" arch="x86_64" vendor="AuthenticAMD" familyid="175" modelid="1">
+    <pci busid="0000:c1:00.0" class="0x060400" link_speed="16 GT/s" link_width="16">
+      <pci busid="0000:c5:00.0" class="0x060400" link_speed="16 GT/s" link_width="16">
+        <pci busid="0000:c6:00.0" class="0x120000" vendor="0x1002" device="0x74a1" link_speed="" link_width="">
+          <gpu dev="0" sm="304" gcn="gfx942" arch="38911" rank="0" gdr="1">
+            <xgmi target="0000:c7:00.0" count="1" tclass="0x120000"/>
+          </gpu>
+        </pci>
+      </pci>
+      <pci busid="0000:c5:00.0" class="0x060400" link_speed="16 GT/s" link_width="16">
+        <pci busid="0000:c7:00.0" class="0x120000" vendor="0x1002" device="0x74a1" link_speed="" link_width="">
+          <gpu dev="1" sm="304" gcn="gfx942" arch="38911" rank="1" gdr="1"/>
+        </pci>
+      </pci>
+      <pci busid="0000:c8:00.0" class="0x020700" vendor="0x15b3" device="0x1021" link_speed="" link_width="">
+        <nic>
+          <net name="mlx5_0" dev="0" speed="400000" port="1" guid="0xa87cb10003e1a258" maxconn="262144" gdr="1"/>
+        </nic>
+      </pci>
+    </pci>
+  </cpu>
+</system>
+"""
+
+
+def test_rccl_s_file_is_read() -> None:
+    host = read_nccl(RCCL_DUMP)
+    assert [(item.address, item.kind, item.parent) for item in host.functions] == [
+        ("0000:c1:00.0", "bridge", None),
+        ("0000:c5:00.0", "bridge", "0000:c1:00.0"),
+        ("0000:c6:00.0", "gpu", "0000:c5:00.0"),
+        ("0000:c7:00.0", "gpu", "0000:c5:00.0"),
+        ("0000:c8:00.0", "nic", "0000:c1:00.0"),
+    ]
+    assert path_class(host, "0000:c6:00.0", "0000:c7:00.0") == "PIX"
+    assert path_class(host, "0000:c6:00.0", "0000:c8:00.0") == "PXB"
+    assert (host.source, host.notes) == ("nccl", [])
+
+
+def test_nccl_itself_would_not_read_rccl_s_file() -> None:
+    with pytest.raises(TopologyError) as error:
+        check_nccl(RCCL_DUMP)
+    assert str(error.value) == "NCCL topology, line 1: <system>: version is 2, and NCCL reads 1 only"
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "said"),
+    [
+        (' count="1"', "", "line 7: <xgmi>: count is missing"),
+        ('count="1"', 'count="one"', "line 7: <xgmi>: count 'one' is no number"),
+        ('target="0000:c7:00.0" ', "", "line 7: <xgmi>: target is missing"),
+        ("<xgmi ", "<c2c ", "line 7: RCCL knows no <c2c> below <gpu> and skips it"),
+        ('c1:00.0" class="0x060400"', 'c1:00.0" class="0x120000"', "class 0x120000 is a device's"),
+        # With those that RCCL adds it is one more than there is space for.
+        ('gcn="gfx942"', " ".join(f'a{number}="1"' for number in range(9)), "it has 17 attributes, of 16"),
+        ('version="2"', 'version="1"', "line 7: NCCL knows no <xgmi> below <gpu> and skips it"),
+    ],
+)
+def test_what_rccl_would_not_take(was: str, becomes: str, said: str) -> None:
+    assert was in RCCL_DUMP
+    with pytest.raises(TopologyError) as error:
+        read_nccl(RCCL_DUMP.replace(was, becomes, 1))
+    assert said in str(error.value)
+
+
+def test_the_most_that_rccl_reads() -> None:
+    cpus = "".join(f'<cpu numaid="{number}">{devices(500, number)}</cpu>' for number in range(1, 17))
+    rest = f'<cpu numaid="17">{devices(8191 - 13 - 16 - 8000 - 1, 17)}</cpu>'
+    most = RCCL_DUMP.replace("</system>", f"{cpus}{rest}</system>")
+    assert len(read_nccl(most).numa_nodes) == 18
+    with pytest.raises(TopologyError, match="more than 8191 elements: RCCL reads no more"):
+        read_nccl(most.replace("</system>", '<cpu numaid="18"/></system>'))
+    wide = "".join(f'<cpu numaid="{number}"/>' for number in range(1, 513))
+    with pytest.raises(TopologyError, match="more than 512 elements below one <system>: RCCL reads no more"):
+        read_nccl(RCCL_DUMP.replace("</system>", f"{wide}</system>"))
+
+
+def test_of_devices_with_one_address_the_first_is_read_and_the_other_named() -> None:
+    text = DUMP.replace('busid="0000:98:00.0"', 'busid="0000:18:00.0"')
+    with pytest.raises(TopologyError) as error:
+        check_nccl(text)
+    assert str(error.value) == (
+        "NCCL topology, line 25: <pci 0000:18:00.0>: busid 0000:18:00.0 is there twice, and NCCL finds the first only"
+    )
+    host = read_nccl(text)
+    assert host.function("0000:18:00.0").kind == "gpu"
+    assert host.notes == [
+        "NCCL topology, line 25: the nic 0000:18:00.0 and all below it are left out, line 5 has the address already"
+    ]
+    # A switch that is not the same one is none of its branches.
+    other = RCCL_DUMP.replace('c5:00.0" class="0x060400" link_speed="16 GT/s"', 'c5:00.0" class="0x060400"', 1)
+    assert [item.address for item in read_nccl(other).functions if item.kind == "gpu"] == ["0000:c6:00.0"]
+    assert read_nccl(other).notes == [
+        "NCCL topology, line 11: the bridge 0000:c5:00.0 and all below it are left out, line 4 has the address already"
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "\n", "a topology", '{"format": 1}'])

@@ -133,7 +133,7 @@ WHOLE = json.dumps({"format": "sailloft-topology/1", "numa_nodes": [], "root_com
         ("<", "taken for XML: not XML, or cut short"),
         ("<domain/>", "its root element is <domain>; that of hwloc XML is <topology>"),
         ('<!DOCTYPE a [<!ENTITY b "c">]><topology>&b;</topology>', "it declares entities"),
-        ("<topology version='1.0'/>", "write it with lstopo 2 or newer"),
+        ("<topology version='1.0'/>", "is not hwloc XML 1.x, 2.x or 3.x of a machine: write it with lstopo"),
     ],
 )
 def test_what_is_no_recording_is_refused_by_name_with_the_next_step(tmp_path, content, said):
