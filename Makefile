@@ -15,7 +15,7 @@ export PATH := $(CURDIR)/$(bin):$(PATH)
 # Ansible and Molecule show what they do as they do it.
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help lab lab-down packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb sanity molecule bench bench-plan clean
+.PHONY: help lab lab-down packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb sanity docs galaxy molecule bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -31,6 +31,12 @@ packages:
 
 .venv/.tests: requirements-dev.txt .venv/.runtime
 	$(bin)/pip install --quiet -r requirements-dev.txt
+	touch $@
+
+# What builds the documentation and judges the archive wants other versions.
+.venv/publish/.done: requirements-publish.txt | packages
+	python3 -m venv .venv/publish
+	.venv/publish/bin/pip install --quiet -r requirements-publish.txt
 	touch $@
 
 # The long part of the first run, on the screen as it goes; what comes after finds the images made.
@@ -98,6 +104,17 @@ dcb: packages .venv/.tests
 
 sanity: packages .venv/.tests
 	tests/sanity/run
+
+# The documentation as a site; fails on a dead link.
+docs: export PATH := $(CURDIR)/.venv/publish/bin:$(PATH)
+docs: .venv/publish/.done
+	docs/site/role_readmes.py --check
+	docs/site/build
+
+# The collection as Galaxy and ansible-builder see it.
+galaxy: export PATH := $(CURDIR)/.venv/publish/bin:$(PATH)
+galaxy: .venv/publish/.done
+	tests/galaxy/run
 
 molecule: packages .venv/.tests images
 	molecule/run node_image gpu_host gpu_vm
