@@ -16,11 +16,14 @@ description:
   - Does in one call what M(sailloft.fleet.hugepages), M(sailloft.fleet.sriov), M(sailloft.fleet.vfio_binding) and
     M(sailloft.fleet.pci_tuning) do, in this order, and has it done again at every boot before libvirt starts
     its guests.
-  - All four are planned before the first is touched, so that what cannot be had is known before anything was changed.
+  - All four are planned before the first is touched, so that a mistake in the settings is known before anything was
+    changed. What this host or its kernel refuses (lockdown, too few free pages, a VF in use) does not keep the other
+    concerns from being done and saved; the call then fails and names each failure.
   - For the boot it saves the settings (C(/etc/sailloft/gpu_host.json)), its own code
     (C(/usr/lib/sailloft/gpu_host.pyz)) and a systemd unit (C(sailloft-gpu-host.service)) that runs the one on the
     other. There is no second implementation; the code at boot is the code of this call.
-  - What is not given is not touched, and is not done at boot any more.
+  - What is not given is not touched, and is not done at boot any more. Of a concern that fails, what was saved before
+    stays saved.
   - In an image, whose root is a chroot on the host that builds it, only V(now=false) works. All other modules that
     read or change the running kernel refuse there, since it is that of the build host.
 options:
@@ -79,9 +82,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 outcomes:
-  description: What each of the modules returns, by its name; empty without O(now).
-  returned: success
+  description: What each of the modules returns, by its name; empty without O(now), and of a module that failed early.
+  returned: when the settings are valid
   type: dict
+failures:
+  description: What failed and why, a line each.
+  returned: when the settings are valid
+  type: list
+  elements: str
 unit:
   description: The systemd unit.
   returned: success
@@ -119,10 +127,10 @@ def main() -> None:
 
     def ensure() -> Outcome:
         settings = concerns.checked(module.params)
-        if not now:
-            concerns.check_form(settings)
+        concerns.check_form(settings)
         done = concerns.ensure(system, settings, module.check_mode) if now else {}
-        saved = persistence.ensure(system, settings, module.check_mode, running=now)
+        lasting = concerns.to_save(settings, done, persistence.saved(system))
+        saved = persistence.ensure(system, lasting, module.check_mode, running=now)
         return concerns.together(done, saved)
 
     finish(module, ensure, live=now)

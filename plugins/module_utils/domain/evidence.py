@@ -154,12 +154,15 @@ def differences_of_domain(domain: dict[str, Any]) -> list[str] | None:
 class Settings:
     """What a call of gpu_host_boot in check mode found: on the hypervisor, or in the guest."""
 
-    # What it would have changed, a name each; empty: everything is as asked for, and saved for the next boot.
+    # What it would have changed, a name each, and what failed; empty: everything is as asked for, and saved for the
+    # next boot.
     differences: list[str]
     virtual_functions: dict[str, int] = field(default_factory=dict)  # physical function: how many are asked for
     huge_pages: list[dict[str, int]] = field(default_factory=list)  # {"node", "size_mib", "wanted"}
-    acs_ports: list[str] = field(default_factory=list)  # ports whose ACS is asked for
-    max_read_request_bytes: dict[str, int] = field(default_factory=dict)  # function: what is asked for
+    # Ports whose ACS is asked for, and by function the MaxReadReq that is asked for; None: unknown, since tuning failed
+    # before it chose devices.
+    acs_ports: list[str] | None = field(default_factory=list)
+    max_read_request_bytes: dict[str, int] | None = field(default_factory=dict)
     read_only: list[str] = field(default_factory=list)  # functions whose MaxReadReq was written and did not change
 
     @classmethod
@@ -169,20 +172,26 @@ class Settings:
             return None
         try:
             outcomes = result["outcomes"]
-            tuned = outcomes.get("pci_tuning", {}).get("devices", {})
+            tuning = outcomes.get("pci_tuning", {"devices": {}})
+            tuned = tuning.get("devices", {})
+            asked = {address: {**device, **device.get("refused", {})} for address, device in tuned.items()}
             return cls(
-                differences=sorted(result["diff"]["after"]),
+                differences=[*sorted(result["diff"]["after"]), *result.get("failures", [])],
                 virtual_functions={
                     address: function["count"]
                     for address, function in outcomes.get("sriov", {}).get("functions", {}).items()
                 },
                 huge_pages=outcomes.get("hugepages", {}).get("hugepages", []),
-                acs_ports=sorted(address for address, device in tuned.items() if "acs" in device),
+                acs_ports=sorted(address for address, device in asked.items() if "acs" in device)
+                if "devices" in tuning
+                else None,
                 max_read_request_bytes={
                     address: device["max_read_request_bytes"]
-                    for address, device in tuned.items()
+                    for address, device in asked.items()
                     if "max_read_request_bytes" in set(device) - set(device.get("not_writable", []))
-                },
+                }
+                if "devices" in tuning
+                else None,
                 read_only=sorted(
                     address
                     for address, device in tuned.items()

@@ -227,7 +227,8 @@ def _acs(evidence: Evidence, port: Function) -> Claim:
     acs = port.acs or Acs(0, 0)
     wanted = ACS_FOR_ATS & acs.capability
     source = f"{evidence.host_name} config space of {port.address}, ACSCtl {acs.control:#04x}"
-    if evidence.host_settings and port.address not in evidence.host_settings.acs_ports:
+    asked = evidence.host_settings.acs_ports if evidence.host_settings else None
+    if asked is not None and port.address not in asked:
         reason = "the inventory leaves ACS as it is on this port"
         return not_applicable("hypervisor", claim, f"{wanted:#04x}", source, reason, f"{acs.control:#04x}")
     relevant = acs.control & (wanted | ACS_TRANSLATION_BLOCKING)
@@ -292,11 +293,12 @@ def _read_request(
         # That the register was written and kept its value is what makes it read-only, not that it is emulated.
         if address in settings.read_only:
             return not_applicable(layer, claim, _bytes(wanted), source, READ_ONLY, seen)
-        if address not in settings.max_read_request_bytes:
+        asked = settings.max_read_request_bytes
+        if asked is not None and address not in asked:
             return not_applicable(
                 layer, claim, _bytes(wanted), source, "the inventory leaves MaxReadReq as it is", seen
             )
-        wanted = settings.max_read_request_bytes[address]
+        wanted = asked[address] if asked else wanted
     return compare(layer, claim, _bytes(wanted), seen, source)
 
 

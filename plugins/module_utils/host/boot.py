@@ -15,6 +15,7 @@ from typing import Any, Callable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
 
 PATIENCE_SECONDS = 60
@@ -33,8 +34,9 @@ def apply(
             try:
                 outcome = concerns.Run(system, check=False).one(concern, wishes)
             except HostError as error:
-                errors[concern] = str(error)
-                continue
+                outcome = Outcome(failed=str(error))
+            if outcome.failed:
+                errors[concern] = outcome.failed
             for name, after in outcome.after.items():
                 say(f"{concern}: {name}: {outcome.before[name]} -> {after}")
             for line in outcome.pending:

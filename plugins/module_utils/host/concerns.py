@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Callable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import hugepages, pci_tuning, sriov, vfio_binding
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host, TopologyError
@@ -47,14 +47,19 @@ class Run:
         return self.host
 
     def one(self, concern: str, settings: Any) -> Outcome:
-        """Bring one concern to its settings, or in check mode say what that would change. Raises HostError."""
-        outcome = self._ensure()[concern](settings)
-        if concern in ("sriov", "vfio_binding") and outcome.changed:
-            self._host = (
-                _without_vfs(self.host, sriov.wanted(settings, self.host))
-                if self.check and concern == "sriov"
-                else None
-            )
+        """Bring one concern to its settings, or in check mode say what that would change.
+
+        What cannot be had is in the outcome's ``failed``. Raises RequestError for a mistake in the settings.
+        """
+        try:
+            outcome = self._ensure()[concern](settings)
+        except RequestError:
+            raise
+        except HostError as error:
+            outcome = Outcome(failed=str(error))
+        if concern in ("sriov", "vfio_binding") and (outcome.changed or outcome.failed):
+            predicted = self.check and concern == "sriov" and not outcome.failed
+            self._host = _without_vfs(self.host, sriov.wanted(settings, self.host)) if predicted else None
         return outcome
 
     def _ensure(self) -> dict[str, Callable[[Any], Outcome]]:
@@ -67,17 +72,17 @@ class Run:
 
 
 def checked(settings: Any) -> dict[str, Any]:
-    """The settings by concern, in order, without those that are not given. Raises HostError for an unknown one."""
+    """The settings by concern, in order, without those that are not given. Raises RequestError for an unknown one."""
     unknown = sorted(set(settings) - set(ORDER))
     if unknown:
-        raise HostError(f"unknown settings {', '.join(unknown)}; known are {', '.join(ORDER)}")
+        raise RequestError(f"unknown settings {', '.join(unknown)}; known are {', '.join(ORDER)}")
     return {concern: settings[concern] for concern in ORDER if settings.get(concern) is not None}
 
 
 def check_form(settings: dict[str, Any]) -> None:
     """Refuse what no host could be brought to. Whether a given host has the devices only that host knows.
 
-    Raises HostError.
+    Raises RequestError.
     """
     by_concern: dict[str, Callable[[Any], object]] = {
         "hugepages": hugepages.wanted,
@@ -92,25 +97,54 @@ def check_form(settings: dict[str, Any]) -> None:
 def ensure(system: System, settings: dict[str, Any], check: bool = False) -> dict[str, Outcome]:
     """Bring every concern in ``settings`` to its state. All are planned before the first is touched.
 
-    Raises HostError. By concern, what it came to.
+    By concern, what it came to: one that fails does not keep the others from being done. Raises RequestError for a
+    mistake in ``settings``, with nothing touched.
     """
     given = checked(settings)
-    trial = Run(system, check=True)
-    planned = {concern: trial.one(concern, wishes) for concern, wishes in given.items()}
+    check_form(given)
+    planned = _each(Run(system, check=True), given)
     if check or not any(outcome.changed for outcome in planned.values()):
         return planned
-    run = Run(system, check=False)
-    return {concern: run.one(concern, wishes) for concern, wishes in given.items()}
+    return _each(Run(system, check=False), given)
+
+
+def _each(run: Run, given: dict[str, Any]) -> dict[str, Outcome]:
+    return {concern: run.one(concern, settings) for concern, settings in given.items()}
+
+
+def to_save(settings: dict[str, Any], done: dict[str, Outcome], before: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the settings to bring about at every boot: of a concern that failed those that were saved before."""
+    wanted_now = {concern: given for concern, given in settings.items() if concern not in failures(done)}
+    kept = {concern: given for concern, given in (before or {}).items() if concern in failures(done)}
+    return {concern: {**wanted_now, **kept}[concern] for concern in ORDER if concern in {**wanted_now, **kept}}
+
+
+def failures(done: dict[str, Outcome]) -> dict[str, str]:
+    """Return by concern why it failed."""
+    return {concern: outcome.failed for concern, outcome in done.items() if outcome.failed}
 
 
 def together(done: dict[str, Outcome], saved: Outcome) -> Outcome:
     """One outcome of several concerns and of what brings them back."""
+    failed = failures(done)
     whole = Outcome(saved.before, saved.after, {**saved.facts, "outcomes": {}}, list(saved.pending))
+    whole.facts["failures"] = list(dict.fromkeys(failed.values()))
     for concern, outcome in done.items():
         for name, before in outcome.before.items():
             whole.differ(f"{concern}: {name}", before, outcome.after[name])
         whole.facts["outcomes"][concern] = outcome.facts
         whole.pending += outcome.pending
+    if failed:
+        rest = [concern for concern in done if concern not in failed]
+        whole.failed = "\n".join(
+            [
+                f"failed: {', '.join(failed)}; "
+                + (
+                    f"done and saved for every boot: {', '.join(rest)}" if rest else "nothing new is saved for the boot"
+                ),
+                *(f"{number}. {line}" for number, line in enumerate(whole.facts["failures"], 1)),
+            ]
+        )
     return whole
 
 

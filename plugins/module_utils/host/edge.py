@@ -28,7 +28,7 @@ def in_chroot() -> bool:
 
 
 def finish(module: Any, ensure: Callable[[], Outcome], live: bool = True) -> None:
-    """End an AnsibleModule with what ``ensure`` came to.
+    """End an AnsibleModule with what ``ensure`` came to; where a part failed, with what was done beside it.
 
     ``live``: it works on the running kernel, and so is refused in an image, where that kernel is the build host's.
     """
@@ -42,4 +42,6 @@ def finish(module: Any, ensure: Callable[[], Outcome], live: bool = True) -> Non
     except HostError as error:
         module.fail_json(msg=str(error))
     else:
+        if outcome.failed:
+            module.fail_json(msg=outcome.failed, **outcome.to_result())
         module.exit_json(**outcome.to_result())

@@ -13,13 +13,14 @@ class Outcome:
     """``before`` and ``after`` hold only what differs, by the name of the thing; empty: nothing had to change.
 
     ``facts`` is what was read back (or, in check mode, predicted). ``pending`` says what cannot take effect
-    before the next boot, a line each.
+    before the next boot, a line each. ``failed`` says what could not be done and why; empty: all was.
     """
 
     before: dict[str, Any] = field(default_factory=dict)
     after: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     pending: list[str] = field(default_factory=list)
+    failed: str = ""
 
     @property
     def changed(self) -> bool:
@@ -38,6 +39,7 @@ class Outcome:
             {**self.after, **other.after},
             {**self.facts, **other.facts},
             [*self.pending, *other.pending],
+            "; ".join(part for part in (self.failed, other.failed) if part),
         )
 
     def to_result(self) -> dict[str, Any]:

@@ -3,17 +3,23 @@
 """MaxReadReq, relaxed ordering and ACS of all devices of a host, written to config space.
 
 A register may be read-only, as all of DevCtl is on QEMU's devices: what did not take is reported as
-``not_writable``, once its other bits are seen to be as before, and is no change on the next run either.
+``not_writable``, once its other bits are seen to be as before, and is no change on the next run either. What the
+kernel refuses to write (lockdown) is reported as ``refused``, and fails the call after the rest was done.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import acs_bits, selectors, wishes
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import acs_bits, lockdown, selectors, wishes
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import (
+    HostError,
+    KernelRefusedError,
+    RequestError,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci import capabilities, writes
@@ -69,7 +75,7 @@ def wanted(data: Any, host: Host | None) -> dict[str, dict[str, Setting]]:
         where = f"pci_tuning.settings[{number}]"
         entry = wishes.record(item, where, {"devices": list}, {**SETTINGS, "allow_less_isolation": bool})
         if not set(entry) & set(SETTINGS):
-            raise HostError(f"{where}: nothing is set; give one of {', '.join(SETTINGS)}")
+            raise RequestError(f"{where}: nothing is set; give one of {', '.join(SETTINGS)}")
         _check_values(entry, where)
         for selector in wishes.strings(entry["devices"], f"{where}.devices"):
             for function in selectors.select(host, [selector], where):
@@ -104,9 +110,10 @@ def plan(function: Function, config: ConfigSpace, settings: dict[str, Setting]) 
 
 
 def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcome:
-    """Bring the devices that ``data`` (see ``wanted``) selects to their settings. Raises HostError.
+    """Bring the devices that ``data`` (see ``wanted``) selects to their settings.
 
-    Everything is planned before anything is written.
+    Everything is planned before anything is written. Raises HostError where it cannot be planned; what a device or the
+    kernel refuses afterwards is in the outcome's ``failed``, once all others were written.
     """
     by_address = host.by_address()
     outcome = Outcome()
@@ -119,28 +126,66 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
         if skipped:
             report[address]["not_applicable"] = skipped
     read_only = _read_only(system)
+    level = lockdown.level(system)
+    refused: list[Change] = []
+    errors: list[str] = []
     for change in planned:
         if not change.write.changes:
             continue
-        took = change.name not in read_only if check else _apply(system, change)
+        of_device, name = report[change.address], change.setting.name
+        try:
+            took = _took(system, change, check, change.name in read_only, lockdown.forbids_config_writes(level))
+        except HostError as error:
+            if isinstance(error, KernelRefusedError) and error.errno == errno.EPERM:
+                refused.append(change)
+            else:
+                errors.append(str(error))
+            of_device.setdefault("refused", {})[name] = change.shown(change.write.value)
+            of_device[name] = change.shown(change.write.current)
+            continue
         if took:
             outcome.differ(change.name, change.shown(change.write.current), change.shown(change.write.value))
             read_only.discard(change.name)
         else:
-            report[change.address][change.setting.name] = change.shown(change.write.current)
-            report[change.address].setdefault("not_writable", []).append(change.setting.name)
+            of_device[name] = change.shown(change.write.current)
+            of_device.setdefault("not_writable", []).append(name)
             read_only.add(change.name)
     if not check and read_only != _read_only(system):
         system.replace(READ_ONLY, (json.dumps(sorted(read_only), indent=1) + "\n").encode())
+    if refused:
+        errors.append(f"pci_tuning: {lockdown.cause(level)}: not set {_counted(refused)}; {lockdown.WAY_OUT}")
+    outcome.failed = "; ".join(errors)
     outcome.facts = {"devices": report}
     return outcome
+
+
+def _counted(changes: list[Change]) -> str:
+    """Return "acs of 2 devices (0000:10:00.0, 0000:10:01.0)", by setting, naming the first few devices."""
+    by_setting: dict[str, list[str]] = {}
+    for change in changes:
+        by_setting.setdefault(change.setting.name, []).append(change.address)
+    return " and ".join(
+        f"{name} of {len(addresses)} device{'s' * (len(addresses) > 1)} "
+        f"({', '.join(addresses[:3])}{', ...' * (len(addresses) > 3)})"
+        for name, addresses in by_setting.items()
+    )
+
+
+def _took(system: System, change: Change, check: bool, known_read_only: bool, locked: bool) -> bool:
+    """Write a change, or in check mode say what would come of it: False where the register keeps its value.
+
+    Raises KernelRefusedError, and HostError where the register took another value.
+    """
+    if locked:
+        raise KernelRefusedError(f"{change.name}: config space is locked", errno.EPERM)
+    return not known_read_only if check else _apply(system, change)
 
 
 def _does_not_apply(function: Function, config: ConfigSpace, name: str) -> str:
     """Why a device of the kind asked for has no such setting; empty where it has."""
     if config.size < capabilities.r.PCI_CFG_SPACE_SIZE:
         raise PciError(
-            f"only {config.size} bytes of its config space can be read: be root, and have no kernel lockdown"
+            f"only {config.size} bytes of its config space can be read, which is what others than root may: run as root"
         )
     if name == "acs":
         return "" if capabilities.acs(config) else "it has no ACS capability"
@@ -176,12 +221,12 @@ def _write(function: Function, config: ConfigSpace, setting: Setting) -> writes.
 def _check_values(entry: dict[str, Any], where: str) -> None:
     size_bytes = entry.get("max_read_request_bytes", writes.READ_REQUEST_BYTES[0])
     if size_bytes not in writes.READ_REQUEST_BYTES:
-        raise HostError(
+        raise RequestError(
             f"{where}: max_read_request_bytes is {size_bytes}, wanted one of {list(writes.READ_REQUEST_BYTES)}"
         )
     unknown = [name for name in entry.get("acs", []) if name not in acs_bits.BITS]
     if unknown:
-        raise HostError(f"{where}: acs has {unknown}, known are {', '.join(acs_bits.BITS)}")
+        raise RequestError(f"{where}: acs has {unknown}, known are {', '.join(acs_bits.BITS)}")
 
 
 def _config(system: System, address: str) -> ConfigSpace:

@@ -58,3 +58,8 @@ def ensure(
 ) -> Outcome:
     """Have ``settings`` brought about at every boot, as ``at_boot.ensure``. Raises HostError."""
     return at_boot.ensure(system, SERVICE, settings, check, python, running)
+
+
+def saved(system: System) -> dict[str, Any] | None:
+    """The settings that are saved, as ``at_boot.saved``."""
+    return at_boot.saved(system, SERVICE)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
 
 # The kinds of topology/model.py that can be asked for.
@@ -25,7 +25,7 @@ def select(host: Host | None, selectors: list[str], where: str) -> list[Function
 
     Without a host (an image is for hosts that nobody has read yet) only the form is checked, and none is chosen.
     A kind or a whole vendor may match nothing: servers of a fleet differ. An address or a vendor:device that
-    matches nothing is a mistake. Raises HostError, beginning with ``where``.
+    matches nothing is a mistake. Raises RequestError, beginning with ``where``.
     """
     chosen: set[str] = set()
     for selector in selectors:
@@ -35,7 +35,7 @@ def select(host: Host | None, selectors: list[str], where: str) -> list[Function
             continue
         matched = {function.address for function in host.functions if _matches(function, text)}
         if not matched and text not in KINDS and not text.endswith(":*"):
-            raise HostError(
+            raise RequestError(
                 f"{where}: no device {selector} on this host; see the functions that host_topology_info returns"
             )
         chosen |= matched
@@ -49,7 +49,7 @@ def is_address(selector: str) -> bool:
 
 def _check_form(text: str, where: str) -> None:
     if text not in KINDS and not ADDRESS.match(text) and not VENDOR.match(text):
-        raise HostError(
+        raise RequestError(
             f"{where}: {text!r} is no kind ({', '.join(KINDS)}), no vendor:device (15b3:101d, 15b3:*) "
             "and no PCI address (0000:3b:00.0)"
         )

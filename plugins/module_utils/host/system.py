@@ -13,11 +13,17 @@ import stat
 import subprocess
 import tempfile
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError, KernelRefusedError
 
 # Linux follows no more in one path: include/linux/namei.h, MAXSYMLINKS.
 LINKS_MAX = 40
 SELINUX = "security.selinux"
+
+
+def refusal(path: str, data: bytes, offset: int, why: str) -> str:
+    """Return in words that a write was refused: text as it is, a register as a number."""
+    what = f"{int.from_bytes(data, 'little'):#x} at offset {offset:#x}" if offset else repr(data.decode())
+    return f"the kernel refused to write {what} to {path}: {why}"
 
 
 class System:
@@ -73,7 +79,10 @@ class System:
         self.poke_bytes(path, text.encode(), 0)
 
     def poke_bytes(self, path: str, data: bytes, offset: int) -> None:
-        """Write ``data`` at ``offset`` bytes into an existing file of the kernel, in one write."""
+        """Write ``data`` at ``offset`` bytes into an existing file of the kernel, in one write.
+
+        Raises KernelRefusedError.
+        """
         try:
             handle = os.open(self.path(path), os.O_WRONLY)
             try:
@@ -81,7 +90,7 @@ class System:
             finally:
                 os.close(handle)
         except OSError as error:
-            raise HostError(f"the kernel did not take {data!r} for {path}: {error.strerror}") from error
+            raise KernelRefusedError(refusal(path, data, offset, str(error.strerror)), error.errno) from error
         if written != len(data):
             raise HostError(f"the kernel took only {written} of {len(data)} bytes for {path}")
 

@@ -6,40 +6,40 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import RequestError
 
 
 def record(data: Any, where: str, required: dict[str, type], optional: dict[str, type]) -> dict[str, Any]:
     """A mapping with just these keys and types; an optional value that is None counts as not given.
 
-    Types are ``int``, ``bool``, ``str``, ``list``, ``dict`` or ``object`` (anything). Raises HostError.
+    Types are ``int``, ``bool``, ``str``, ``list``, ``dict`` or ``object`` (anything). Raises RequestError.
     """
     if not isinstance(data, dict):
-        raise HostError(f"{where}: wanted a mapping, got {data!r}")
+        raise RequestError(f"{where}: wanted a mapping, got {data!r}")
     known = {**required, **optional}
     unknown = sorted(str(key) for key in data if key not in known)
     if unknown:
-        raise HostError(f"{where}: unknown {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+        raise RequestError(f"{where}: unknown {', '.join(unknown)}; known are {', '.join(sorted(known))}")
     given = {key: value for key, value in data.items() if value is not None}
     for key in required:
         if key not in given:
-            raise HostError(f"{where}: {key} is missing")
+            raise RequestError(f"{where}: {key} is missing")
     for key, value in given.items():
         # bool is an int to Python, but "count: yes" is a mistake.
         if not isinstance(value, known[key]) or (known[key] is int and isinstance(value, bool)):
-            raise HostError(f"{where}: {key} is {value!r}, wanted {known[key].__name__}")
+            raise RequestError(f"{where}: {key} is {value!r}, wanted {known[key].__name__}")
     return given
 
 
 def strings(value: Any, where: str) -> list[str]:
-    """A list of strings. Raises HostError."""
+    """A list of strings. Raises RequestError."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise HostError(f"{where}: wanted a list of strings, got {value!r}")
+        raise RequestError(f"{where}: wanted a list of strings, got {value!r}")
     return [str(item) for item in value]
 
 
 def within(value: int, low: int, high: int, where: str) -> int:
-    """``value`` if low <= value <= high. Raises HostError."""
+    """``value`` if low <= value <= high. Raises RequestError."""
     if not low <= value <= high:
-        raise HostError(f"{where} is {value}, wanted {low} to {high}")
+        raise RequestError(f"{where} is {value}, wanted {low} to {high}")
     return value

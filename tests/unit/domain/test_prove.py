@@ -413,6 +413,46 @@ def test_what_the_inventory_leaves_alone_is_not_applicable():
         assert {claim.holds for claim in found(claims, words)} == {None}, words
 
 
+def test_what_tuning_was_refused_fails_and_is_not_taken_for_left_alone():
+    """Under kernel lockdown gpu_host_boot says what it could not write: the inventory asks for it all the same."""
+    result = gpu_vm.on_host()
+    port, gpu = "0000:12:00.0", "0000:13:00.0"
+    result["failures"] = ["pci_tuning: kernel lockdown is on (integrity)"]
+    devices = result["outcomes"]["pci_tuning"]["devices"]
+    devices[port] = {"acs": ["source_validation"], "refused": {"acs": ["direct_translated"]}}
+    devices[gpu] = {"max_read_request_bytes": 512, "refused": {"max_read_request_bytes": 4096}}
+    one = replace(evidence(), host_settings=Settings.of_result(result))
+    function(one.host, port).acs.control = 0x1D
+    function(one.host, gpu).max_read_request_bytes = 512
+    claims = prove(one)
+    assert failed(claims) == [
+        "every setting of the host is as asked for, and comes back at every boot",
+        f"switch port {port} isolates untranslated requests and lets translated ones through (ACSCtl)",
+        f"MaxReadReq of GPU {gpu}",
+    ]
+    assert found(claims, "every setting of the host")[0].seen == ["pci_tuning: kernel lockdown is on (integrity)"]
+    assert (found(claims, f"MaxReadReq of GPU {gpu}")[0].wanted, found(claims, f"of GPU {gpu}")[0].layer) == (
+        "4096 B",
+        "hypervisor",
+    )
+
+
+def test_what_failed_before_it_chose_devices_is_unknown_and_excuses_nothing():
+    result = gpu_vm.on_host()
+    result["failures"] = ["pci_tuning: 0000:13:00.0 is gone; read the host again"]
+    result["outcomes"]["pci_tuning"] = {}
+    one = replace(evidence(), host_settings=Settings.of_result(result))
+    function(one.host, "0000:12:00.0").acs.control = 0x1D
+    function(one.host, "0000:13:00.0").max_read_request_bytes = 512
+    claims = prove(one)
+    assert [claim.claim for claim in claims if claim.holds is None] == ["the guest's IOMMU serves ATS (device IOTLB)"]
+    assert failed(claims) == [
+        "every setting of the host is as asked for, and comes back at every boot",
+        "switch port 0000:12:00.0 isolates untranslated requests and lets translated ones through (ACSCtl)",
+        "MaxReadReq of GPU 0000:13:00.0",
+    ]
+
+
 def test_planned_address_bits_that_are_a_number_are_compared_with_it():
     one = evidence()
     one.planned.address_bits_mode, one.planned.address_bits = "emulate", 46

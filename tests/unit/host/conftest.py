@@ -8,6 +8,7 @@ that runs on the live one too: only System is replaced, at its lowest edge.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -19,8 +20,8 @@ from typing import Any, Callable
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.concerns import read_topology
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import KernelRefusedError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System, refusal
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
 
 RECORDED = Path(__file__).parents[2] / "recordings" / "config"
@@ -80,6 +81,7 @@ class Server(System):
         self.effects: list[str] = []
         self.kill_at: int | None = None
         self.pages_at_most: dict[str, int] = {}  # by directory of a pool: more the kernel does not give
+        self.locked_down = False  # writes to config space get EPERM, whatever /sys/kernel/security says
         self.read_only: set[tuple[str, int]] = set()  # (address, offset) of registers that keep their value
         self.vf_settings: dict[str, dict[int, dict[str, Any]]] = {}
         self.firmware: dict[str, dict[str, list[str]]] = {}
@@ -117,6 +119,14 @@ class Server(System):
             self.link(f"{self.directory(address)}/driver", f"/sys/bus/pci/drivers/{driver}")
             uevent += f"DRIVER={driver}\n"
         self.put(f"{self.directory(address)}/uevent", uevent)
+
+    def lock_down(self, level: str) -> None:
+        """Turn kernel lockdown on, as Secure Boot does."""
+        levels = ("none", "integrity", "confidentiality")
+        self.put(
+            "/sys/kernel/security/lockdown", " ".join(f"[{one}]" if one == level else one for one in levels) + "\n"
+        )
+        self.locked_down = level != "none"
 
     def host(self) -> Host:
         """The host as topology reads it."""
@@ -159,7 +169,9 @@ class Server(System):
             return
         before = self.read_bytes(path)
         if before is None:
-            raise HostError(f"the kernel did not take {data!r} for {path}: No such file or directory")
+            raise KernelRefusedError(refusal(path, data, offset, os.strerror(errno.ENOENT)), errno.ENOENT)
+        if path.endswith("/config") and self.locked_down:
+            raise KernelRefusedError(refusal(path, data, offset, os.strerror(errno.EPERM)), errno.EPERM)
         if path.endswith("/config"):
             self.put(path, before[:offset] + data + before[offset + len(data) :])
         else:
@@ -206,7 +218,9 @@ class Server(System):
     def _make_vfs(self, address: str, count: int) -> None:
         top = self.directory(address)
         if count and Path(self.path(f"{top}/virtfn0")).is_symlink():
-            raise HostError(f"the kernel did not take {count} for {top}/sriov_numvfs: Device or resource busy")
+            raise KernelRefusedError(
+                refusal(f"{top}/sriov_numvfs", str(count).encode(), 0, os.strerror(errno.EBUSY)), errno.EBUSY
+            )
         for index in range(VFS):
             vf = self._vf(address, index)
             if Path(self.path(f"{top}/virtfn{index}")).is_symlink():

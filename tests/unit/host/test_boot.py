@@ -24,9 +24,14 @@ SETTINGS = {
 
 def ensure(server, settings=None, check=False):
     """As the module does it."""
-    settings = SETTINGS if settings is None else settings
-    done = concerns.ensure(server, concerns.checked(settings), check)
-    return concerns.together(done, persistence.ensure(server, concerns.checked(settings), check, "/usr/bin/python3"))
+    settings = concerns.checked(SETTINGS if settings is None else settings)
+    done = concerns.ensure(server, settings, check)
+    lasting = concerns.to_save(settings, done, persistence.saved(server))
+    return concerns.together(done, persistence.ensure(server, lasting, check, "/usr/bin/python3"))
+
+
+def saved(server):
+    return json.loads(server.read(persistence.SETTINGS) or "")
 
 
 def test_all_at_once(server):
@@ -54,6 +59,85 @@ def test_a_mistake_in_the_last_concern_stops_the_first(server):
             server, {**SETTINGS, "pci_tuning": {"settings": [{"devices": ["0000:77:00.0"], "relaxed_ordering": True}]}}
         )
     assert server.effects == []
+
+
+def test_a_mistake_in_the_form_of_the_last_concern_stops_the_first(server):
+    with pytest.raises(HostError, match=r"relaxed_ordering is 'yes'"):
+        ensure(server, {**SETTINGS, "pci_tuning": {"settings": [{"devices": ["gpu"], "relaxed_ordering": "yes"}]}})
+    assert server.effects == []
+
+
+def without(settings, concern):
+    return {name: given for name, given in settings.items() if name != concern}
+
+
+def test_under_lockdown_all_but_config_space_is_done_and_saved(server):
+    server.lock_down("integrity")
+    predicted = ensure(server, check=True)
+    assert server.effects == []
+    done = ensure(server)
+    assert (predicted.before, predicted.after, predicted.failed) == (done.before, done.after, done.failed)
+    assert done.failed.splitlines()[0] == (
+        "failed: pci_tuning; done and saved for every boot: hugepages, sriov, vfio_binding"
+    )
+    assert done.failed.splitlines()[1].startswith("1. pci_tuning: kernel lockdown is on (integrity), under which")
+    assert done.facts["failures"] == [done.failed.splitlines()[1][3:]]
+    assert done.after["hugepages: node0 2 MiB"] == 64
+    assert server.link_name(f"/sys/bus/pci/devices/{GPU}/driver") == "vfio-pci"
+    assert saved(server) == without(SETTINGS, "pci_tuning")
+    assert server.exists(persistence.WANTS)
+    again = ensure(server)
+    assert (again.changed, again.failed) == (False, done.failed)
+
+
+def test_a_run_after_lockdown_completes_what_failed(server):
+    server.lock_down("integrity")
+    ensure(server)
+    server.lock_down("none")
+    outcome = ensure(server)
+    assert outcome.failed == ""
+    assert saved(server) == SETTINGS
+
+
+def test_a_concern_that_fails_first_does_not_stop_those_after_it(server):
+    pool = "/sys/devices/system/node/node0/hugepages/hugepages-2048kB"
+    server.pages_at_most[pool] = 10
+    outcome = ensure(server)
+    assert outcome.failed.splitlines()[0] == (
+        "failed: hugepages; done and saved for every boot: sriov, vfio_binding, pci_tuning"
+    )
+    assert "the kernel gave 10 of 64 pages of node0 2 MiB" in outcome.failed
+    assert outcome.after[f"sriov: {PF} VFs"] == 2
+    assert saved(server) == without(SETTINGS, "hugepages")
+
+
+def test_two_failures_are_both_named(server):
+    server.lock_down("integrity")
+    server.pages_at_most["/sys/devices/system/node/node0/hugepages/hugepages-2048kB"] = 10
+    lines = ensure(server).failed.splitlines()
+    assert lines[0] == "failed: hugepages, pci_tuning; done and saved for every boot: sriov, vfio_binding"
+    assert [line[:3] for line in lines[1:]] == ["1. ", "2. "]
+    assert saved(server) == {name: SETTINGS[name] for name in ("sriov", "vfio_binding")}
+
+
+def test_of_a_concern_that_fails_what_was_saved_before_stays(server):
+    ensure(server)
+    server.pages_at_most["/sys/devices/system/node/node0/hugepages/hugepages-2048kB"] = 64
+    more = {"hugepages": {"pages": [{"node": 0, "size_mib": 2, "count": 128}]}}
+    outcome = ensure(server, {**SETTINGS, **more, "vfio_binding": {"devices": []}})
+    assert outcome.failed
+    assert saved(server) == {**SETTINGS, "vfio_binding": {"devices": []}}
+
+
+def test_where_all_fails_nothing_new_is_saved(server):
+    server.lock_down("integrity")
+    outcome = ensure(server, {"pci_tuning": SETTINGS["pci_tuning"]})
+    assert outcome.failed.splitlines()[0] == "failed: pci_tuning; nothing new is saved for the boot"
+    assert saved(server) == {}
+
+
+def test_killed_anywhere_under_lockdown(killed_anywhere):
+    assert killed_anywhere(lambda server: server.lock_down("integrity"), ensure) == 10
 
 
 def test_vfs_go_and_then_their_function_is_bound(server):

@@ -75,8 +75,64 @@ def test_a_read_only_register_is_said_and_is_no_change(server):
 def test_a_register_that_takes_another_value(server):
     poke = server.poke_bytes
     server.poke_bytes = lambda path, data, offset: poke(path, bytes([data[0], 0x20]), offset)
-    with pytest.raises(HostError, match=r"0000:13:00.0 max_read_request_bytes: wrote 4096, reads back 512"):
-        ensure(server, {"settings": [{"devices": [GPU], "max_read_request_bytes": 4096}]})
+    outcome = ensure(server, {"settings": [{"devices": [GPU], "max_read_request_bytes": 4096}]})
+    assert outcome.failed == (
+        f"pci_tuning: {GPU} max_read_request_bytes: wrote 4096, reads back 512: the device does not support this value"
+    )
+    assert not outcome.changed
+
+
+def test_one_device_that_refuses_does_not_stop_the_others(server):
+    poke = server.poke_bytes
+    server.poke_bytes = lambda path, data, offset: poke(path, bytes([data[0], 0x20]) if GPU in path else data, offset)
+    outcome = ensure(server)
+    assert f"{GPU} max_read_request_bytes: wrote 4096, reads back 512" in outcome.failed
+    assert device_control(server, NIC).max_read_request_bytes == 4096
+    assert server.register(PORT, ACS_CONTROL) == 0x5D
+
+
+@pytest.mark.parametrize("level", ["integrity", "confidentiality"])
+def test_lockdown_is_named_with_what_it_forbids_and_the_way_out(server, level):
+    server.lock_down(level)
+    predicted = ensure(server, check=True)
+    assert server.effects == []
+    done = ensure(server)
+    assert server.effects == []
+    assert predicted == done
+    assert not done.changed
+    assert done.failed == (
+        f"pci_tuning: kernel lockdown is on ({level}), under which nothing may write PCI config space: not set "
+        "acs of 2 devices (0000:10:00.0, 0000:10:01.0) and max_read_request_bytes of 3 devices "
+        "(0000:13:00.0, 0000:14:00.0, 0000:15:00.0); turn Secure Boot off in the BIOS, or leave these settings out. "
+        "ACS needs no such write where the kernel argument pci=config_acs= sets it at boot (Linux 6.11 has it, 6.15 "
+        "sets several ports without errors); nothing replaces the write of MaxReadReq and relaxed ordering"
+    )
+    assert done.facts["devices"][GPU] == {"max_read_request_bytes": 128, "refused": {"max_read_request_bytes": 4096}}
+
+
+def test_lockdown_does_not_matter_where_all_is_right(server):
+    ensure(server)
+    server.lock_down("integrity")
+    outcome = ensure(server)
+    assert (outcome.failed, outcome.changed) == ("", False)
+
+
+def test_lockdown_that_is_off_changes_nothing(server):
+    server.lock_down("none")
+    outcome = ensure(server)
+    assert outcome.failed == ""
+    assert device_control(server, GPU).max_read_request_bytes == 4096
+
+
+def test_a_refusal_without_a_word_on_lockdown(server):
+    """Where securityfs is not mounted only the write itself tells it."""
+    server.locked_down = True
+    outcome = ensure(server)
+    assert not outcome.changed
+    assert outcome.failed.startswith(
+        "pci_tuning: the kernel refuses writes to PCI config space (EPERM), and /sys/kernel/security/lockdown does not "
+        "say whether lockdown is on: not set acs of 2 devices"
+    )
 
 
 def test_isolation_is_not_lost_by_the_way(server):
@@ -134,7 +190,9 @@ def test_a_vf_has_what_its_function_has(server):
 
 def test_without_root_the_registers_cannot_be_seen(server):
     server.put(f"{server.directory(GPU)}/config", server.read_bytes(f"{server.directory(GPU)}/config")[:64])
-    with pytest.raises(HostError, match=r"0000:13:00.0: only 64 bytes of its config space can be read: be root"):
+    with pytest.raises(
+        HostError, match=r"0000:13:00.0: only 64 bytes of its config space can be read, which is what others"
+    ):
         ensure(server)
 
 

@@ -93,8 +93,13 @@ def test_a_kill_before_the_rename_leaves_the_old_file(system, tmp_path, monkeypa
 
 
 def test_a_file_of_the_kernel_is_not_made(system):
-    with pytest.raises(HostError, match=r"the kernel did not take b'1' for /sys/x: No such file"):
+    with pytest.raises(HostError, match=r"^the kernel refused to write '1' to /sys/x: No such file or directory$"):
         system.poke("/sys/x", "1")
+
+
+def test_a_register_that_is_refused_is_told_as_a_number(system):
+    with pytest.raises(HostError, match=r"^the kernel refused to write 0x5d at offset 0x14e to /config: No such file"):
+        system.poke_bytes("/config", b"\x5d\x00", 0x14E)
 
 
 def test_what_is_not_there(system):
