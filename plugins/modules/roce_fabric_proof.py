@@ -39,6 +39,11 @@ options:
     description: By host, and by the names that links use, the NICs as M(sailloft.fleet.roce_nic_info) returns them.
     type: dict
     default: {}
+  hosts:
+    description:
+      - By host its C(roce_host_nics), as M(sailloft.fleet.roce_switch_config) takes it. A NIC that has no C(cable_m)
+        there keeps its driver's own ingress buffers, and then none is claimed to be RoCE's alone.
+    type: dict
   applications:
     description: What sends from each host, as M(sailloft.fleet.roce_path_info) takes it.
     type: dict
@@ -105,6 +110,7 @@ def main():
             "switches": {"type": "dict", "required": True},
             "asics": {"type": "dict"},
             "running": {"type": "dict", "required": True},
+            "hosts": {"type": "dict"},
             "nics": {"type": "dict", "default": {}},
             "applications": {"type": "dict", "default": {}},
         },

@@ -44,6 +44,7 @@ nics:
       and C(buffer_bytes) eight; null is what is not set, or not to be seen.
     - C(cm_tos) is the ToS byte of RDMA-CM's connections, C(forced_tos) the one that the device gives all packets.
     - C(may_mark) tells whether the DSCP that a function sets decides its packets' priority.
+    - C(cannot) says by setting why the function does not have it, or does not show it.
   returned: success
   type: dict
 cannot:

@@ -40,6 +40,11 @@ options:
     description: By host, and by the names that links use, the NICs as M(sailloft.fleet.roce_nic_info) returns them.
     type: dict
     required: true
+  hosts:
+    description:
+      - By host its C(roce_host_nics), as M(sailloft.fleet.roce_switch_config) takes it. A NIC that has no C(cable_m)
+        there keeps its driver's own ingress buffers, and then none is claimed to be RoCE's alone.
+    type: dict
   applications:
     description:
       - By host a list of what sends from it, each with C(name), C(tos) (the whole byte, as in C(NCCL_IB_TC)) and, where
@@ -122,6 +127,16 @@ faults:
   returned: success
   type: list
   elements: dict
+unseen:
+  description: What cannot be read on such a device, and so is neither held nor failed.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - where: leaf1 Ethernet1/1, in
+      what: priority 3 has headroom
+      wanted: 38912
+      reason: NX-OS sizes the headroom of a no-drop class itself, from its MTU and the port's speed
 parts:
   description: How many parts were looked at.
   returned: success
@@ -149,6 +164,7 @@ def main():
             "switches": {"type": "dict", "required": True},
             "asics": {"type": "dict"},
             "running": {"type": "dict", "required": True},
+            "hosts": {"type": "dict"},
             "nics": {"type": "dict", "required": True},
             "applications": {"type": "dict", "default": {}},
             "paths": {"type": "list", "elements": "dict", "default": []},

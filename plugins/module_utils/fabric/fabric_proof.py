@@ -9,10 +9,13 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import path_report, switch_config
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import AS_PLANNED, FABRIC, Part, claims
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import PortQos, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.terms import title
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 
 SOURCE = "running configuration"
+NOTHING = PortQos()
 
 
 def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
@@ -21,10 +24,14 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
     What was not read at all (a host that is none of the inventory's RoCE hosts, a switch beyond --limit) is claimed
     nothing of, and that is said. Raises FabricError.
     """
-    compared = switch_config.compared({**params, "hosts": None})
+    bare = {**params, "hosts": None}  # that they have their NICs is the plan's to check
+    compared = switch_config.compared(bare)
+    wanted, running = switch_config.wanted_switches(bare), switch_config.running_texts(params["running"])
     made: list[Claim] = []
     for name, found in compared["differences"].items():
         what = f"{name}: its configuration"
+        if not found:
+            found += switch_config.left_to_change(wanted, running, name)
         if not found:
             made.append(Claim("configuration", what, AS_PLANNED, AS_PLANNED, True, SOURCE))
         made += [
@@ -38,6 +45,11 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
             )
             for each in found
         ]
+    made += [
+        not_applicable("configuration", f"{name}: its configuration: {', '.join(settings)}", AS_PLANNED, SOURCE, reason)
+        for name, not_held in compared["not_held"].items()
+        for reason, settings in _by_reason(wanted[name], not_held).items()
+    ]
     first = next((each["message"] for found in compared["differences"].values() for each in found), "")
     parts = list(path_report.look({**params, "paths": [], "rdma_class": None, "thresholds": True}))
     read = {*params["running"], *params["nics"]}
@@ -52,6 +64,16 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
     if faults and not first:
         first = path_report.message(len(known), faults)
     return Proof(params["name"], "One RoCE policy, from host to host", params["name"], made), first
+
+
+def _by_reason(wanted: Switch, not_held: Mapping[str, str]) -> dict[str, list[str]]:
+    """The settings that are wanted of a switch and that its system does not show, in words, by the reason."""
+    found: dict[str, list[str]] = {}
+    ports = {id(qos): qos for qos in wanted.ports.values()}.values()
+    for setting, reason in not_held.items():
+        if setting == "ecmp_fields" or any(getattr(qos, setting) != getattr(NOTHING, setting) for qos in ports):
+            found.setdefault(reason, []).append(title(setting))
+    return found
 
 
 def _devices(part: Part) -> set[str]:

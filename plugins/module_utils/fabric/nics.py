@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.record import Record
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Nic, Queue
 
@@ -15,7 +17,7 @@ NIC_FIELDS = [each.name for each in fields(Nic)]
 
 
 def nic_of(subject: str, given: Any, known: dict[str, Nic] | None = None) -> Nic:
-    """A NIC as roce_nic_info returned it; what else it tells is left aside. Raises FabricError.
+    """A NIC's QoS as roce_nic_info returned it; what else it tells is left aside. Raises FabricError.
 
     Hosts of a fleet are alike: NICs that are equal, by what they are as text in ``known``, are one object.
     """
@@ -27,6 +29,24 @@ def nic_of(subject: str, given: Any, known: dict[str, Nic] | None = None) -> Nic
     text = repr(values)
     if text not in known:
         known[text] = _read(subject, values)
+    return known[text]
+
+
+def seen_of(subject: str, given: Any, known: dict[str, Seen], shares_buffer: str = "") -> Seen:
+    """A NIC as roce_nic_info returned it: its QoS, and why it does not show some of it. Raises FabricError.
+
+    ``shares_buffer``: why its lossless priorities need no buffer of their own, where that is so. Equal ones are one
+    object, as in ``nic_of``.
+    """
+    record = Record(subject, given)
+    cannot = record.data.get("cannot", {})
+    if not isinstance(cannot, Mapping) or not all(isinstance(why, str) and why for why in cannot.values()):
+        raise _no_nic(subject, "cannot has no reasons by setting")
+    values = {name: record.data[name] for name in NIC_FIELDS if name in record.data}
+    text = repr((values, cannot, shares_buffer))
+    if text not in known:
+        more = {"own_buffer": shares_buffer} if shares_buffer else {}
+        known[text] = Seen(nic_of(subject, given), cannot={**cannot, **more})
     return known[text]
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import checks
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.checks import Fault
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.checks import Fault, Finding, Reasons, Unseen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import Policy, RdmaClass
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
     Application,
@@ -24,18 +25,19 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.topology import End, Fabric, buffer_cycle
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, not_applicable
 
 # The parts of a path, in the order of the packets: the layers of the proof.
 APPLICATION, SENDER, SWITCH, RECEIVER, CNP, FABRIC = "application", "sender", "switch", "receiver", "cnp", "fabric"
 AS_PLANNED = "as the policy says"
+NO_REASONS: Reasons = {}
 
 
 @dataclass(frozen=True)
 class Host:
     """A host's NICs by the names that links use, and the applications that send by them."""
 
-    nics: Mapping[str, Nic] = field(default_factory=dict)
+    nics: Mapping[str, Seen] = field(default_factory=dict)
     applications: tuple[Application, ...] = ()
 
 
@@ -49,11 +51,12 @@ class ReadBack:
 
 
 class Part(NamedTuple):
-    """One part of a path, and what is wrong with it."""
+    """One part of a path, what is wrong with it, and what of it cannot be read."""
 
     layer: str
     where: str
     faults: tuple[Fault, ...]
+    unseen: tuple[Unseen, ...] = ()
 
 
 class Checker:
@@ -67,7 +70,7 @@ class Checker:
         self.policy = policy
         self.rdma = rdma
         self.seen = seen
-        self._known: dict[tuple[object, ...], tuple[Fault, ...]] = {}
+        self._known: dict[tuple[object, ...], tuple[Finding, ...]] = {}
 
     def applications(self, host: str) -> Iterator[Part]:
         """What runs on ``host``, and is not another class's by its DSCP."""
@@ -91,65 +94,73 @@ class Checker:
         return self._nic(CNP, end, checks.reactor, self.rdma)
 
     def ingress(self, end: End) -> Part:
-        """A switch's port where RoCE comes in."""
-        return self._port(SWITCH, end, "in", None, self._ingress, self._at_egress(end))
+        """A switch's port where RoCE comes in; with what was compiled for it."""
+        return self._port(SWITCH, end, "in", self._ingress)
 
     def egress(self, end: End) -> Part:
         """A switch's port where RoCE leaves; with what was compiled for it."""
-        switch = self.seen.planned.get(end.device)
-        plan = switch.ports.get(end.port) if switch else None
-        return self._port(SWITCH, end, "out", plan, self._egress, plan, self._at_egress(end))
+        return self._port(SWITCH, end, "out", self._egress)
 
     def cnp(self, ingress: End, egress: End) -> Iterator[Part]:
         """A switch that a CNP passes."""
-        at_egress = self._at_egress(egress)
-        if not at_egress:
-            yield self._port(CNP, ingress, "in", None, checks.cnp_classification, self.policy)
-        yield self._port(CNP, egress, "out", None, self._cnp_egress, at_egress)
+        if not self._at_egress(egress):
+            yield self._port(CNP, ingress, "in", self._cnp_ingress)
+        yield self._port(CNP, egress, "out", self._cnp_egress)
 
-    def ecmp(self, switch: str) -> Part:
-        """How a switch spreads flows."""
+    def ecmp(self, switch: str) -> Iterator[Part]:
+        """How a switch spreads flows; no part where it was not read, which its ports say themselves."""
         known = self.seen.switches.get(switch)
-        fields = known.ecmp_fields if known else None
-        return self._part(SWITCH, switch, (SWITCH, id(fields)), checks.ecmp, fields)
+        if known is not None:
+            reasons = self._reasons(switch)
+            key = (SWITCH, id(known.ecmp_fields), id(reasons))
+            yield self._part(SWITCH, switch, key, checks.ecmp, known.ecmp_fields, reasons)
 
     def link(self, upstream: End, downstream: End) -> Iterator[Part]:
         """A cable, in the direction of the packets; none where an end was not read, which that end says itself."""
         one, other = self._anything(upstream), self._anything(downstream)
         if one is not None and other is not None:
             where = f"{upstream} - {downstream}"
-            yield self._part(SWITCH, where, (SWITCH, "link", id(one), id(other)), checks.link, one, other, self.rdma)
+            yield self._part(SWITCH, where, (SWITCH, "link", id(one), id(other)), checks.link, one, other)
 
     def _host(self, name: str) -> Host:
         return self.seen.hosts.get(name, Host())
 
     def _anything(self, end: End) -> PortQos | Nic | None:
         switch = self.seen.switches.get(end.device)
-        return switch.ports.get(end.port) if switch else self._host(end.device).nics.get(end.port)
+        if switch:
+            return switch.ports.get(end.port)
+        nic = self._host(end.device).nics.get(end.port)
+        return nic.nic if nic else None
 
     def _at_egress(self, end: End) -> bool:
         """Whether the switch looks at a packet's DSCP where it leaves (linux), not where it came in."""
         switch = self.seen.switches.get(end.device)
         return switch is not None and getattr(SYSTEMS.get(switch.system), "CLASSIFIES_AT_EGRESS", False)
 
-    def _ingress(self, port: PortQos, at_egress: bool) -> Iterator[Fault]:
-        if not at_egress:
-            yield from checks.classification(port, self.rdma)
-        yield from checks.ingress(port, self.rdma, self.policy)
+    def _reasons(self, switch: str) -> Reasons:
+        """Why the system of a switch does not show a field of PortQos."""
+        known = self.seen.switches.get(switch)
+        return getattr(SYSTEMS.get(known.system), "NOT_HELD", NO_REASONS) if known else NO_REASONS
 
-    def _cnp_egress(self, port: PortQos, at_egress: bool) -> Iterator[Fault]:
-        if at_egress:
+    def _ingress(self, end: End, port: PortQos, plan: PortQos | None) -> Iterator[Finding]:
+        if not self._at_egress(end):
+            yield from checks.classification(port, self.rdma)
+        yield from checks.ingress(port, self.rdma, self.policy, self._reasons(end.device), plan)
+
+    def _egress(self, end: End, port: PortQos, plan: PortQos | None) -> Iterator[Finding]:
+        if self._at_egress(end):
+            yield from checks.classification(port, self.rdma)
+        yield from checks.egress(port, self.rdma, self.policy, self._reasons(end.device), plan)
+
+    def _cnp_ingress(self, _end: End, port: PortQos, _plan: PortQos | None) -> Iterator[Finding]:
+        return checks.cnp_classification(port, self.policy)
+
+    def _cnp_egress(self, end: End, port: PortQos, _plan: PortQos | None) -> Iterator[Finding]:
+        if self._at_egress(end):
             yield from checks.cnp_classification(port, self.policy)
         yield from checks.cnp_egress(port, self.policy)
 
-    def _egress(self, port: PortQos, plan: PortQos | None, at_egress: bool) -> Iterator[Fault]:
-        if at_egress:
-            yield from checks.classification(port, self.rdma)
-        yield from checks.egress(port, self.rdma, self.policy)
-        if plan is not None:
-            yield from checks.thresholds(port, plan, self.rdma)
-
-    def _nic(self, layer: str, end: End, check: Callable[..., Iterable[Fault]], *of: object) -> Part:
+    def _nic(self, layer: str, end: End, check: Callable[..., Iterable[Finding]], *of: object) -> Part:
         nic = self._host(end.device).nics.get(end.port)
         where = f"{end.device} {end.port}"
         if nic is None:
@@ -157,30 +168,26 @@ class Checker:
         return self._part(layer, where, (layer, id(nic)), check, nic, *of)
 
     def _port(
-        self,
-        layer: str,
-        end: End,
-        side: str,
-        plan: PortQos | None,
-        check: Callable[..., Iterable[Fault]],
-        *of: object,
+        self, layer: str, end: End, side: str, check: Callable[[End, PortQos, PortQos | None], Iterable[Finding]]
     ) -> Part:
+        """``check`` of a switch's port, and of the port as it is planned (None where that is not to be compared)."""
         switch = self.seen.switches.get(end.device)
         port = switch.ports.get(end.port) if switch else None
         where = f"{end.device} {end.port}, {side}"
-        if port is None:
+        if switch is None or port is None:
             return _unread(layer, where)
-        key = (layer, side, self._at_egress(end), id(port), id(plan))
-        return self._part(layer, where, key, check, port, *of)
+        planned = self.seen.planned.get(end.device)
+        plan = planned.ports.get(end.port) if planned else None
+        return self._part(layer, where, (layer, side, switch.system, id(port), id(plan)), check, end, port, plan)
 
     def _part(
-        self, layer: str, where: str, key: tuple[object, ...], check: Callable[..., Iterable[Fault]], *of: object
+        self, layer: str, where: str, key: tuple[object, ...], check: Callable[..., Iterable[Finding]], *of: object
     ) -> Part:
         """``check`` of ``of``, or what was found before by the same ``key``."""
-        faults = self._known.get(key)
-        if faults is None:
-            faults = self._known[key] = tuple(check(*of))
-        return Part(layer, where, _placed(where, faults) if faults else ())
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = tuple(check(*of))
+        return _placed(layer, where, found) if found else Part(layer, where, ())
 
 
 def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part]:
@@ -194,7 +201,7 @@ def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part
         ingress, egress = End(hop.switch, hop.ingress), End(hop.switch, hop.egress)
         if ingress not in entered:
             entered.add(ingress)
-            parts += [*checker.link(fabric.peer[ingress], ingress), checker.ecmp(hop.switch), checker.ingress(ingress)]
+            parts += [*checker.link(fabric.peer[ingress], ingress), *checker.ecmp(hop.switch), checker.ingress(ingress)]
         if egress not in left:
             left.add(egress)
             parts.append(checker.egress(egress))
@@ -218,7 +225,8 @@ def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
     for one, other in fabric.links():
         yield from checker.link(one, other)
         yield from checker.link(other, one)
-    yield from map(checker.ecmp, sorted(fabric.switches))
+    for switch in sorted(fabric.switches):
+        yield from checker.ecmp(switch)
     for port in ports:
         yield checker.ingress(port)
         yield checker.egress(port)
@@ -261,7 +269,8 @@ def first_fault(parts: Iterable[Part]) -> Fault | None:
 
 
 def claims(parts: Iterable[Part], source: str) -> list[Claim]:
-    """The parts as claims of a proof: one for a part that is fine, else one for each fault, with its consequence."""
+    """The parts as claims of a proof: one for a part that is fine, else one for each fault, with its consequence; and
+    one that does not apply for each thing that cannot be read."""
     made = []
     for part in parts:
         if not part.faults:
@@ -272,11 +281,21 @@ def claims(parts: Iterable[Part], source: str) -> list[Claim]:
             )
             for fault in part.faults
         ]
+        made += [
+            not_applicable(part.layer, f"{each.where}: {each.what}", each.wanted, source, each.reason)
+            for each in part.unseen
+        ]
     return made
 
 
-def _placed(where: str, faults: Iterable[Fault]) -> tuple[Fault, ...]:
-    return tuple(replace(fault, where=where) for fault in faults)
+def _placed(layer: str, where: str, found: Iterable[Finding]) -> Part:
+    placed = [replace(each, where=where) for each in found]
+    return Part(
+        layer,
+        where,
+        tuple(each for each in placed if isinstance(each, Fault)),
+        tuple(each for each in placed if isinstance(each, Unseen)),
+    )
 
 
 def _unread(layer: str, where: str) -> Part:

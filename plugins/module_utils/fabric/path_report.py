@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.checks import Fault
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.checks import Fault, Unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nics import nic_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nics import seen_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import (
     Checker,
     Host,
@@ -26,24 +27,23 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.record import Record
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
     Application,
-    Nic,
     PortQos,
     Switch,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_config import parse_running
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.topology import End, Fabric
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table
 
 SOURCE = "as read back"
-PORT_FIELDS = [each.name for each in fields(PortQos)]
+NO_CABLE = "roce_host_nics gives it no cable_m, so its ingress buffers are left to its driver"
 
 
 def checked(params: Mapping[str, Any]) -> dict[str, Any]:
     """The module's result. Raises FabricError for what cannot be read or followed."""
     faults: list[Fault] = []
+    unseen: list[Unseen] = []
     made: list[Claim] = []
     fine: dict[str, list[Claim]] = {}  # by layer; the table only counts those that hold, so one stands for all
     count = 0
@@ -54,8 +54,10 @@ def checked(params: Mapping[str, Any]) -> dict[str, Any]:
             made += claims([part], SOURCE)
         else:
             if part.layer not in fine:
-                fine[part.layer] = claims([part], SOURCE)
+                fine[part.layer] = claims([part._replace(unseen=())], SOURCE)
             made += fine[part.layer]
+            made += claims([part], SOURCE)[1:] if part.unseen else []
+        unseen += part.unseen
     proof = Proof(params["name"], "The path of RoCE traffic", params["name"], made)
     return {
         "changed": False,
@@ -64,7 +66,8 @@ def checked(params: Mapping[str, Any]) -> dict[str, Any]:
         "faults": [asdict(fault) for fault in faults],
         "parts": count,
         "table": table(proof),
-        "message": message(count, faults),
+        "unseen": [asdict(each) for each in unseen],
+        "message": message(count, faults, len(unseen)),
     }
 
 
@@ -75,8 +78,8 @@ def look(params: Mapping[str, Any]) -> Iterator[Part]:
     fabric = Fabric(_links(specs), [spec.name for spec in specs])
     planned = plan(policy, specs)
     seen = ReadBack(
-        _hosts(params["nics"], params["applications"]),
-        completed(parse_running(params["running"], params["switches"]), planned),
+        _hosts(params["nics"], params["applications"], params["hosts"]),
+        _alike(parse_running(params["running"], params["switches"])),
         planned if params["thresholds"] else {},
     )
     for rdma in _classes(policy, params["rdma_class"]):
@@ -89,37 +92,30 @@ def look(params: Mapping[str, Any]) -> Iterator[Part]:
         yield deadlock(fabric, checker)
 
 
-def message(parts: int, faults: list[Fault]) -> str:
+def message(parts: int, faults: list[Fault], unseen: int = 0) -> str:
     """Of so many parts, the first broken hop in a sentence, or that there is none."""
     if not faults:
-        return f"all {parts} parts are as the policy says"
+        less = f"; of {unseen} of their settings nothing can be read" if unseen else ""
+        return f"all {parts} parts are as the policy says{less}"
     first, count = faults[0], len(faults)
     others = f"; {count - 1} more" if count > 1 else ""
     return f"{first.where}: {first.what}: wanted {first.wanted}, seen {first.seen}: {first.consequence}{others}"
 
 
-def completed(seen: Mapping[str, Switch], planned: Mapping[str, Switch]) -> dict[str, Switch]:
-    """``seen`` with what a system's configuration does not hold as it is planned: the system sets it by itself.
-
-    Ports that are alike are one object, whatever their switch.
-    """
-    known: dict[tuple[int, int], PortQos] = {}
+def _alike(seen: Mapping[str, Switch]) -> dict[str, Switch]:
+    """``seen``, where ports that are alike are one object, whatever their switch."""
+    known: dict[int, PortQos] = {}
     alike: dict[PortQos, PortQos] = {}
 
-    def port(qos: PortQos, plan: PortQos | None, not_held: list[str]) -> PortQos:
-        key = (id(qos), id(plan))
-        if key not in known:
-            full = qos if plan is None else replace(qos, **{name: getattr(plan, name) for name in not_held})
-            known[key] = alike.setdefault(full, full)
-        return known[key]
+    def port(qos: PortQos) -> PortQos:
+        if id(qos) not in known:
+            known[id(qos)] = alike.setdefault(qos, qos)
+        return known[id(qos)]
 
-    found = {}
-    for name, switch in seen.items():
-        not_held = [each for each in SYSTEMS[switch.system].NOT_HELD if each in PORT_FIELDS]
-        plans = planned[name].ports if name in planned else {}
-        ports = {at: port(qos, plans.get(at), not_held) for at, qos in switch.ports.items()}
-        found[name] = replace(switch, ports=ports)
-    return found
+    return {
+        name: replace(switch, ports={at: port(qos) for at, qos in switch.ports.items()})
+        for name, switch in seen.items()
+    }
 
 
 def _links(specs: list[SwitchSpec]) -> Iterator[tuple[End, End]]:
@@ -150,23 +146,31 @@ def _ends(at: int, given: Any) -> tuple[End, End]:
     return ends[0], ends[1]
 
 
-def _hosts(nics: Mapping[str, Any], applications: Mapping[str, Any]) -> dict[str, Host]:
+def _hosts(
+    nics: Mapping[str, Any], applications: Mapping[str, Any], inventory: Mapping[str, Any] | None
+) -> dict[str, Host]:
     for name in applications:
         if name not in nics:
             raise FabricError(
                 f"host {name}", "its applications are given, but not its NICs", "read them with roce_nic_info"
             )
-    known: dict[str, Nic] = {}
+    known: dict[str, Seen] = {}
     return {
         name: Host(
             {
-                nic: nic_of(f"host {name}: NIC {nic}", data, known)
+                nic: seen_of(f"host {name}: NIC {nic}", data, known, _shares_buffer(inventory, name, nic))
                 for nic, data in Record(f"host {name}", found).data.items()
             },
             tuple(_application(f"host {name}", each) for each in applications.get(name) or ()),
         )
         for name, found in nics.items()
     }
+
+
+def _shares_buffer(inventory: Mapping[str, Any] | None, host: str, nic: str) -> str:
+    """Why a NIC's lossless priorities need no ingress buffer of their own; "" where they do."""
+    given = ((inventory or {}).get(host) or {}).get(nic, {"cable_m": 0})
+    return "" if (given or {}).get("cable_m") is not None else NO_CABLE
 
 
 def _application(subject: str, given: Any) -> Application:

@@ -264,6 +264,13 @@ def _check_hosts(specs: Mapping[str, SwitchSpec], hosts: Mapping[str, Any]) -> N
 def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -> Switch:
     subject = f"switch {spec.name}"
     lossless = len(policy.lossless)
+    no_pfc = spec.system_module.NOT_HELD.get("pfc")
+    if lossless and no_pfc:
+        raise FabricError(
+            subject,
+            f"the policy's class {policy.lossless[0].name} is lossless, and {spec.system} has no PFC: {no_pfc}",
+            "make the class lossy (roce_policy: classes: mode), or take this switch out of roce_switches",
+        )
     if spec.asic is not None:
         _check_asic(policy, spec.asic, subject)
     lines: dict[Line, str] = {}  # the first port of each

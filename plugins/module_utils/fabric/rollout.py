@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import migration
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.migration import Qos, stages
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nics import nic_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path_report import completed
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.record import Record
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Nic, PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_config import (
@@ -29,6 +28,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_confi
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 
+PORT_FIELDS = [each.name for each in fields(PortQos)]
+EMPTY = PortQos()  # of a port that is not configured
 RUN = re.compile(r"\d{8}T\d{6}Z")  # what the role calls a run's folder of backups
 
 
@@ -46,7 +47,7 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
         if name not in wanted:
             raise FabricError(f"switch {name}", "it is in running, but not in switches", "add it there")
     parsed = parse_running(running, params["switches"])
-    now = {name: _as_held(switch, wanted[name]) for name, switch in completed(parsed, wanted).items()}
+    now = {name: _comparable(switch, wanted[name]) for name, switch in parsed.items()}
     whole = {name: SYSTEMS[each.system].remediation(running[name], each) for name, each in wanted.items()}
     goal = Qos(wanted, _nics(params["nics_wanted"]))
     done: list[tuple[str, dict[str, str], list[str]]] = []
@@ -131,14 +132,25 @@ def restored(params: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _as_held(seen: Switch, wanted: Switch) -> Switch:
-    """``seen`` on the wanted ports, with what is not compared as it is wanted."""
+def _comparable(seen: Switch, wanted: Switch) -> Switch:
+    """``seen`` on the wanted ports, with what its system does not show as it is wanted: no stage changes that.
+
+    For the stages alone. It is no observation, and no proof may be made of it.
+    """
+    not_held = SYSTEMS[wanted.system].NOT_HELD
+    known: dict[tuple[int, int], PortQos] = {}
 
     def port(name: str) -> PortQos:
-        qos = seen.ports.get(name, PortQos())
-        return replace(qos, cable_m=wanted.ports[name].cable_m) if qos.cable_m is None else qos
+        qos, goal = seen.ports.get(name, EMPTY), wanted.ports[name]
+        key = id(qos), id(goal)
+        if key not in known:
+            taken = {field: getattr(goal, field) for field in PORT_FIELDS if field in not_held}
+            if qos.cable_m is None:
+                taken["cable_m"] = goal.cable_m
+            known[key] = replace(qos, **taken)
+        return known[key]
 
-    hashed = "ecmp_fields" in SYSTEMS[wanted.system].NOT_HELD
+    hashed = "ecmp_fields" in not_held
     return replace(
         wanted,
         ports={name: port(name) for name in wanted.ports},

@@ -101,6 +101,20 @@ def compared(params: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def left_to_change(wanted: Mapping[str, Switch], running: Mapping[str, str], name: str) -> list[dict[str, Any]]:
+    """What the policy would still change of a running configuration that has no ``differences``: settings that the
+    terms of ``state`` do not tell apart. At most one, as ``compared`` returns them."""
+    try:
+        text = SYSTEMS[wanted[name].system].remediation(running[name], wanted[name])
+    except FabricError as error:
+        text = str(error)
+    if not text:
+        return []
+    line = next(line.strip() for line in text.splitlines() if line.strip() not in ("", "[", "#!/bin/sh", "set -eu"))
+    change = {"ports": [], "what": "what the policy would still change", "wanted": "nothing", "seen": line}
+    return [{**change, "message": f"{name}: {change['what']}: wanted nothing, seen {line}"}]
+
+
 def wanted_switches(params: Mapping[str, Any]) -> dict[str, Switch]:
     """What the policy makes of all switches, by name. Raises FabricError."""
     policy = read_policy(params["policy"])

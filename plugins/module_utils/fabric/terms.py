@@ -26,6 +26,14 @@ WORDS = {
 }
 
 
+def title(field: str) -> str:
+    """A field of PortQos in words."""
+    if field in TABLES:
+        index, held = TABLES[field]
+        return f"{held} of {index}"
+    return WORDS.get(field, field.replace("_", " "))
+
+
 def to_data(switch: Switch) -> dict[str, Any]:
     """name, system, ecmp_fields and ports; of tables only what is set, by number written as text ("26": 3)."""
     made = {id(qos): _port_data(qos) for qos in switch.ports.values()}
@@ -98,11 +106,17 @@ def _port_differences(wanted: PortQos, seen: PortQos, not_held: Collection[str])
         if each.name in TABLES:
             yield from _table(*TABLES[each.name], here, there)
         elif each.name in BY_NUMBER:
-            for at, (one, other) in enumerate(zip(here, there)):
+            # A queue that is strict, or not, changes the shares of all others: it is the cause.
+            pairs = sorted(enumerate(zip(here, there)), key=lambda pair: _as_strict(*pair[1]))
+            for at, (one, other) in pairs:
                 if one != other:
                     yield f"{BY_NUMBER[each.name]} {at}", _words(one), _words(other)
-        elif each.name != "cable_m" or None not in (here, there):  # most systems are told no cable
-            yield WORDS.get(each.name, each.name.replace("_", " ")), _words(here), _words(there)
+        elif each.name != "cable_m" or here is not None:  # most systems are told no cable
+            yield title(each.name), _words(here), _words(there)
+
+
+def _as_strict(one: Any, other: Any) -> bool:
+    return getattr(one, "strict", False) == getattr(other, "strict", False)
 
 
 def _table(index: str, held: str, wanted: Any, seen: Any) -> Iterator[tuple[str, str, str]]:

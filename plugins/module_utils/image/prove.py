@@ -80,6 +80,8 @@ def _image(wish: Wish, state: dict[str, Any]) -> list[Claim]:
     by = f"the channel {wish.channel}" if wish.channel else "its pin"
     reason = state.get("reason", "")
     report = state.get("report") or {}
+    # Without a report there is nothing to hold the command line against.
+    named = _argument(state.get("command_line"), "sailloft.image=") if report.get("image") else None
     return [
         compare(IMAGE, f"the node runs the image that {by} names", wish.digest, state.get("image"), PATH, reason),
         # The kernel's own word for what the first stage was told to boot, against the first stage's.
@@ -87,7 +89,7 @@ def _image(wish: Wish, state: dict[str, Any]) -> list[Claim]:
             IMAGE,
             "the kernel's command line names the image of the report",
             f"sailloft.image={report.get('image', wish.digest)}",
-            _argument(state.get("command_line"), "sailloft.image="),
+            named,
             "/proc/cmdline",
         ),
     ]
@@ -138,7 +140,7 @@ def _layers(wish: Wish, state: dict[str, Any]) -> list[Claim]:
         name, seen = layer.name, by_name.get(layer.name, {})
         claims.append(compare(LAYER, f"layer {name} has its digest", layer.sha256, seen.get("sha256"), PATH))
         verity = f"every read of layer {name} is held against its digest (dm-verity)"
-        if state and not state.get("verity_possible") and not seen.get("verity"):
+        if state.get("verity_possible") is False and not seen.get("verity"):
             claims.append(not_applicable(LAYER, verity, True, PATH, "the kernel has no dm-verity", seen.get("verity")))
         else:
             claims.append(compare(LAYER, verity, True, seen.get("verity"), PATH))

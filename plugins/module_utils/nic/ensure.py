@@ -110,9 +110,10 @@ def _bring(system: System, seen: dict[str, Seen], whole: Planned, check: bool, s
 
 
 def shown(seen: Seen) -> dict[str, Any]:
-    """A function as plain data: the fields of Nic, its driver, PCI address and speed."""
+    """A function as plain data: the fields of Nic, why it has not all of them, its driver, PCI address and speed."""
     return {
         **asdict(seen.nic),
+        "cannot": dict(seen.cannot),
         "driver": seen.driver,
         "address": seen.address,
         "speed_gbit_s": seen.speed_gbit_s,

@@ -25,7 +25,8 @@ def qos(policy_given):
     policy = read_policy(policy_given)
     port = port_qos(policy)
     switches = {name: Switch(name, "any", {"p1": port, "p2": port}, policy.ecmp_fields) for name in ("leaf", "spine")}
-    return Qos(switches, {(host, "mlx5_0"): nic(policy) for host in ("gpu1", "gpu2")})
+    buffers = dict.fromkeys(("priority_to_buffer", "buffer_bytes"), (None,) * 8)  # left to the driver
+    return Qos(switches, {(host, "mlx5_0"): replace(nic(policy), **buffers) for host in ("gpu1", "gpu2")})
 
 
 def names(now, wanted):

@@ -5,14 +5,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
-from switches import ECN, port_qos
+from switches import ECN, HEADROOM, port_qos
 from switches import policies as any_policy
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import checks
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import (
     Checker,
     Host,
@@ -31,7 +33,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
     Nic,
     Queue,
     Switch,
+    Watchdog,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.topology import End, Fabric, buffer_cycle
 
 LEAVES, SPINES = ("leaf1", "leaf2"), ("spine1", "spine2")
@@ -62,6 +66,10 @@ def nic(policy):
         cnp_dscp=policy.cnp.dscp,
         cm_tos=policy.classes[0].tos,
         ip_mtu_bytes=policy.ip_mtu_bytes,
+        may_mark=True,
+        dcbx_by_host=True,
+        priority_to_buffer=tuple(qos.pfc.index(each) + 1 if each in qos.pfc else 0 for each in range(8)),
+        buffer_bytes=(262144, *(159744 if each < len(qos.pfc) else 0 for each in range(7))),
     )
 
 
@@ -69,7 +77,7 @@ def site(given=None):
     """A policy, and a fabric of four switches where everything is as it says."""
     policy = read_policy(given)
     apps = (Application("NCCL", policy.classes[0].tos, queue_pairs=4),)
-    hosts = {name: Host({"mlx5_0": nic(policy)}, apps) for name in ("gpu1", "gpu2")}
+    hosts = {name: Host({"mlx5_0": Seen(nic(policy))}, apps) for name in ("gpu1", "gpu2")}
     fabric = Fabric(LINKS, [*LEAVES, *SPINES])
     qos = port_qos(policy)
     switches = {
@@ -90,12 +98,12 @@ def port(seen, switch, name, **changes):
     return replace(seen, switches={**seen.switches, switch: new})
 
 
-def host(seen, name, **changes):
-    """``seen`` with another NIC in one host."""
+def host(seen, name, cannot=None, **changes):
+    """``seen`` with another NIC in one host; ``cannot``: why its settings in ``changes`` are not there."""
     old = seen.hosts[name]
-    return replace(
-        seen, hosts={**seen.hosts, name: replace(old, nics={"mlx5_0": replace(old.nics["mlx5_0"], **changes)})}
-    )
+    nic_there = old.nics["mlx5_0"]
+    other = replace(nic_there, nic=replace(nic_there.nic, **changes), cannot=cannot or {})
+    return replace(seen, hosts={**seen.hosts, name: replace(old, nics={"mlx5_0": other})})
 
 
 def app(seen, **changes):
@@ -130,6 +138,7 @@ def test_a_path_that_is_as_the_policy_says():
     assert len({(part.layer, part.where) for part in parts}) == len(parts)
 
 
+TWO_SHARES = at(at(QOS.queues, 6, Queue(False, 14)), 3, Queue(False, 44, ECN))
 BROKEN = {
     "ToS of another class": (app(SEEN, tos=0), "gpu1 NCCL", "DSCP 26"),
     "ToS without ECT": (app(SEEN, tos=104), "gpu1 NCCL", "ECN-capable"),
@@ -154,6 +163,40 @@ BROKEN = {
         "share of 50%",
     ),
     "no PFC in the NIC": (host(SEEN, "gpu1", pfc=()), "gpu1 mlx5_0", "PFC is on for priority 3"),
+    "an RDMA-CM of which nothing is known": (host(SEEN, "gpu1", cm_tos=None), "gpu1 mlx5_0", "RDMA-CM"),
+    "a function of which nobody says whether it may mark": (
+        host(SEEN, "gpu1", may_mark=None),
+        "gpu1 mlx5_0",
+        "keep the DSCP",
+    ),
+    "a traffic class that is neither strict nor has a share": (
+        host(SEEN, "gpu1", queues=at(NIC.queues, 3, None)),
+        "gpu1 mlx5_0",
+        "share of 50%",
+    ),
+    "PFC for one priority more in the NIC": (
+        host(SEEN, "gpu1", pfc=(3, 4)),
+        "gpu1 mlx5_0",
+        "PFC is off for priority 4, which no class of RoCE has",
+    ),
+    "DCBX by the firmware": (host(SEEN, "gpu1", dcbx_by_host=False), "gpu1 mlx5_0", "DCBX is the host's"),
+    "DCBX of which nothing is known": (host(SEEN, "gpu1", dcbx_by_host=None), "gpu1 mlx5_0", "DCBX is the host's"),
+    "an MTU that is not known in the NIC": (host(SEEN, "gpu1", ip_mtu_bytes=None), "gpu1 mlx5_0", "MTU"),
+    "RoCE in the buffer of all other traffic": (
+        host(SEEN, "gpu2", priority_to_buffer=(0,) * 8),
+        "gpu2 mlx5_0",
+        "priority 3 has an ingress buffer of its own",
+    ),
+    "buffers of which nothing is known": (
+        host(SEEN, "gpu2", priority_to_buffer=(None,) * 8),
+        "gpu2 mlx5_0",
+        "priority 3 has an ingress buffer of its own",
+    ),
+    "a buffer without a size": (
+        host(SEEN, "gpu2", buffer_bytes=(262144, 0, 0, 0, 0, 0, 0, 0)),
+        "gpu2 mlx5_0",
+        "buffer 1 of priority 3 has a size",
+    ),
     "a small MTU in the NIC": (host(SEEN, "gpu1", ip_mtu_bytes=1500), "gpu1 mlx5_0", "MTU"),
     "a DSCP that is not mapped": (
         port(SEEN, "leaf1", "h1", dscp_to_class=at(QOS.dscp_to_class, 26, None)),
@@ -180,6 +223,42 @@ BROKEN = {
         port(SEEN, "leaf1", "h1", headroom=at(QOS.headroom, 3, Headroom(0, 0, 0, 0))),
         "leaf1 h1, in",
         "has headroom",
+    ),
+    "no headroom at all": (
+        port(SEEN, "leaf1", "h1", headroom=at(QOS.headroom, 3, None)),
+        "leaf1 h1, in",
+        "priority 3 has headroom",
+    ),
+    "headroom of a shorter cable where packets come in": (
+        port(SEEN, "leaf1", "h1", headroom=at(QOS.headroom, 3, replace(HEADROOM, xoff_bytes=10_000))),
+        "leaf1 h1, in",
+        "priority 3 has the compiled headroom",
+    ),
+    "another share of the shared buffer": (
+        port(SEEN, "leaf1", "h1", headroom=at(QOS.headroom, 3, replace(HEADROOM, alpha_exponent=3))),
+        "leaf1 h1, in",
+        "priority 3 may fill 2^0 times the free shared buffer",
+    ),
+    "PFC for one priority more": (
+        port(SEEN, "leaf1", "h1", pfc=(3, 4)),
+        "leaf1 h1, in",
+        "PFC is off for priority 4, which no class of RoCE has",
+    ),
+    "no watchdog": (port(SEEN, "leaf1", "u1", watchdog=None), "leaf1 u1, out", "the PFC watchdog is on"),
+    "a watchdog with other times": (
+        port(SEEN, "leaf1", "u1", watchdog=Watchdog(5000, 60000, "forward")),
+        "leaf1 u1, out",
+        "the PFC watchdog is the policy's",
+    ),
+    "an MTU that is not known on a switch": (
+        port(SEEN, "leaf1", "h1", ip_mtu_bytes=None),
+        "leaf1 h1, in",
+        "IP packets of 9000 bytes pass",
+    ),
+    "a CNP queue with a share, which RoCE's loses": (
+        port(SEEN, "leaf1", "u1", queues=TWO_SHARES),
+        "leaf1 u1, out",
+        "queue 6 of CNPs is strict",
     ),
     "another queue": (
         port(SEEN, "spine2", "leaf2", class_to_queue=at(QOS.class_to_queue, 3, 0)),
@@ -214,10 +293,21 @@ BROKEN = {
     "a small MTU on a switch": (port(SEEN, "spine2", "leaf2", ip_mtu_bytes=1500), "spine2 leaf2, out", "bytes pass"),
     "lossless at one end only": (
         port(SEEN, "spine1", "leaf1", pfc=()),
-        "leaf1 u1 - spine1 leaf1",
-        "both ends of the link",
+        "spine1 leaf1, in",
+        "PFC is on for priority 3",
     ),
     "a receiver that trusts PCP": (host(SEEN, "gpu2", trust="pcp"), "gpu2 mlx5_0", "trusts the DSCP"),
+    "a notification point of which nothing is known": (
+        host(SEEN, "gpu2", notification=None),
+        "gpu2 mlx5_0",
+        "notification point",
+    ),
+    "CNPs whose DSCP is not known": (host(SEEN, "gpu2", cnp_dscp=None), "gpu2 mlx5_0", "CNPs leave with DSCP 48"),
+    "a reaction point of which nothing is known": (
+        host(SEEN, "gpu1", reaction=None),
+        "gpu1 mlx5_0",
+        "reaction point",
+    ),
     "no notification point": (host(SEEN, "gpu2", notification=()), "gpu2 mlx5_0", "notification point"),
     "CNPs of the operator's default": (host(SEEN, "gpu2", cnp_dscp=4), "gpu2 mlx5_0", "CNPs leave with DSCP 48"),
     "CNPs in another class": (
@@ -255,6 +345,11 @@ BROKEN = {
         "leaf1",
         "UDP source port",
     ),
+    "a switch whose hash is not known": (
+        replace(SEEN, switches={**SEEN.switches, "leaf1": replace(SEEN.switches["leaf1"], ecmp_fields=None)}),
+        "leaf1",
+        "UDP source port",
+    ),
     "a switch that was not read": (
         replace(SEEN, switches={name: each for name, each in SEEN.switches.items() if name != "spine2"}),
         "spine2 leaf1, in",
@@ -263,10 +358,98 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(("planned", "seen", "short"), [(5, 0, True), (41, 40, True), (5, 40, False), (5, None, False)])
+@pytest.mark.parametrize(("planned", "seen", "short"), [(5, 0, True), (41, 40, True), (5, 40, False), (5, None, True)])
 def test_headroom_of_the_switchs_own_reckoning_is_for_the_cable(planned, seen, short):
-    found = list(checks.thresholds(replace(QOS, cable_m=seen), replace(QOS, cable_m=planned), POLICY.classes[0]))
-    assert [fault.what for fault in found] == [f"headroom is for a cable of {planned} m"] * short
+    def found(reasons):
+        here, wanted = replace(QOS, cable_m=seen), replace(QOS, cable_m=planned)
+        return [each.what for each in checks.ingress(here, POLICY.classes[0], POLICY, reasons, wanted)]
+
+    assert found({}) == [f"headroom is for a cable of {planned} m"] * short
+    # Where the system is told no cable, its headroom is what cannot be read.
+    assert found({"cable_m": "no line tells it"}) == found({}) * (seen is not None)
+
+
+# What of a NIC or a port cannot be read on its kind: the change, why, where it is said, and of what.
+NOT_TO_BE_READ = {
+    "a driver without NP": ({"notification": None}, "notification", "the notification point of priority 3 is on"),
+    "a driver without RP": ({"reaction": None}, "reaction", "the reaction point of priority 3 is on"),
+    "a driver without CNPs' DSCP": ({"cnp_dscp": None}, "cnp_dscp", "CNPs leave with DSCP 48"),
+    "a driver without DCBX": ({"dcbx_by_host": None}, "dcbx_by_host", "DCBX is the host's"),
+    "a driver without buffers": (
+        {"priority_to_buffer": (None,) * 8},
+        "priority_to_buffer",
+        "priority 3 has an ingress buffer of its own",
+    ),
+    "buffers that are left to the driver": (
+        {"priority_to_buffer": (0,) * 8},
+        "own_buffer",
+        "priority 3 has an ingress buffer of its own",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOT_TO_BE_READ)
+def test_what_a_nic_cannot_show_is_neither_held_nor_failed(name):
+    change, setting, what = NOT_TO_BE_READ[name]
+    for each in ("gpu1", "gpu2"):
+        seen = host(SEEN, each, {setting: "its driver has none"}, **change)
+        surveyed = list(survey(FABRIC, Checker(POLICY, POLICY.classes[0], seen)))
+        assert first_fault(surveyed) is None
+        apart = [claim for claim in claims(surveyed, "test") if claim.holds is None]
+        assert {(claim.claim, claim.seen, claim.reason) for claim in apart} == {
+            (f"{each} mlx5_0: {what}", None, "its driver has none")
+        }
+
+
+@pytest.mark.parametrize("setting", ["trust", "priority_to_class", "pfc"])
+def test_a_physical_function_without_what_roce_needs_fails_whatever_the_reason(setting):
+    nothing = {"trust": None, "priority_to_class": (None,) * 8, "pfc": ()}[setting]
+    seen = host(SEEN, "gpu1", {setting: "neither dcb nor mlnx_qos is installed"}, **{setting: nothing})
+    fault = first_fault(checked(POLICY, FABRIC, seen))
+    assert fault.where == "gpu1 mlx5_0"
+    assert fault.consequence.endswith(": neither dcb nor mlnx_qos is installed")
+
+
+def test_of_a_vf_the_ports_settings_are_its_physical_functions():
+    why = "it is a VF, and the port is its physical function's"
+    cannot = dict.fromkeys(("trust", "notification", "reaction", "cnp_dscp", "dcbx_by_host"), why)
+    bare = Nic("mlx5_0", "eth0", is_vf=True, cm_tos=106, ip_mtu_bytes=9000)
+    changes = {each: getattr(bare, each) for each in ("trust", "notification", "reaction", "cnp_dscp", "may_mark")}
+    seen = host(SEEN, "gpu1", cannot, is_vf=True, dcbx_by_host=None, pfc=(), **changes)
+    parts = checked(POLICY, FABRIC, seen)
+    assert first_fault(parts) is None
+    assert [(each.what, each.reason) for part in parts for each in part.unseen] == [
+        (
+            "this function's packets keep the DSCP that is set",
+            "a guest does not see what the physical function of its VF trusts",
+        ),
+        ("its port has the policy", why),
+        ("the reaction point of priority 3 is on", why),
+    ]
+
+
+def test_what_a_switchs_system_does_not_show_is_neither_held_nor_failed(monkeypatch):
+    reasons = {"headroom": "sized by itself", "watchdog": "always on", "ip_mtu_bytes": "fixed", "ecmp_fields": "fixed"}
+    monkeypatch.setitem(SYSTEMS, "any", SimpleNamespace(NOT_HELD=reasons))
+    bare = replace(QOS, headroom=(None,) * 8, watchdog=None, ip_mtu_bytes=None)
+    leaf = replace(SEEN.switches["leaf1"], ports=dict.fromkeys(SEEN.switches["leaf1"].ports, bare), ecmp_fields=None)
+    parts = checked(POLICY, FABRIC, replace(SEEN, switches={**SEEN.switches, "leaf1": leaf}))
+    assert first_fault(parts) is None
+    assert [(each.where, each.what, each.reason) for part in parts for each in part.unseen] == [
+        ("leaf1", "ECMP's hash takes the UDP source port", "fixed"),
+        ("leaf1 h1, in", "priority 3 has headroom", "sized by itself"),
+        ("leaf1 h1, in", "IP packets of 9000 bytes pass", "fixed"),
+        ("leaf1 u1, out", "the PFC watchdog is on", "always on"),
+        ("leaf1 u1, out", "IP packets of 9000 bytes pass", "fixed"),
+        ("leaf1 u2, out", "the PFC watchdog is on", "always on"),
+        ("leaf1 u2, out", "IP packets of 9000 bytes pass", "fixed"),
+    ]
+
+
+def test_how_many_queue_pairs_an_application_uses_is_to_be_given():
+    parts = checked(POLICY, FABRIC, app(SEEN, queue_pairs=None))
+    assert first_fault(parts) is None
+    assert [each.reason for each in parts[0].unseen] == ["how many queue pairs NCCL uses was not given"]
 
 
 def test_of_a_cable_with_an_end_that_was_not_read_nothing_is_claimed():
@@ -330,7 +513,7 @@ def test_every_policy_that_is_applied_everywhere_holds(given_policy):
 def test_pfc_where_the_class_is_lossy():
     policy, fabric, seen = site({"classes": {"roce": {"mode": "lossy"}}})
     fault = first_fault(checked(policy, fabric, port(seen, "leaf1", "h1", pfc=(3,))))
-    assert (fault.where, fault.wanted) == ("gpu1 mlx5_0 - leaf1 h1", "the same at both ends")
+    assert (fault.where, fault.what) == ("leaf1 h1, in", "PFC is off for priority 3, whose class is lossy")
 
 
 def test_what_cannot_be_followed():

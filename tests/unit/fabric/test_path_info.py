@@ -17,7 +17,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.plan import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
 
-POLICY = read_policy(None)
 PATHS = [{"source": {"host": "gpu1", "nic": "mlx5_0"}, "destination": {"host": "gpu2", "nic": "mlx5_0"}}]
 
 
@@ -54,16 +53,19 @@ PORTS = {
 
 
 def params(system, **changes):
-    """As the module gets them; every device as the policy says."""
+    """As the module gets them; every device as the policy says, which is lossy where the system has no PFC."""
+    given = {"classes": {"roce": {"mode": "lossy"}}} if system == "linux" else {}
+    policy = read_policy(given)
     switches = inventory(system, PORTS[system])
-    wanted = plan(POLICY, read_switches(switches))
-    data = json.loads(json.dumps(asdict(nic(POLICY))))
+    wanted = plan(policy, read_switches(switches))
+    data = json.loads(json.dumps(asdict(nic(policy))))
     return {
-        "policy": {},
+        "policy": given,
         "switches": switches,
         "asics": None,
         "running": {name: SYSTEMS[system].render(each) for name, each in wanted.items()},
         "nics": {"gpu1": {"mlx5_0": {**data, "driver": "mlx5_core"}}, "gpu2": {"mlx5_0": data}},
+        "hosts": None,
         "applications": {"gpu1": [{"name": "NCCL", "tos": 106, "queue_pairs": 4}]},
         "paths": PATHS,
         "rdma_class": None,
@@ -73,13 +75,48 @@ def params(system, **changes):
     }
 
 
+# Why a system does not show its headroom.
+NO_HEADROOM = {
+    "dell_sonic": "the system reckons it from the port's speed and cable_length, and no module binds a buffer profile",
+    "eos": "EOS sizes the headroom of a lossless priority itself",
+    "junos": "Junos computes it from cable length and MRU",
+    "nxos": "NX-OS sizes the headroom of a no-drop class itself, from its MTU and the port's speed",
+}
+
+
 @pytest.mark.parametrize("system", sorted(SYSTEMS))
 @pytest.mark.parametrize("paths", [PATHS, []])
 def test_what_is_rendered_for_a_system_is_a_path_that_holds(system, paths):
     result = path_report.checked(params(system, paths=paths))
     assert result["faults"] == []
     assert result["holds"] is True
-    assert result["message"] == f"all {result['parts']} parts are as the policy says"
+    reason = NO_HEADROOM.get(system)
+    assert {(each["what"], each["reason"]) for each in result["unseen"]} == (
+        {("priority 3 has headroom", reason)} if reason else set()
+    )
+    # Of each port where RoCE comes in, once: three on the path, six in all.
+    count = (3 if paths else 6) * (system in NO_HEADROOM)
+    less = f"; of {count} of their settings nothing can be read" if count else ""
+    assert result["message"] == f"all {result['parts']} parts are as the policy says{less}"
+    lines = [line for line in result["table"] if line.startswith("n/a ")]
+    assert lines == ([f"n/a x{count} {reason}"] if reason else [])
+
+
+def test_buffers_that_the_inventory_leaves_to_the_driver_are_not_claimed():
+    given = params("sonic")
+    shared = {**given["nics"]["gpu2"]["mlx5_0"], "priority_to_buffer": [0] * 8}
+    given["nics"]["gpu2"] = {"mlx5_0": shared}
+    what = "priority 3 has an ingress buffer of its own"
+    for hosts, unseen in (
+        (None, []),
+        ({"gpu2": None}, []),
+        ({"gpu2": {"mlx5_0": {"speed_gbit_s": 400, "cable_m": 5}}}, []),
+        ({"gpu2": {"mlx5_0": {}}}, [what]),
+        ({"gpu2": {"mlx5_0": None}}, [what]),
+    ):
+        result = path_report.checked({**given, "hosts": hosts})
+        assert [each["what"] for each in result["unseen"]] == unseen
+        assert [each["what"] for each in result["faults"]] == ([] if unseen else [what])
 
 
 @pytest.mark.parametrize("system", sorted(SYSTEMS))

@@ -15,6 +15,7 @@ from switches import ECN, port_qos
 from test_path import LINKS, at, nic
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import checks, path_report
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import (
     Checker,
     Host,
@@ -35,7 +36,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
     dscp_of,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.topology import Fabric
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.topology import End, Fabric
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table
 
@@ -50,7 +51,13 @@ PORTS = [
     replace(QOS, queues=at(QOS.queues, 6, Queue(True, None, ECN)), headroom=at(QOS.headroom, 3, Headroom(0, 0, 0, 0))),
 ]
 PLANNED = [QOS, PORTS[4], replace(QOS, headroom=at(QOS.headroom, 3, Headroom(1, 1 << 20, 0, 0)))]
-NICS = [NIC, replace(NIC, pfc=(4,)), replace(NIC, trust="pcp", cnp_dscp=4), replace(NIC, interface="eth1", reaction=())]
+NICS = [
+    Seen(NIC),
+    Seen(replace(NIC, pfc=(4,))),
+    Seen(replace(NIC, trust="pcp", cnp_dscp=4)),
+    Seen(replace(NIC, interface="eth1", reaction=())),
+    Seen(replace(NIC, notification=None, dcbx_by_host=None), cannot={"notification": "its driver has none"}),
+]
 APPLICATIONS = [Application("NCCL", 106, queue_pairs=4), Application("NCCL", 104), Application("x", 40, queue_pairs=1)]
 
 
@@ -81,15 +88,23 @@ def looked_at_one_by_one(fabric, seen, rdma):
     """``survey`` as it is said, with no memory: each part of each device, in order, checked for itself."""
     parts = []
 
-    def found(layer, where, faults):
-        placed = tuple(replace(fault, where=where) for fault in faults)
+    def found(layer, where, findings):
+        placed = [replace(each, where=where) for each in findings]
+        kinds = (tuple(each for each in placed if isinstance(each, kind)) for kind in (checks.Fault, checks.Unseen))
         if (layer, where) not in [part[:2] for part in parts]:
-            parts.append(Part(layer, where, placed))
+            parts.append(Part(layer, where, *kinds))
 
     def thing(end):
         if end.device in fabric.switches:
             return seen.switches.get(end.device, Switch("", "")).ports.get(end.port)
         return seen.hosts.get(end.device, Host()).nics.get(end.port)
+
+    def reasons(end):
+        system = SYSTEMS.get(seen.switches[end.device].system)
+        return system.NOT_HELD if system else {}
+
+    def plan(end):
+        return seen.planned.get(end.device, Switch("", "")).ports.get(end.port)
 
     def look(layer, where, end, check):
         unread = checks.Fault("it was read back", "its settings", None, "nothing is known of it")
@@ -100,12 +115,11 @@ def looked_at_one_by_one(fabric, seen, rdma):
 
     def entering(port, end):
         own = [] if marked_where_it_leaves(end) else checks.classification(port, rdma)
-        return [*own, *checks.ingress(port, rdma, POLICY)]
+        return [*own, *checks.ingress(port, rdma, POLICY, reasons(end), plan(end))]
 
     def leaving(port, end):
         own = checks.classification(port, rdma) if marked_where_it_leaves(end) else []
-        plan = seen.planned.get(end.device, Switch("", "")).ports.get(end.port)
-        return [*own, *checks.egress(port, rdma, POLICY), *(checks.thresholds(port, plan, rdma) if plan else [])]
+        return [*own, *checks.egress(port, rdma, POLICY, reasons(end), plan(end))]
 
     ends = sorted(fabric.peer)
     nics = [end for end in ends if end.device not in fabric.switches]
@@ -121,10 +135,12 @@ def looked_at_one_by_one(fabric, seen, rdma):
             for ends_of in ((one, fabric.peer[one]), (fabric.peer[one], one)):
                 up, down = (thing(end) for end in ends_of)
                 if up and down:
-                    found("switch", " - ".join(map(str, ends_of)), checks.link(up, down, rdma))
+                    ends_there = (getattr(each, "nic", each) for each in (up, down))
+                    found("switch", " - ".join(map(str, ends_of)), checks.link(*ends_there))
     for name in sorted(fabric.switches):
         switch = seen.switches.get(name)
-        found("switch", name, checks.ecmp(switch.ecmp_fields if switch else None))
+        if switch:
+            found("switch", name, checks.ecmp(switch.ecmp_fields, reasons(End(name, ""))))
     for end in ports:
         look("switch", f"{end}, in", end, lambda port, end=end: entering(port, end))
         look("switch", f"{end}, out", end, lambda port, end=end: leaving(port, end))
@@ -160,7 +176,7 @@ def test_it_finds_what_looking_at_everything_finds(drawn):
 
 def test_parts_that_are_alike_are_looked_at_once(monkeypatch):
     looked = []
-    monkeypatch.setattr(checks, "egress", lambda port, _rdma, _policy: looked.append(port) or ())
+    monkeypatch.setattr(checks, "egress", lambda port, *_more: looked.append(port) or ())
     fabric = Fabric(LINKS, ["leaf1", "leaf2", "spine1", "spine2"])
     ports = {name: {end.port: QOS for end in fabric.peer if end.device == name} for name in fabric.switches}
     seen = ReadBack({}, {name: Switch(name, "told", each) for name, each in ports.items()})
@@ -173,6 +189,7 @@ def told(parts):
     """What the module returns of ``parts``, each with its own claims."""
     parts = list(parts)
     faults = [fault for part in parts for fault in part.faults]
+    unseen = [each for part in parts for each in part.unseen]
     proof = Proof("fabric", "The path of RoCE traffic", "fabric", claims(parts, "as read back"))
     return {
         "changed": False,
@@ -181,6 +198,7 @@ def told(parts):
         "faults": [asdict(fault) for fault in faults],
         "parts": len(parts),
         "table": table(proof),
+        "unseen": [asdict(each) for each in unseen],
     }
 
 
@@ -210,7 +228,10 @@ def test_the_module_tells_the_same(data):
                 "asics": None,
                 "running": texts,
                 "nics": {
-                    name: {port: json.loads(json.dumps(asdict(each))) for port, each in host.nics.items()}
+                    name: {
+                        port: json.loads(json.dumps({**asdict(each.nic), "cannot": each.cannot}))
+                        for port, each in host.nics.items()
+                    }
                     for name, host in seen.hosts.items()
                 },
                 "applications": {
@@ -220,6 +241,7 @@ def test_the_module_tells_the_same(data):
                     ]
                     for name, host in seen.hosts.items()
                 },
+                "hosts": None,
                 "paths": [],
                 "rdma_class": None,
                 "thresholds": True,
@@ -227,20 +249,8 @@ def test_the_module_tells_the_same(data):
             }
         )
         planned = plan(policy, read_switches(switches))
-        whole = {
-            name: replace(
-                switch,
-                ports={
-                    port: replace(
-                        qos, watchdog=planned[name].ports[port].watchdog, headroom=planned[name].ports[port].headroom
-                    )
-                    for port, qos in switch.ports.items()
-                },
-            )
-            for name, switch in seen.switches.items()
-        }
         fabric = Fabric(LINKS, list(switches))
-        back = replace(seen, switches=whole, planned=planned)
+        back = replace(seen, planned=planned)
         checker = Checker(policy, policy.classes[0], back)
         parts = [*survey(fabric, checker), deadlock(fabric, checker)]
     finally:

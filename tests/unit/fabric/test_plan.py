@@ -121,9 +121,20 @@ def test_a_lossy_policy_needs_no_headroom_and_no_cable():
 
 def test_a_system_that_sends_no_pauses_needs_no_asic():
     soft = {"sw01": {"system": "soft", "ports": {"eth1": {"speed_gbit_s": 10}}}}
-    qos = planned(None, soft)["sw01"].ports["eth1"]
+    qos = planned({"classes": {"roce": {"mode": "lossy"}}}, soft)["sw01"].ports["eth1"]
     assert qos.headroom == (None,) * 8
     assert qos.queues[3].ecn == thresholds.reference_ecn(10, 9100)
+
+
+def test_a_system_that_sends_no_pauses_can_have_no_lossless_class():
+    two = {"classes": {"roce": {"mode": "lossy"}, "storage": {**STORAGE, "mode": "lossless"}}}
+    for policy, name in ((None, "roce"), (two, "storage")):
+        with pytest.raises(FabricError) as refused:
+            planned(policy, {"sw01": {"system": "soft", "ports": {"eth1": {"speed_gbit_s": 10}}}})
+        assert str(refused.value) == (
+            f"switch sw01: the policy's class {name} is lossless, and soft has no PFC: it sends none; make the class "
+            "lossy (roce_policy: classes: mode), or take this switch out of roce_switches"
+        )
 
 
 def test_a_system_that_reckons_headroom_itself_is_told_the_cable():
@@ -310,7 +321,8 @@ def test_a_host_whose_nics_are_not_given_is_only_looked_for():
 
 
 def test_hosts_that_are_not_given_are_not_looked_for():
-    assert read(change(("leaf1", "ports", "swp1", "peer", "host"), "gpu09"), hosts=None)
+    (leaf, _spine) = read(change(("leaf1", "ports", "swp1", "peer", "host"), "gpu09"), hosts=None)
+    assert str(leaf.ports["swp1"].peer) == "host gpu09's mlx5_0"
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,8 @@ def test_what_each_system_renders_is_what_it_reads(run, system):
     ports = {down: {"speed_gbit_s": 400, "cable_m": 3}, up: {"speed_gbit_s": 400, "cable_m": 30}}
     switches = {"leaf1": {"system": system, "asic": "spectrum4", "ports": ports, "queue_buffer_bytes": 50_000_000}}
     storage = {"dscp": 20, "traffic_class": 4, "bandwidth_percent": 20, "mode": "lossy"}
-    for policy in ({}, {"classes": {"roce": {}, "storage": storage}}):
+    roce = {"mode": "lossy" if system == "linux" else "lossless"}
+    for policy in ({"classes": {"roce": roce}}, {"classes": {"roce": roce, "storage": storage}}):
         given = {"policy": policy, "switches": switches}
         held = run(**given, state="compared", running=run(**given)["rendered"])
         assert held["differences"] == {"leaf1": []}

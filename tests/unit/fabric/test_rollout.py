@@ -101,7 +101,8 @@ def test_from_lossy_to_lossless_and_back_each_stage_is_over_before_the_next():
 def test_the_hosts_have_their_stages_between_the_switches():
     lossy, lossless = (read_policy(each) for each in (LOSSY, LOSSLESS))
     running, _names = come_to(defaults(), LOSSY)
-    now, wanted = ({"gpu1": {"mlx5_0": asdict(nic(each))}} for each in (lossy, lossless))
+    buffers = dict.fromkeys(("priority_to_buffer", "buffer_bytes"), (None,) * 8)  # left to the driver
+    now, wanted = ({"gpu1": {"mlx5_0": {**asdict(nic(each)), **buffers}}} for each in (lossy, lossless))
     there = planned(running, LOSSLESS, nics=now, nics_wanted=wanted)
     assert [(each["step"], each["switches"], each["hosts"]) for each in there["stages"]] == [
         ("settings", ["leaf1", "leaf2"], []),
@@ -145,10 +146,22 @@ def test_linux_is_to_be_told_all_of_it_at_every_boot():
     switches = {"sw01": {"system": "linux", "ports": {"p1": LINK}}}
     reading = {"links": [{"ifname": "p1", "mtu": 1500}], "qdiscs": [], "filters": {"p1": []}, "sysctl": {}}
     running = {"sw01": json.dumps(reading)}
-    first = planned(running, LOSSLESS, switches=switches)
+    first = planned(running, LOSSY, switches=switches)
     assert [each["name"] for each in first["stages"]] == [migration.SWITCHES_SET]
     assert first["boot"] == first["changes"]
-    assert planned({"sw01": first["changes"]["sw01"]}, LOSSLESS, switches=switches)["stages"] == []
+    assert planned({"sw01": first["changes"]["sw01"]}, LOSSY, switches=switches)["stages"] == []
+
+
+def test_a_lossless_class_is_refused_on_linux_before_anything_is_planned_or_kept(tmp_path):
+    switches = {"sw01": {"system": "linux", "ports": {"p1": LINK}}}
+    reading = {"links": [{"ifname": "p1", "mtu": 1500}], "qdiscs": [], "filters": {"p1": []}, "sysctl": {}}
+    with pytest.raises(FabricError) as refused:
+        planned({"sw01": json.dumps(reading)}, LOSSLESS, switches=switches, backup_path=str(tmp_path))
+    assert str(refused.value) == (
+        "switch sw01: the policy's class roce is lossless, and linux has no PFC: the kernel's bridge and router send "
+        "and obey no PFC; make the class lossy (roce_policy: classes: mode), or take this switch out of roce_switches"
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_backup_is_its_owners_alone_and_of_what_will_be_changed(tmp_path):

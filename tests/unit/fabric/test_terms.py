@@ -96,7 +96,21 @@ def test_a_cable_is_compared_where_both_have_one():
     none = replace(WANTED, ports={"swp1": QOS})
     (found,) = differences(five, nine, ())
     assert str(found) == "swp1: longest cable, in metres: wanted 5, seen 9"
-    assert differences(five, none, ()) == differences(none, five, ()) == differences(five, nine, {"cable_m"}) == []
+    assert differences(none, five, ()) == differences(five, nine, {"cable_m"}) == []
+
+
+def test_a_cable_that_is_wanted_and_not_told_differs():
+    five, none = (replace(WANTED, ports={"swp1": replace(QOS, cable_m=metres)}) for metres in (5, None))
+    (found,) = differences(five, none, ())
+    assert str(found) == "swp1: longest cable, in metres: wanted 5, seen none"
+
+
+def test_a_queue_that_should_be_strict_is_named_before_the_shares_that_it_takes():
+    shares = {0: Queue(False, 44), 3: Queue(False, 44, QOS.queues[3].ecn), 6: Queue(False, 12)}
+    queues = tuple(shares.get(at) for at in range(8))
+    found = differences(WANTED, replace(WANTED, ports=dict.fromkeys(WANTED.ports, replace(QOS, queues=queues))), ())
+    assert [each.what for each in found] == ["queue 6", "queue 0", "queue 3"]
+    assert (found[0].wanted, found[0].seen) == ("strict, no ECN", "12%, no ECN")
 
 
 def test_a_difference_of_one_port_and_a_port_that_is_not_there():

@@ -203,6 +203,23 @@ def test_verity_fails_where_the_kernel_has_it_and_is_left_out_where_not(root):
     assert proof.counts.not_applicable == len(layers)
 
 
+@pytest.mark.parametrize("possible", [{"verity_possible": None}, {}])
+def test_a_kernel_of_which_nobody_knows_whether_it_has_verity_fails(root, possible):
+    state = {name: value for name, value in read(root).items() if name != "verity_possible"}
+    layers = [{**layer, "verity": False} for layer in state["report"]["layers"]]
+    failed = failures({**state, **possible, "report": report(layers=layers)})
+    assert [claim for claim in failed if "dm-verity" in claim] == failed
+    assert len(failed) == len(layers)
+
+
+def test_without_a_report_the_command_line_is_held_against_nothing(root):
+    state = read(root)
+    assert "the kernel's command line names the image of the report" not in failures(state)
+    for report_read in (None, {}, {"layers": state["report"]["layers"]}):
+        failed = failures({**state, "report": report_read})
+        assert "the kernel's command line names the image of the report" in failed
+
+
 def test_a_node_that_does_not_answer_proves_nothing():
     proof = prove("bm01", wish(), Seen())
     assert proof.counts.held == 0

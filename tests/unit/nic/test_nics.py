@@ -129,6 +129,8 @@ def test_the_kernels_own_driver_has_less_and_says_so(host):
     assert outcome.after["mlx5_0 cnp_dscp"] == 48
     assert set(outcome.facts["cannot"]["mlx5_0"]) == {"notification", "reaction", "forced_tos"}
     assert "ROCE_CC_PRIO_MASK_P1" in outcome.facts["cannot"]["mlx5_0"]["reaction"]
+    # With the NIC, too: the path's proof gets nothing else.
+    assert outcome.facts["nics"]["mlx5_0"]["cannot"] == outcome.facts["cannot"]["mlx5_0"]
     assert system.read("/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_tos") == "106"
 
 
