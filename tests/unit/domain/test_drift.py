@@ -370,8 +370,10 @@ def test_memory_from_anywhere_without_a_plan() -> None:
 def test_a_device_whose_root_complex_tells_its_node_has_not_moved() -> None:
     server = host()
     server.function("0000:13:00.0").numa_node = None
-    made = render(plan(server, **WISH))
+    made, flat = (render(plan(server, **WISH, mirror_topology=mirror)) for mirror in (True, False))
     assert drift(server, made, None, made) == []
+    pair = "GPU 0000:13:00.0 and NIC 0000:14:00.0: PIX on the host, PHB in the guest"
+    assert pair in words(drift(server, flat, None, made))
 
 
 def test_xml_that_is_none() -> None:
