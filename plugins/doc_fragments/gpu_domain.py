@@ -35,6 +35,16 @@ options:
         virtual machines of some of the GPUs, not for one of all.
     type: dict
     default: {}
+  accelerators:
+    description:
+      - What counts as a GPU on this host beside what the collection knows, or does not count, by vendor and device in
+        hexadecimal digits, V("1002:744c"), or by vendor, V("1002:*"). V(true) makes it a GPU, V(false) none.
+      - Known are NVIDIA's displays and 3D controllers, AMD Instinct, Intel Data Center GPU Max and Flex, Habana Gaudi
+        and NEC Vector Engine. Every other display is taken for a console.
+      - What names the device counts for more than what names all of a vendor. Functions of other classes than display,
+        processing accelerator and co-processor are refused where they are named, and left alone by C(*).
+    type: dict
+    default: {}
 """
 
     # The virtual machines themselves; "required" differs between the modules, so this is the suboptions' part only.

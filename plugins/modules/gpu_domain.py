@@ -279,6 +279,7 @@ def main() -> None:
             },
             "topology": {"type": "dict"},
             "gpu_module_ids": {"type": "dict", "default": {}},
+            "accelerators": {"type": "dict", "default": {}},
             "uri": {"type": "str", "default": URI},
             "allow_restart": {"type": "bool", "default": False},
             "remove_disks": {"type": "bool", "default": False},

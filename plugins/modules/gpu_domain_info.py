@@ -186,6 +186,7 @@ def main() -> None:
             "names": {"type": "list", "elements": "str"},
             "topology": {"type": "dict"},
             "gpu_module_ids": {"type": "dict", "default": {}},
+            "accelerators": {"type": "dict", "default": {}},
             "uri": {"type": "str", "default": URI},
         },
         supports_check_mode=True,

@@ -158,6 +158,7 @@ def main():
             "domains": {"type": "list", "elements": "dict", "options": domain_options()},
             "topology": {"type": "dict"},
             "gpu_module_ids": {"type": "dict", "default": {}},
+            "accelerators": {"type": "dict", "default": {}},
             "recording": {"type": "path"},
             "host_name": {"type": "str", "default": "host"},
             "path": {"type": "path"},

@@ -14,6 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.show import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import parse_module_ids, parse_specs
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.whole_host import whole_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.accelerators import recognise
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.recordings import read_recording
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
@@ -61,5 +62,8 @@ def planned(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
 
 def _host(params: dict[str, Any]) -> Host:
     if params["topology"]:
-        return Host.from_dict(params["topology"])
-    return read_recording(params["recording"]) if params["recording"] else read_host()
+        host = Host.from_dict(params["topology"])
+    else:
+        host = read_recording(params["recording"]) if params["recording"] else read_host()
+    recognise(host, params["accelerators"])
+    return host

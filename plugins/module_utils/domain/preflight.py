@@ -23,6 +23,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.requirements
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import DomainSpec
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.words import name, some
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.accelerators import models
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.architecture import SUPPORTED, architecture
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
 
@@ -192,6 +193,7 @@ def _isolation(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
 
 def _losses(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
     yield from _address_bits(plan)
+    yield from _models(plan, around.host)
     # Of a host whose config space was not read nothing is known of ATS and ACS.
     if around.config_read:
         yield from _ats(plan, around)
@@ -204,6 +206,21 @@ def _address_bits(plan: DomainPlan) -> Iterator[Finding]:
             "the host's physical address bits are not known",
             f"whether a window of {plan.window.window_bytes >> 30} GiB for large BARs fits could not be checked",
             "read the topology on the host itself",
+            WARN,
+        )
+
+
+def _models(plan: DomainPlan, host: Host) -> Iterator[Finding]:
+    """GPUs of several models among which a number is chosen, or of which one virtual machine has some."""
+    there = models([function for function in host.functions if function.kind == "gpu"])
+    if len(there) > 1 and (plan.spec.gpus.count or len(models(plan.chosen.gpus)) > 1):
+        listed = [f"{len(addresses)} of {model} ({some(addresses)})" for model, addresses in there.items()]
+        own = ", ".join(f"{len(addresses)} of {model}" for model, addresses in models(plan.chosen.gpus).items())
+        yield Finding(
+            plan.name,
+            f"the GPUs of this host are of several models: {', '.join(listed)}",
+            f"gpus.count takes any of them; it gets {own or 'none'}",
+            "say with accelerators which of them are no GPUs, or name its own in gpus.addresses",
             WARN,
         )
 

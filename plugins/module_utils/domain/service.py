@@ -26,6 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import 
     parse_module_ids,
     parse_specs,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.accelerators import recognise
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
 
@@ -44,7 +45,7 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
         plans: dict[str, DomainPlan] = {}
         returned: dict[str, dict[str, Any]] = {}
         if state != "absent":
-            host = _host(params["topology"])
+            host = _host(params)
             plans = {plan.name: plan for plan in _planned(host, specs, hypervisor, module_ids, check_mode)}
             returned = {name: returned_of(plan, host) for name, plan in plans.items()}
         decisions = {
@@ -105,7 +106,7 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
     client = Client(params["uri"])
     try:
         hypervisor = client.observe([])
-        host = _host(params["topology"])
+        host = _host(params)
         plans: dict[str, DomainPlan] = {}
         unplanned = None
         try:
@@ -137,8 +138,10 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
         client.close()
 
 
-def _host(topology: dict[str, Any] | None) -> Host:
-    return read_host() if topology is None else Host.from_dict(topology)
+def _host(params: dict[str, Any]) -> Host:
+    host = read_host() if params["topology"] is None else Host.from_dict(params["topology"])
+    recognise(host, params["accelerators"])
+    return host
 
 
 def _apply(

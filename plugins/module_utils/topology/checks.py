@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.errors import TopologyError
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.kinds import INTERFACES, KINDS, PORT_TYPES
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.kinds import INTERFACES, NAMES, PORT_TYPES
 
 if TYPE_CHECKING:
     from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Bar, Function, Host, NumaNode
@@ -26,7 +26,6 @@ FEWEST_ADDRESS_BITS, MOST_ADDRESS_BITS = 32, 64
 # Of PCI's configuration header.
 ID_BITS = {"class_code": 24, "vendor_id": 16, "device_id": 16, "subsystem_vendor_id": 16, "subsystem_device_id": 16}
 NODE_NUMBER = re.compile(r"[0-9]{1,9}")
-KNOWN_KINDS = {row[-1] for row in KINDS} | {"other"}
 ROM_BAR = 6
 
 
@@ -113,8 +112,8 @@ def _check_function(function: Function, known: dict[str, Function], domains: dic
         raise _wrong(f"PCI function {function.address!r}: not an address like 0000:3b:00.0")
     if function.root_complex not in domains:
         raise _wrong(f"{where} is below root complex {function.root_complex!r}, which is not there")
-    if function.kind not in KNOWN_KINDS:
-        raise _wrong(f"{where} is of kind {function.kind!r}; there are {', '.join(sorted(KNOWN_KINDS))}")
+    if function.kind not in NAMES:
+        raise _wrong(f"{where} is of kind {function.kind!r}; there are {', '.join(sorted(NAMES))}")
     if function.port_type is not None and function.port_type not in PORT_TYPES.values():
         raise _wrong(f"{where} has port_type {function.port_type!r}; there are {', '.join(PORT_TYPES.values())}")
     for name, bits in ID_BITS.items():

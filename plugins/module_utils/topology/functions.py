@@ -114,7 +114,7 @@ def _function(files: Files, address: str, directory: str) -> Function:
         class_code=class_code,
         vendor_id=vendor_id,
         device_id=device_id,
-        kind=kind(class_code, vendor_id),
+        kind=kind(class_code, vendor_id, device_id),
         port_type=None,
         subsystem_vendor_id=subsystem[0] if subsystem else None,
         subsystem_device_id=subsystem[1] if subsystem else None,

@@ -164,7 +164,7 @@ class _Reader:
             class_code=class_code,
             vendor_id=int(identity[2], 16),
             device_id=int(identity[3], 16),
-            kind="bridge" if bridge else kind(class_code, int(identity[2], 16)),
+            kind="bridge" if bridge else kind(class_code, int(identity[2], 16), int(identity[3], 16)),
             port_type=None,
             subsystem_vendor_id=int(identity[4], 16),
             subsystem_device_id=int(identity[5], 16),

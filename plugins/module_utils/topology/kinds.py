@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a PCI function is for, by class code and vendor."""
+"""What a PCI function is for, by class code, vendor and device."""
 
 from __future__ import annotations
 
@@ -15,23 +15,41 @@ KINDS: tuple[tuple[int, int | None, int | None, str], ...] = (
     (0x01, 0x08, None, "nvme"),  # PCI_CLASS_STORAGE_EXPRESS
     (0x02, None, None, "nic"),  # PCI_BASE_CLASS_NETWORK; 0x0207 is InfiniBand
     (0x0C, 0x06, None, "nic"),  # PCI_CLASS_SERIAL_INFINIBAND: InfiniBand before it was a network class
-    # Displays that only show a console: of management controllers, and of virtual machines. Vendors: pci.ids.
-    (0x03, 0x00, 0x1A03, "other"),  # ASPEED AST2xxx
-    (0x03, 0x00, 0x102B, "other"),  # Matrox G200e/G200eW
-    (0x03, 0x00, 0x19E5, "other"),  # Huawei Hi171x
-    (0x03, 0x00, 0x126F, "other"),  # Silicon Motion SM750
-    (0x03, 0x00, 0x1234, "other"),  # QEMU standard VGA
-    (0x03, 0x00, 0x1B36, "other"),  # Red Hat QXL
-    (0x03, 0x00, 0x1AF4, "other"),  # virtio-vga
-    (0x03, 0x00, 0x1013, "other"),  # Cirrus Logic, as emulated by QEMU
-    (0x03, 0x00, 0x15AD, "other"),  # VMware SVGA II
-    (0x03, 0x00, None, "gpu"),  # PCI_CLASS_DISPLAY_VGA
-    (0x03, 0x02, None, "gpu"),  # PCI_CLASS_DISPLAY_3D: NVIDIA data center GPUs
-    (0x03, 0x80, None, "gpu"),  # PCI_CLASS_DISPLAY_OTHER: AMD Instinct
-    (0x12, None, None, "gpu"),  # PCI_CLASS_ACCELERATOR_PROCESSING: AMD Instinct, Intel Gaudi
-    # PCI_CLASS_PROCESSOR_CO is Intel QuickAssist too, so by vendor only: NEC Vector Engine.
-    (0x0B, 0x40, 0x1BCF, "gpu"),
 )
+
+# What is planned as a GPU: (base class, sub class, vendor, devices or None for all of them, "gpu"). Any other display
+# is a console of a management controller, of a cloud or of a hypervisor, and of kind "other". Vendors: pci.ids.
+ACCELERATORS: tuple[tuple[int, int, int, frozenset[int] | None, str], ...] = (
+    # nv_pci_table of NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv-pci-table.c: every display and 3D
+    # controller of NVIDIA's.
+    (0x03, 0x00, 0x10DE, None, "gpu"),
+    (0x03, 0x02, 0x10DE, None, "gpu"),
+    # AMD Instinct: PCI_CLASS_DISPLAY_OTHER to MI200 and PCI_CLASS_ACCELERATOR_PROCESSING from MI300, as in pciidlist of
+    # Linux drivers/gpu/drm/amd/amdgpu/amdgpu_drv.c. Not PCI_CLASS_DISPLAY_VGA, which the ES1000 consoles have, too.
+    (0x03, 0x80, 0x1002, None, "gpu"),
+    (0x12, 0x00, 0x1002, None, "gpu"),
+    # Intel Data Center GPU Max and Flex: INTEL_PVC_IDS, INTEL_ATS_M150_IDS and INTEL_ATS_M75_IDS of Linux
+    # include/drm/intel/pciids.h. Not every display of Intel's, of which most are part of a processor.
+    (
+        0x03,
+        0x80,
+        0x8086,
+        frozenset({0x0B69, 0x0B6E, *range(0x0BD4, 0x0BDC), 0x0BE0, 0x0BE1, 0x0BE5, *range(0x56C0, 0x56C3)}),
+        "gpu",
+    ),
+    # Habana Gaudi: ids of Linux drivers/accel/habanalabs/common/habanalabs_drv.c, all of class processing accelerator.
+    (0x12, 0x00, 0x1DA3, None, "gpu"),
+    # NEC Vector Engine; PCI_CLASS_PROCESSOR_CO is Intel QuickAssist, too, so by vendor.
+    (0x0B, 0x40, 0x1BCF, None, "gpu"),
+    # The stand-in of the emulated lab, a virtio function that calls itself a display controller. Not virtio-gpu (1050).
+    (0x03, 0x80, 0x1AF4, frozenset({0x1043}), "gpu"),
+    # No vendor: NCCL's topology files may leave ids out, and every 3D controller in them is a GPU to NCCL.
+    (0x03, 0x02, 0x0000, None, "gpu"),
+)
+# What the inventory can make a GPU of: displays, processing accelerators and co-processors.
+ACCELERATOR_CLASSES = frozenset({0x03, 0x12, 0x0B})
+# All that a function can be.
+NAMES = frozenset({"gpu", "nic", "nvme", "nvswitch", "bridge", "other"})
 
 # Classes of /sys/class whose devices are listed as a function's interfaces, and under which name.
 INTERFACES = {"block": "block", "net": "net", "infiniband": "rdma"}
@@ -51,13 +69,16 @@ PORT_TYPES = {
 }
 
 
-def kind(class_code: int, vendor_id: int) -> str:
-    """The kind of a function: "gpu", "nic", "nvme", "nvswitch", "bridge" or "other".
+def kind(class_code: int, vendor_id: int, device_id: int) -> str:
+    """The kind of a function, one of ``NAMES``.
 
     ``class_code`` is 24 bits (0x030200). A processing accelerator counts as a GPU: it is planned the same way.
     """
     base, sub = class_code >> 16, class_code >> 8 & 0xFF
     for row_base, row_sub, row_vendor, row_kind in KINDS:
         if base == row_base and row_sub in (None, sub) and row_vendor in (None, vendor_id):
+            return row_kind
+    for row_base, row_sub, row_vendor, devices, row_kind in ACCELERATORS:
+        if (base, sub, vendor_id) == (row_base, row_sub, row_vendor) and (devices is None or device_id in devices):
             return row_kind
     return "other"

@@ -184,7 +184,7 @@ def _function(element: Element, root_complex: RootComplex, above: Function | Non
     attributes = element.attributes
     vendor = _id(attributes, "vendor")
     subsystem = [int(attributes[name], 16) if name in attributes else None for name in IDS[2:]]
-    class_code, kind_of = _class(element, vendor)
+    class_code, kind_of = _class(element, vendor, _id(attributes, "device"))
     function = Function(
         address=attributes["busid"],
         root_complex=root_complex.name,
@@ -205,7 +205,7 @@ def _function(element: Element, root_complex: RootComplex, above: Function | Non
     return function
 
 
-def _class(element: Element, vendor: int) -> tuple[int, str]:
+def _class(element: Element, vendor: int, device: int) -> tuple[int, str]:
     """Class code and kind, of the file's class or else of what is below."""
     text = element.attributes.get("class", "")
     code = int(text[2:].ljust(6, "0"), 16) if text else 0
@@ -215,7 +215,7 @@ def _class(element: Element, vendor: int) -> tuple[int, str]:
         return code or 0x030000, "gpu"
     if element.all("nic"):
         return code or 0x020000, "nic"
-    return code, "nvswitch" if text == "0x068000" else kind(code, vendor)
+    return code, "nvswitch" if text == "0x068000" else kind(code, vendor, device)
 
 
 def _link(attributes: dict[str, str]) -> Link | None:

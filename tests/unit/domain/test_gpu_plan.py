@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from machines import RECORDINGS, lab, wish
+from machines import GIB, RECORDINGS, as_recorded, endpoint, lab, wish
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.kinds import kind
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.recordings import read_recording, write_recording
 from ansible_collections.sailloft.fleet.plugins.modules import gpu_plan
 from ansible_collections.sailloft.fleet.tests.unit.playing import ansible_playbook
@@ -64,6 +65,40 @@ def test_the_whole_of_each_recorded_host(run, tmp_path, name):
     for device in domain["plan"]["devices"]:
         there = [line for line in first["tree"] if device["guest_address"].removeprefix("0000:") in line]
         assert any(device["host_address"].removeprefix("0000:") in line for line in there), device
+
+
+def cloud(console=True):
+    """AWS's p4d with memory and CPUs, and on its first root complex Amazon's console, as every AWS instance has it."""
+    host = as_recorded("nccl/aws-p4d-24xl")
+    for number, node in enumerate(host.numa_nodes):
+        node.memory_bytes = 576 * GIB
+        node.cpus = node.cpus or list(range(number * 48, number * 48 + 48))
+    if console:
+        host.functions.insert(0, endpoint("0000:00:03.0", None, host.root_complexes[0].name, numa_node=0))
+        item = host.functions[0]
+        item.class_code, item.vendor_id, item.device_id = 0x030000, 0x1D0F, 0x1111
+        item.kind = kind(item.class_code, item.vendor_id, item.device_id)
+    return host
+
+
+def test_a_clouds_console_is_never_counted(run):
+    host = cloud()
+    want = {"name": "all", "memory_mib": 256 * 1024, "vcpus": 80, "gpus": {"count": 8}, "huge_page_mib": 0}
+    result = run(topology=host.to_dict(), domains=[want])
+    (domain,) = result["domains"]
+    assert [device["host_address"] for device in domain["plan"]["devices"]] == [
+        function.address for function in cloud(console=False).functions if function.kind == "gpu"
+    ]
+    assert result["findings"] == run(topology=cloud(console=False).to_dict(), domains=[want])["findings"]
+    nine = run(topology=host.to_dict(), domains=[{**want, "gpus": {"count": 9}}])
+    assert nine["msg"] == "host: virtual machine all: asks for 9 GPUs, this host has 8, free 8; ask for fewer"
+    # The inventory can say otherwise, and then the two models are told.
+    more = run(topology=host.to_dict(), domains=[{**want, "gpus": {"count": 9}}], accelerators={"1d0f:1111": True})
+    assert more["domains"][0]["plan"]["devices"][0]["host_address"] == "0000:00:03.0"
+    assert [item["what"] for item in more["findings"] if "models" in item["what"]] == [
+        "the GPUs of this host are of several models: 8 of 10de:20b0 (0000:10:1c.0, 0000:10:1d.0, 0000:20:1c.0 and 5 "
+        "more), 1 of 1d0f:1111 (0000:00:03.0)"
+    ]
 
 
 def test_a_host_that_is_not_x86_64_is_refused_and_nothing_written(run, tmp_path):

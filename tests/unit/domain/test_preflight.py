@@ -58,6 +58,20 @@ def test_all_well() -> None:
     assert run(plan()) == []
 
 
+def test_gpus_of_several_models_are_said_where_a_number_is_asked_for() -> None:
+    host = tuned()
+    host.function("0000:83:00.0").device_id = 0x1044
+    warned(
+        r"^virtual machine gpu-vm: the GPUs of this host are of several models: 1 of 1af4:1043 \(0000:13:00\.0\), "
+        r"1 of 1af4:1044 \(0000:83:00\.0\): gpus\.count takes any of them; it gets 1 of 1af4:1043, 1 of 1af4:1044; say "
+        r"with accelerators which of them are no GPUs, or name its own in gpus\.addresses$",
+        plan(host),
+        host,
+    )
+    one = plan(host, gpus={"addresses": ["0000:13:00.0"]}, nics={}, vcpus=2, memory_mib=1024)
+    assert run(one, host) == []
+
+
 def test_a_host_whose_architecture_is_not_known_is_refused() -> None:
     host = tuned()
     host.cpu.architecture = host.cpu.vendor = None
