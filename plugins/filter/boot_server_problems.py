@@ -1,21 +1,22 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What keeps a boot server from serving its nodes, for the role boot_server to say before it touches anything."""
+"""The checks of a boot server's variables, which the role boot_server makes before it touches anything."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: boot_server_problems
-short_description: What is wrong with the nodes and addresses of a boot server
+short_description: Check the nodes and the settings of a boot server
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Holds the nodes of the role P(sailloft.fleet.boot_server#role) against its addresses. Names that are no host's, MAC
-    addresses that are none, addresses outside of the network, and what two nodes share are said, all at once.
+  - Checks the variables of the role P(sailloft.fleet.boot_server#role). Names that are no host's, MAC addresses that
+    are none, addresses outside of the networks, networks that overlap, what two nodes share, and settings that dnsmasq
+    or nginx would misread are reported all at once.
 options:
   _input:
-    description: The nodes, each with C(name), C(mac) and C(address).
+    description: The nodes, each with C(name), C(mac), C(address) and C(architecture).
     type: list
     elements: dict
     required: true
@@ -45,6 +46,31 @@ options:
     description: V(full) where the server gives the addresses, or V(proxy).
     type: str
     default: full
+  subnets:
+    description: The networks behind DHCP relays, each with C(network) and C(gateway).
+    type: list
+    elements: dict
+    default: []
+  interface:
+    description: The interface to the nodes' network.
+    type: str
+    default: eth0
+  http_port:
+    description: The port of nginx.
+    type: int
+    default: 80
+  lease_seconds:
+    description: For how long an address is given.
+    type: int
+    default: 43200
+  store_dir:
+    description: The folder of the store.
+    type: str
+    default: /srv/sailloft
+  tftp_dir:
+    description: The folder that TFTP serves.
+    type: str
+    default: /srv/tftp
 """
 
 EXAMPLES = r"""
@@ -69,9 +95,17 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image import boot_s
 
 
 def boot_server_problems(
-    nodes: Any, address: Any, netmask: Any, servers: Any, gateway: Any = "", name_servers: Any = (), dhcp: Any = "full"
+    nodes: Any,
+    address: Any,
+    netmask: Any,
+    servers: Any,
+    gateway: Any = "",
+    name_servers: Any = (),
+    dhcp: Any = "full",
+    subnets: Any = (),
+    **settings: Any,
 ) -> list[str]:
-    """The problems, as sentences. Raises AnsibleFilterError where the nodes are no list of dictionaries."""
+    """Return the problems, as sentences. Raises AnsibleFilterError where the nodes are no list of dictionaries."""
     if not isinstance(nodes, list) or not all(isinstance(node, Mapping) for node in nodes):
         raise AnsibleFilterError("boot_server_problems: the nodes are no list of dictionaries of name, mac and address")
     server = boot_server.Server(
@@ -81,6 +115,8 @@ def boot_server_problems(
         name_servers=tuple(name_servers),
         urls=tuple(servers),
         gives=dhcp == "full",
+        subnets=tuple(subnets),
+        **settings,
     )
     return boot_server.problems(server, nodes)
 
@@ -89,5 +125,5 @@ class FilterModule:
     """The filters of this file."""
 
     def filters(self) -> dict[str, Any]:
-        """By name."""
+        """Return them by name."""
         return {"boot_server_problems": boot_server_problems}

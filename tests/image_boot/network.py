@@ -10,7 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from boot_server_role import nginx_configuration, render
+from boot_server_role import dnsmasq_configuration, nginx_configuration, render
 
 SERVER = "10.9.0.1"
 NODE_ADDRESS = "10.9.0.11"
@@ -92,17 +92,12 @@ class Network:
         for name in ("undionly.kpxe", "ipxe.efi"):
             shutil.copy(Path("/usr/lib/ipxe") / name, tftp)
         (tftp / "start.ipxe").write_text(render("start.ipxe.j2", boot_server_servers=servers))
-        text = render(
-            "dnsmasq.conf.j2",
+        text = dnsmasq_configuration(
+            [{"name": NODE, "mac": MAC, "address": NODE_ADDRESS}],
             boot_server_interface="nodes0",
             boot_server_tftp_dir=tftp,
             boot_server_address=SERVER,
-            boot_server_netmask="255.255.255.0",
-            boot_server_nodes=[{"name": NODE, "mac": MAC, "address": NODE_ADDRESS}],
             boot_server_dhcp=dhcp,
-            boot_server_lease_seconds=3600,
-            boot_server_gateway="",
-            boot_server_name_servers=[],
         )
         file = self.folder / "dnsmasq.conf"
         file.write_text(text.replace("/var/lib/misc", str(self.folder)))

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether nodes can be served by a boot server: what dnsmasq and iPXE would take, and answer no node for. Pure."""
+"""The checks of what a boot server is given: what dnsmasq, nginx and iPXE would take, and answer no node for. Pure."""
 
 from __future__ import annotations
 
@@ -10,18 +10,28 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import InvalidValueError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.boot_plan import CPUS, DEFAULT_CPU
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.boot_script import checked_mac, checked_server
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.names import checked_node, listed
 
 Address = ipaddress.IPv4Address
 Found = Callable[[Any], Optional[str]]
+Network = ipaddress.IPv4Network
 _FOUR = re.compile(r"(?:0|[1-9][0-9]{0,2})(?:\.(?:0|[1-9][0-9]{0,2})){3}")
+# IFNAMSIZ of linux/if.h is 16 with the closing NUL. dnsmasq reads '*' as a pattern and ':' as an alias.
+_INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}")
+# It stands bare in the configurations of nginx and dnsmasq, which read quotes, semicolons, braces, '$' and '#'.
+_FOLDER = re.compile(r"[A-Za-z0-9/._-]+")
+# dnsmasq(8), --dhcp-range: two minutes are its least; RFC 2132, section 9.2: 32 bits, of which all ones mean for ever.
+LEAST_LEASE_S, MOST_LEASE_S = 120, 2**32 - 2
 
 
 @dataclass(frozen=True)
 class Server:
-    """A boot server as the role's variables give it: texts, unchecked. ``gives`` says that it gives the addresses."""
+    """A boot server as the role's variables give it, unchecked. ``gives`` says that it gives the addresses."""
 
     address: str
     netmask: str
@@ -29,19 +39,31 @@ class Server:
     name_servers: tuple[str, ...]
     urls: tuple[str, ...]
     gives: bool
+    subnets: tuple[Any, ...] = ()
+    interface: str = "eth0"
+    http_port: int = 80
+    lease_seconds: int = 43200
+    store_dir: str = "/srv/sailloft"
+    tftp_dir: str = "/srv/tftp"
 
 
 def problems(server: Server, nodes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What is wrong, in sentences that name the variable or the nodes and the next step; empty where nothing is.
+    """Return what is wrong, in sentences that name the variable or the nodes and the next step.
 
-    A node has name, mac and, where the server gives the addresses, address.
+    A node has name, mac and, where the server gives the addresses, address; it may have architecture.
     """
     found, network = _of_server(server)
+    wrong, subnets = _of_subnets(server, network)
+    found += wrong
+    networks = [each for each in (network, *subnets) if each]
+    gateways = {each.get("gateway"): "a gateway's" for each in server.subnets if isinstance(each, Mapping)}
     for node in nodes:
         found += _said(lambda node=node: checked_node(node.get("name")))
         found += _said(lambda node=node: checked_mac(node.get("mac"), _subject(node)))
+        found += _value(_subject(node), _architecture, node)
         if server.gives:
-            found += _of_address(node, server, network)
+            # Where a network is wrong itself, that is said once and not with each node.
+            found += _of_address(node, server, [] if wrong or not network else networks, gateways)
     found += _shared(nodes, "name", lambda value: value)
     found += _shared(nodes, "mac", _mac)
     if server.gives:
@@ -49,9 +71,15 @@ def problems(server: Server, nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     return found
 
 
-def _of_server(server: Server) -> tuple[list[str], ipaddress.IPv4Network | None]:
-    """What is wrong with the server's own variables; its network, None where that cannot be told."""
-    found: list[str] = []
+def _of_server(server: Server) -> tuple[list[str], Network | None]:
+    """Return what is wrong with the server's own variables; its network, None where that cannot be told."""
+    found: list[str] = [
+        *_value("boot_server_interface", _matching, server.interface, _INTERFACE, "name one interface, as eth1"),
+        *_value("boot_server_http_port", values.whole, server.http_port, 1, 65535),
+        *_value("boot_server_lease_seconds", values.whole, server.lease_seconds, LEAST_LEASE_S, MOST_LEASE_S),
+        *_value("boot_server_store_dir", _folder, server.store_dir),
+        *_value("boot_server_tftp_dir", _folder, server.tftp_dir),
+    ]
     network = None
     if not _address(server.address):
         found.append(f"boot_server_address is {_shown(server.address)}, give an IPv4 address")
@@ -80,8 +108,55 @@ def _of_server(server: Server) -> tuple[list[str], ipaddress.IPv4Network | None]
     return found, network
 
 
-def _of_address(node: Mapping[str, Any], server: Server, network: ipaddress.IPv4Network | None) -> list[str]:
-    """What is wrong with the address that the server is to give to the node."""
+def _of_subnets(server: Server, own: Network | None) -> tuple[list[str], list[Network]]:
+    """Return what is wrong with boot_server_subnets, and the networks of those that are right."""
+    found: list[str] = []
+    networks: list[Network] = []
+    for subnet in server.subnets:
+        try:
+            network, gateway = _subnet(subnet)
+        except InvalidValueError as error:
+            found.append(f"boot_server_subnets: {error.why}, {error.remedy}")
+            continue
+        subject = f"boot_server_subnets: {network}"
+        if own and network.overlaps(own):
+            found.append(f"{subject} overlaps {own}, the network of boot_server_address; leave it out or correct it")
+        elif any(network.overlaps(other) for other in networks):
+            other = next(other for other in networks if network.overlaps(other))
+            found.append(f"{subject} overlaps {other}; correct one of them")
+        elif not _is_host(gateway, network):
+            found.append(f"{subject} has the gateway {gateway}, give an address of that network")
+        networks.append(network)
+    return found, networks
+
+
+def _subnet(given: Any) -> tuple[Network, Address]:
+    """Return network and gateway of an item of boot_server_subnets. Raises InvalidValueError."""
+    if not isinstance(given, Mapping) or set(given) != {"network", "gateway"}:
+        raise InvalidValueError(
+            f"{given!r} is no subnet", "give {network: ADDRESS/BITS, gateway: ADDRESS}, and nothing else"
+        )
+    text, _slash, bits = str(given["network"]).partition("/")
+    first = _address(text)
+    if not first or not re.fullmatch(r"[1-9]|[12][0-9]|30", bits):
+        raise InvalidValueError(f"{given['network']!r} is no network", "give ADDRESS/BITS, as 10.9.16.0/20")
+    network = ipaddress.ip_network(f"{first}/{bits}", strict=False)
+    if network.network_address != first:
+        raise InvalidValueError(
+            f"{given['network']!r} begins with a host's address", f"give {network}, if that is meant"
+        )
+    gateway = _address(given["gateway"])
+    if not gateway:
+        raise InvalidValueError(
+            f"{network} has the gateway {_shown(given['gateway'])}", "give the IPv4 address of its router"
+        )
+    return network, gateway
+
+
+def _of_address(
+    node: Mapping[str, Any], server: Server, networks: Sequence[Network], gateways: Mapping[Any, str]
+) -> list[str]:
+    """Return what is wrong with the address that the server is to give to the node; no ``networks`` where unknown."""
     subject = _subject(node)
     address = _address(node.get("address"))
     if not address:
@@ -89,16 +164,22 @@ def _of_address(node: Mapping[str, Any], server: Server, network: ipaddress.IPv4
             f"{subject} has the address {_shown(node.get('address'))}, give an IPv4 address (ansible_host), or set "
             "boot_server_dhcp to proxy"
         ]
-    taken = {server.address: "this boot server's", server.gateway: "the gateway's"}
+    taken = {server.address: "this boot server's", server.gateway: "the gateway's", **gateways}
     taken.update(dict.fromkeys(server.name_servers, "a name server's"))
     # http://ADDRESS:PORT/PATH
     taken.update({url[len("http://") :].split("/")[0].split(":")[0]: "a boot server's" for url in server.urls})
     if str(address) in taken:
         return [f"{subject} has the address {address}, which is {taken[str(address)]}, give it its own"]
-    if network and not _is_host(address, network):
+    if networks and not any(_is_host(address, network) for network in networks):
+        if len(networks) == 1:
+            where = f"{networks[0]}, the network of boot_server_address"
+            mend = "boot_server_netmask, or name its network in boot_server_subnets"
+        else:
+            where = f"any of {listed([str(network) for network in networks])}"
+            mend = "boot_server_subnets"
         return [
-            f"{subject} has the address {address}, which is no host's in {network}, the network of "
-            "boot_server_address; correct the address (ansible_host) or boot_server_netmask"
+            f"{subject} has the address {address}, which is no host's in {where}; correct the address (ansible_host) "
+            f"or {mend}"
         ]
     return []
 
@@ -116,6 +197,32 @@ def _shared(nodes: Sequence[Mapping[str, Any]], key: str, form: Found) -> list[s
         for value, names in owners.items()
         if len(names) > 1
     ]
+
+
+def _value(subject: str, check: Callable[..., Any], *given: Any) -> list[str]:
+    try:
+        check(*given)
+    except InvalidValueError as error:
+        return [f"{subject}: {error.why}, {error.remedy}"]
+    return []
+
+
+def _matching(value: Any, pattern: re.Pattern[str], remedy: str) -> None:
+    if not pattern.fullmatch(values.text(value)):
+        raise InvalidValueError(f"{value!r} is not possible", remedy)
+
+
+def _folder(value: Any) -> None:
+    _matching(values.path(value), _FOLDER, "use letters, digits, '/', '.', '_' and '-'")
+
+
+def _architecture(node: Mapping[str, Any]) -> None:
+    try:
+        values.one_of(node.get("architecture", DEFAULT_CPU), CPUS)
+    except InvalidValueError as error:
+        raise InvalidValueError(
+            f"its architecture {error.why}", f"{error.remedy} (boot_server_architecture)"
+        ) from error
 
 
 def _mac(value: Any) -> str | None:

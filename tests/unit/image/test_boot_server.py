@@ -69,6 +69,130 @@ def test_what_is_wrong_with_the_server_is_said_once(changed, said):
     assert found[0].startswith(said)
 
 
+GIVE = "is no subnet, give {network: ADDRESS/BITS, gateway: ADDRESS}, and nothing else"
+ELSEWHERE = (
+    "which is no host's in any of 10.9.0.0/24, 10.9.16.0/20; correct the address (ansible_host) or boot_server_subnets"
+)
+RACK = {"network": "10.9.16.0/20", "gateway": "10.9.16.1"}
+
+
+@pytest.mark.parametrize(
+    ("subnets", "said"),
+    [
+        (
+            ["10.9.16.0/20"],
+            f"boot_server_subnets: '10.9.16.0/20' {GIVE}",
+        ),
+        (
+            [{"network": "10.9.16.0/20"}],
+            f"boot_server_subnets: {{'network': '10.9.16.0/20'}} {GIVE}",
+        ),
+        (
+            [{**RACK, "netmask": "255.255.240.0"}],
+            f"boot_server_subnets: { {**RACK, 'netmask': '255.255.240.0'} } {GIVE}",
+        ),
+        (
+            [{**RACK, "network": "10.9.16.0"}],
+            "boot_server_subnets: '10.9.16.0' is no network, give ADDRESS/BITS, as 10.9.16.0/20",
+        ),
+        (
+            [{**RACK, "network": "10.9.16.0/255.255.240.0"}],
+            "boot_server_subnets: '10.9.16.0/255.255.240.0' is no network, give ADDRESS/BITS, as 10.9.16.0/20",
+        ),
+        (
+            [{**RACK, "network": "10.9.16.0/31"}],
+            "boot_server_subnets: '10.9.16.0/31' is no network, give ADDRESS/BITS, as 10.9.16.0/20",
+        ),
+        (
+            [{**RACK, "network": "10.9.16.1/20"}],
+            "boot_server_subnets: '10.9.16.1/20' begins with a host's address, give 10.9.16.0/20, if that is meant",
+        ),
+        (
+            [{**RACK, "gateway": "router"}],
+            "boot_server_subnets: 10.9.16.0/20 has the gateway router, give the IPv4 address of its router",
+        ),
+        (
+            [{**RACK, "gateway": "10.9.15.1"}],
+            "boot_server_subnets: 10.9.16.0/20 has the gateway 10.9.15.1, give an address of that network",
+        ),
+        (
+            [{**RACK, "gateway": "10.9.31.255"}],
+            "boot_server_subnets: 10.9.16.0/20 has the gateway 10.9.31.255, give an address of that network",
+        ),
+        (
+            [{"network": "10.9.0.0/20", "gateway": "10.9.0.3"}],
+            "boot_server_subnets: 10.9.0.0/20 overlaps 10.9.0.0/24, the network of boot_server_address; "
+            "leave it out or correct it",
+        ),
+        (
+            [RACK, {"network": "10.9.24.0/24", "gateway": "10.9.24.1"}],
+            "boot_server_subnets: 10.9.24.0/24 overlaps 10.9.16.0/20; correct one of them",
+        ),
+    ],
+)
+def test_a_subnet_that_cannot_be_served_is_refused_in_one_error(subnets, said):
+    assert problems(ONE, {**TWO, "address": "10.9.17.5"}, subnets=subnets) == [said]
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        (
+            "10.9.32.5",
+            f"node bm02 has the address 10.9.32.5, {ELSEWHERE}",
+        ),
+        (
+            "10.9.16.0",
+            f"node bm02 has the address 10.9.16.0, {ELSEWHERE}",
+        ),
+        ("10.9.16.1", "node bm02 has the address 10.9.16.1, which is a gateway's, give it its own"),
+    ],
+)
+def test_a_node_outside_of_all_networks_or_at_a_gateways_address_is_refused(address, said):
+    assert problems(ONE, {**TWO, "address": address}, subnets=[RACK]) == [said]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"interface": "eth1,eth2"}, "boot_server_interface: 'eth1,eth2' is not possible, name one interface, as eth1"),
+        ({"interface": "eth*"}, "boot_server_interface: 'eth*' is not possible, name one interface, as eth1"),
+        (
+            {"interface": "a-name-of-16-chr"},
+            "boot_server_interface: 'a-name-of-16-chr' is not possible, name one interface, as eth1",
+        ),
+        ({"interface": ""}, "boot_server_interface: the text is empty, leave the setting out, or give it a value"),
+        ({"http_port": 0}, "boot_server_http_port: 0 is not possible, use a whole number from 1 to 65535"),
+        ({"http_port": 65536}, "boot_server_http_port: 65536 is not possible, use a whole number from 1 to 65535"),
+        (
+            {"lease_seconds": 119},
+            "boot_server_lease_seconds: 119 is not possible, use a whole number from 120 to 4294967294",
+        ),
+        ({"store_dir": "srv"}, "boot_server_store_dir: 'srv' is not an absolute path, begin it with '/'"),
+        (
+            {"store_dir": "/srv;"},
+            "boot_server_store_dir: '/srv;' is not possible, use letters, digits, '/', '.', '_' and '-'",
+        ),
+        (
+            {"tftp_dir": "/srv/$x"},
+            "boot_server_tftp_dir: '/srv/$x' is not possible, use letters, digits, '/', '.', '_' and '-'",
+        ),
+        (
+            {"tftp_dir": "/srv/\nuser root"},
+            "boot_server_tftp_dir: '/srv/\\nuser root' contains '\\n', which is not a printable character, remove it",
+        ),
+    ],
+)
+def test_a_setting_that_a_server_would_misread_is_refused(settings, said):
+    assert problems(ONE, **settings) == [said]
+
+
+def test_a_node_of_another_architecture_is_refused():
+    assert problems({**ONE, "architecture": "arm64"}) == [
+        "node bm01: its architecture 'arm64' is unknown, use one of: 'x86_64', 'aarch64' (boot_server_architecture)"
+    ]
+
+
 def test_all_is_said_at_once():
     nodes = [{**ONE, "name": f"bm{at:02}"} for at in range(3)]
     found = problems(*nodes, gateway="router")
@@ -80,6 +204,7 @@ def test_good_input_has_no_problem():
     assert problems() == []
     assert problems(ONE, TWO, gateway="10.9.0.254", name_servers=["192.0.2.53"]) == []
     assert problems({**ONE, "address": "10.9.1.11"}, netmask="255.255.254.0") == []
+    assert problems(ONE, {**TWO, "address": "10.9.17.5", "architecture": "aarch64"}, subnets=[RACK]) == []
     # Another server gives the addresses.
     assert problems({"name": "bm01", "mac": ONE["mac"]}, {**TWO, "address": "bm02"}, dhcp="proxy") == []
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from boot_server_role import nginx_configuration, render
+from boot_server_role import dnsmasq_configuration, nginx_configuration, render
 
 from ansible_collections.sailloft.fleet.tests.unit.playing import ansible_playbook
 
@@ -26,18 +26,7 @@ NGINX, DNSMASQ = (shutil.which(name, path="/usr/sbin:/usr/bin:/sbin") for name i
 
 
 def dnsmasq(mode: str, **changed: object) -> str:
-    values = {
-        "boot_server_interface": "lo",
-        "boot_server_tftp_dir": "/srv/tftp",
-        "boot_server_address": "10.9.0.1",
-        "boot_server_netmask": "255.255.255.0",
-        "boot_server_nodes": NODES,
-        "boot_server_dhcp": mode,
-        "boot_server_lease_seconds": 3600,
-        "boot_server_gateway": "",
-        "boot_server_name_servers": [],
-    }
-    return render("dnsmasq.conf.j2", **{**values, **changed})
+    return dnsmasq_configuration(NODES, boot_server_dhcp=mode, **changed)
 
 
 @pytest.mark.skipif(not DNSMASQ, reason="no dnsmasq on this machine (bindep.txt)")
@@ -105,8 +94,13 @@ def played(tmp_path: Path, values: dict[str, object], tasks: str, *arguments: st
             {
                 "boot_server_nodes": [{**NODES[0], "mac": "52:54:00:aa:bb"}, {**NODES[0], "name": "bm02"}],
                 "boot_server_gateway": "router",
+                "boot_server_subnets": [{"network": "10.9.0.128/25", "gateway": "10.9.0.129"}],
+                "boot_server_http_port": 70000,
             },
+            "boot_server_http_port: 70000 is not possible, use a whole number from 1 to 65535; "
             "boot_server_gateway is router, give an IPv4 address; "
+            "boot_server_subnets: 10.9.0.128/25 overlaps 10.9.0.0/24, the network of boot_server_address; "
+            "leave it out or correct it; "
             "node bm01: '52:54:00:aa:bb' is not the MAC address of a NIC, give six pairs, as aa:bb:cc:dd:ee:ff; "
             "nodes bm01, bm02 have the address 10.9.0.11, give each its own",
         ),
@@ -125,6 +119,12 @@ def test_bad_input_is_refused_before_anything_is_touched(tmp_path, changed, said
         {"boot_server_gateway": "10.9.0.254", "boot_server_name_servers": ["10.9.0.2"], "boot_server_http_port": 8080},
         {"boot_server_dhcp": "proxy", "boot_server_nodes": [{"name": "bm01", "mac": "52-54-00-AA-BB-01"}]},
         {"boot_server_nodes": []},
+        {
+            "boot_server_subnets": [{"network": "10.9.16.0/20", "gateway": "10.9.16.1"}],
+            "boot_server_nodes": [
+                {"name": "gh01", "mac": "52-54-00-AA-BB-01", "address": "10.9.17.3", "architecture": "aarch64"}
+            ],
+        },
     ],
 )
 def test_good_input_is_taken(tmp_path, changed):
@@ -148,6 +148,43 @@ def test_a_check_before_there_is_a_store_says_what_would_come(tmp_path, master):
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.parametrize(
+    ("family", "missing", "package"),
+    [
+        ("Debian", "/usr/lib/ipxe/ipxe-arm64.efi", "ipxe"),
+        ("RedHat", "/usr/share/ipxe/arm64-efi/snponly.efi", "ipxe-bootimgs-aarch64"),
+    ],
+)
+def test_a_distribution_without_ipxe_for_some_nodes_is_told_with_their_names(tmp_path, family, missing, package):
+    paths = yaml.safe_load((ROOT / "roles/boot_server/vars/main.yml").read_text())["__boot_server_ipxe_packages"]
+    for places in paths.values():
+        for place in places.values():
+            place["path"] = f"{tmp_path}{place['path']}"
+            if place["path"] != f"{tmp_path}{missing}":
+                Path(place["path"]).parent.mkdir(parents=True, exist_ok=True)
+                Path(place["path"]).touch()
+    values = {
+        "ansible_python_interpreter": sys.executable,
+        "ansible_facts": {"os_family": family},
+        "boot_server_address": "10.9.0.1",
+        "boot_server_netmask": "255.255.255.0",
+        "boot_server_nodes": NODES,
+        "__boot_server_installed": {"changed": False},
+    }
+    (tmp_path / "paths.json").write_text(json.dumps({"__boot_server_ipxe_packages": paths}))
+    status, output = played(tmp_path, values, "ipxe.yml", "-e", f"@{tmp_path}/paths.json")
+    assert status == 0, output
+    arm = [{"name": f"gh{at}", "mac": "", "address": f"10.9.0.2{at}", "architecture": "aarch64"} for at in (1, 2)]
+    status, output = played(
+        tmp_path, {**values, "boot_server_nodes": NODES + arm}, "ipxe.yml", "-e", f"@{tmp_path}/paths.json"
+    )
+    assert status == 2, output
+    assert (
+        f"localhost: has no {tmp_path}{missing}, which package {package} has in some releases; gh1, gh2 would boot "
+        "by it; install a release of the package that has it, or put an iPXE for aarch64 there"
+    ) in output
+
+
 def test_the_checks_come_first():
     first = yaml.safe_load((ROOT / "roles/boot_server/tasks/main.yml").read_text())[0]
     assert first["ansible.builtin.import_tasks"] == "check.yml"
@@ -166,7 +203,10 @@ def server(tmp_path: Path):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     file = tmp_path / "nginx.conf"
-    file.write_text(nginx_configuration(tmp_path, tmp_path / "store", port))
+    (tmp_path / "tftp").mkdir()
+    for name in ("ipxe.efi", ".hidden"):
+        (tmp_path / "tftp" / name).write_bytes(b"iPXE")
+    file.write_text(nginx_configuration(tmp_path, tmp_path / "store", port, tmp_path / "tftp"))
     command = [NGINX, "-e", tmp_path / "error.log", "-c", file]
     subprocess.run([*command, "-t", "-q"], check=True)
     process = subprocess.Popen([*command, "-g", "daemon off;"], stderr=subprocess.DEVNULL)
@@ -199,9 +239,24 @@ def test_the_store_is_served_and_nothing_else(server):
         assert (answer.headers["Cache-Control"] == "no-store") == (
             path.split("/")[1] in ("channels", "nodes", "identity")
         )
-    for path in ("/", "/blobs/", "/blobs/absent", "/blobs/.file.new", "/current/file", "/nodes/../../nginx.conf"):
+    answer = server("/boot/ipxe.efi")
+    assert (answer.status, answer.content, answer.headers["Content-Type"]) == (200, b"iPXE", "application/efi")
+    # As EDK2 asks for its length first.
+    answer = server("/boot/ipxe.efi", "HEAD")
+    assert (answer.status, answer.headers["Content-Length"]) == (200, "4")
+    for path in (
+        "/",
+        "/boot/",
+        "/boot/../store/nodes/file",
+        "/boot/.hidden",
+        "/blobs/",
+        "/blobs/absent",
+        "/blobs/.file.new",
+        "/current/file",
+        "/nodes/../../nginx.conf",
+    ):
         assert server(path).status in (400, 403, 404), path
-    for path in ("/blobs/file", "/nodes/file", "/report"):
+    for path in ("/blobs/file", "/nodes/file", "/boot/ipxe.efi", "/report"):
         for method in ("POST", "PUT", "DELETE"):
             assert server(path, method).status in (403, 405), (path, method)
 

@@ -1,0 +1,70 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The plan of a boot server, for the templates of the role boot_server."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: boot_server_plan
+short_description: Plan the networks, boot files and limits of a boot server
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Computes what dnsmasq and nginx are configured with by the role P(sailloft.fleet.boot_server#role). All limits
+    follow from the number of nodes. The input is checked by P(sailloft.fleet.boot_server_problems#filter) before.
+options:
+  _input:
+    description: The nodes, each with C(name), C(mac), C(address) and C(architecture).
+    type: list
+    elements: dict
+    required: true
+  address:
+    description: The server's address.
+    type: str
+    required: true
+  netmask:
+    description: Its network's mask.
+    type: str
+    required: true
+  gateway:
+    description: The router of the nodes in that network, or empty.
+    type: str
+    default: ""
+  subnets:
+    description: The networks behind DHCP relays, each with C(network) and C(gateway).
+    type: list
+    elements: dict
+    default: []
+"""
+
+EXAMPLES = r"""
+plan: >-
+  {{ [{'name': 'bm01', 'mac': '52:54:00:aa:bb:01', 'address': '10.9.0.11'}]
+     | sailloft.fleet.boot_server_plan('10.9.0.1', '255.255.255.0') }}
+"""
+
+RETURN = r"""
+_value:
+  description: >-
+    C(networks) (tag, first, netmask, gateway), C(firmwares) that are answered, C(files) that they get (name, cpu), and
+    C(capacity), the limits by name.
+  type: dict
+"""
+
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import boot_plan
+
+
+def boot_server_plan(nodes: Any, address: Any, netmask: Any, gateway: Any = "", subnets: Any = ()) -> dict[str, Any]:
+    """Return the plan."""
+    return boot_plan.plan(address, netmask, gateway, tuple(subnets), nodes)
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return them by name."""
+        return {"boot_server_plan": boot_server_plan}
