@@ -155,6 +155,14 @@ options:
         type: str
         choices: [efi, bios]
         default: efi
+      machine:
+        description:
+          - The version of QEMU's machine q35, which fixes the guest's hardware, as C(virsh capabilities) names it (for
+            example C(pc-q35-8.2), C(pc-q35-rhel9.4.0) or C(pc-q35-noble)).
+          - V(q35) is the newest that the host has when the virtual machine is defined for the first time. That version
+            stays while the virtual machine exists; a note of the plan says that there is a newer one.
+        type: str
+        default: q35
       accelerator:
         description: V(auto) is KVM where libvirt offers it, else emulation.
         type: str

@@ -132,7 +132,9 @@ domains:
       type: list
       elements: str
     differences:
-      description: How the definition that libvirt had differs from what is wished; each with path, wanted, have.
+      description:
+        - How the definition that libvirt had differs from what is wished; each with path, wanted, have, unknown.
+        - One that is unknown is told and not acted on; nobody asked for it, and it is not known to be libvirt's own.
       returned: always
       type: list
       elements: dict
@@ -216,6 +218,9 @@ domains:
         guest_iommu:
           description: Whether the guest has an IOMMU.
           type: bool
+        machine:
+          description: The version of q35 that it has, or V(q35) where libvirt was not asked.
+          type: str
         accelerator:
           description: kvm or qemu.
           type: str

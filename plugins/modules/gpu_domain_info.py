@@ -126,7 +126,7 @@ domains:
       returned: where it is of O(domains)
       type: str
     differences:
-      description: How the definition differs from what is wished; each with path, wanted, have.
+      description: How the definition differs from what is wished; each with path, wanted, have, unknown.
       returned: where it is of O(domains)
       type: list
       elements: dict

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.machine_type import ALIAS
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import (
     ACCELERATORS,
     DISK_FORMATS,
@@ -43,6 +44,7 @@ def domain_options() -> dict[str, Any]:
         "iothreads": {"type": "int", "default": 1},
         "mirror_topology": {"type": "bool", "default": True},
         "firmware": {"type": "str", "choices": list(FIRMWARES), "default": "efi"},
+        "machine": {"type": "str", "default": ALIAS},
         "accelerator": {"type": "str", "choices": list(ACCELERATORS), "default": "auto"},
         "physical_address_bits": {"type": "str", "default": "auto"},
         "guest_iommu": {"type": "bool", "default": False},

@@ -9,13 +9,13 @@ import time
 import xml.etree.ElementTree as ET
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import machine_type
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import (
     Accelerator,
     Hypervisor,
     ObservedDomain,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import MACHINE
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import GIB, KIB, MIB
 
 try:
@@ -54,9 +54,10 @@ class Client:
     def observe(self, paths: list[str]) -> Hypervisor:
         """What there is: capabilities, networks, every domain, and which of ``paths`` do not exist."""
         try:
+            machines = q35_machines(self._connection.getCapabilities())
             accelerators = {}
             for kind in ("kvm", "qemu"):
-                found = self._accelerator(kind)
+                found = self._accelerator(kind, machines)
                 if found:
                     accelerators[kind] = found
             return Hypervisor(
@@ -64,22 +65,31 @@ class Client:
                 libvirt_version=_version(self._connection.getLibVersion()),
                 qemu_version=_version(self._connection.getVersion()),
                 hugetlbfs_mib=hugetlbfs_sizes(_read("/proc/mounts"), default_huge_page_mib(_read("/proc/meminfo"))),
-                networks={network.name(): bool(network.isActive()) for network in self._connection.listAllNetworks()},
+                networks=self._networks(),
                 missing_paths=[path for path in paths if not os.path.exists(path)],
                 domains={domain.name(): _observed(domain) for domain in self._connection.listAllDomains()},
             )
         except libvirt.libvirtError as error:
             raise DomainError(f"libvirt does not answer: {error}") from error
 
-    def _accelerator(self, kind: str) -> Accelerator | None:
+    def _networks(self) -> dict[str, bool]:
         try:
-            text = self._connection.getDomainCapabilities(None, ARCHITECTURE, MACHINE, kind)
+            return {network.name(): bool(network.isActive()) for network in self._connection.listAllNetworks()}
+        except libvirt.libvirtError as error:
+            # A libvirt without the driver of networks has none.
+            if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
+                return {}
+            raise
+
+    def _accelerator(self, kind: str, machines: dict[str, int]) -> Accelerator | None:
+        try:
+            text = self._connection.getDomainCapabilities(None, ARCHITECTURE, machine_type.ALIAS, kind)
         except libvirt.libvirtError as error:
             # The way in which libvirt says that QEMU or the host cannot do this kind.
             if error.get_error_code() in (libvirt.VIR_ERR_INVALID_ARG, libvirt.VIR_ERR_CONFIG_UNSUPPORTED):
                 return None
             raise
-        return accelerator(text)
+        return accelerator(text, machines)
 
     def define(self, xml: str) -> None:
         """Write the definition; a domain that runs keeps running as it is."""
@@ -212,8 +222,19 @@ def _observed(domain: Any) -> ObservedDomain:
     )
 
 
-def accelerator(capabilities: str) -> Accelerator:
-    """What domcapabilities say of one accelerator."""
+def q35_machines(capabilities: str) -> dict[str, int]:
+    """The versions of q35 that the host's QEMU has, and the vCPUs of each (0: not told), of libvirt's capabilities."""
+    found: dict[str, int] = {}
+    for architecture in ET.fromstring(capabilities).iterfind(f"guest/arch[@name='{ARCHITECTURE}']"):
+        for machine in architecture.iter("machine"):
+            name = machine.text or ""
+            if machine_type.is_version(name):
+                found[name] = int(machine.get("maxCpus", "0"))
+    return found
+
+
+def accelerator(capabilities: str, machines: dict[str, int]) -> Accelerator:
+    """What domcapabilities say of one accelerator; ``machines`` is of the same host's capabilities."""
     root = ET.fromstring(capabilities)
     firmware = root.find("os/enum[@name='firmware']")
     vcpu = root.find("vcpu")
@@ -221,6 +242,7 @@ def accelerator(capabilities: str) -> Accelerator:
         max_vcpus=int(vcpu.get("max", "1")) if vcpu is not None else 1,
         firmwares=["bios", *(value.text or "" for value in (firmware if firmware is not None else []))],
         machine=root.findtext("machine", ""),
+        machines=machines,
     )
 
 

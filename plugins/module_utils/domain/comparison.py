@@ -3,8 +3,11 @@
 """How a domain that libvirt has differs from the one that is wanted, in meaning. Pure.
 
 libvirt adds to what it is given: defaults, aliases, addresses, implicit devices. So what is wanted must be there as it
-is; what is there beside it is a difference only where an element of that kind changes the machine (``OWNED``) and is
-not one that libvirt puts into every domain (``IMPLICIT``).
+is, and what is there beside it is a difference, except where a table says that libvirt adds it by itself (``ADDED``).
+
+A later libvirt may add what no table knows yet. Such an addition is a difference that is told and not acted on
+(``Difference.unknown``): to define the domain anew, or to restart it, would not take it away, and would do so at every
+run. ``OWNED`` are the places where an addition changes the machine, and is undone.
 """
 
 from __future__ import annotations
@@ -15,9 +18,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import machine_type
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.record import NAMESPACE
 
-# What tells elements of one tag apart: an attribute, or "child/@attribute". No row: there is one such element.
+PLAN = "metadata/sailloft:plan"
+
+# The attributes that identify an element among those of its tag, as "@attribute" or "child/@attribute". No row: there
+# is one such element. A second element of the same identity is [2], as in XPath.
 IDENTITY: dict[str, tuple[str, ...]] = {
     "controller": ("@type", "@index"),
     "hostdev": ("source/address/@domain", "source/address/@bus", "source/address/@slot", "source/address/@function"),
@@ -33,76 +40,139 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     "page": ("@nodeset",),
     "feature": ("@name",),
     "input": ("@type", "@bus"),
-    "qemu:arg": ("@value",),
+    "seclabel": ("@model",),
     "sailloft:device": ("@address",),
 }
 
-# Places where an element too many changes the machine. "*" is any tag right below.
+# What libvirt adds to a q35 domain by itself: the path, and the values that it then has (None: any). "*" is one step or
+# a part of one, "**" is everything below. Sources, in libvirt's repository: qemuDomainDefAddDefaultDevices,
+# virDomainDefAddImplicitDevices, virDomainDefAddConsoleCompat, virDomainDefFormatInternal; seen in what libvirt 9.0 and
+# 11.3 wrote of domains that were defined and started.
+ADDED: tuple[tuple[str, str | None], ...] = (
+    ("@id", None),
+    ("currentMemory**", None),
+    ("resource**", None),
+    ("seclabel[[]*]**", None),
+    ("on_poweroff", "destroy"),
+    ("on_reboot", "restart"),
+    ("on_crash", "destroy"),
+    ("clock", ""),
+    ("clock/@offset", "utc"),
+    # The image that it chooses for firmware='efi', and its variables.
+    ("os/loader**", None),
+    ("os/nvram**", None),
+    ("os/boot", ""),
+    ("os/boot/@dev", "hd"),
+    # Since libvirt 10.1.
+    ("cpu/topology/@clusters", "1"),
+    ("devices/*/alias**", None),
+    ("devices/emulator", None),
+    # The first serial port again, under its older name.
+    ("devices/console**", None),
+    ("devices/audio**", None),
+    ("devices/input[[]mouse,ps2]**", None),
+    ("devices/input[[]keyboard,ps2]**", None),
+    ("devices/controller[[]sata,0]**", None),
+    # ICH9's own, since libvirt 9.1.
+    ("devices/watchdog", ""),
+    ("devices/watchdog/@model", "itco"),
+    ("devices/watchdog/@action", "reset"),
+    ("devices/controller[[]*]/model", ""),
+    ("devices/controller[[]*]/model/@name", None),
+    ("devices/controller[[]*]/target", ""),
+    ("devices/controller[[]*]/target/@chassis", None),
+    ("devices/controller[[]*]/target/@port", None),
+    ("devices/disk[[]*]/source/@index", None),
+    ("devices/disk[[]*]/backingStore**", None),
+    ("devices/interface[[]*]/target", ""),
+    ("devices/interface[[]*]/target/@dev", None),
+    ("devices/interface[[]*]/source/@portid", None),
+    ("devices/interface[[]*]/source/@bridge", None),
+    ("devices/interface[[]*]/source/@dev", None),
+    ("devices/interface[[]*]/source/@mode", None),
+    ("devices/serial[[]*]/source", ""),
+    ("devices/serial[[]*]/source/@path", None),
+    ("devices/channel[[]*]/source", ""),
+    ("devices/channel[[]*]/source/@mode", None),
+    ("devices/channel[[]*]/source/@path", None),
+    ("devices/channel[[]*]/target/@state", None),
+    # Empty, these say nothing; what is in them is compared.
+    ("metadata", ""),
+    (PLAN, ""),
+    ("memoryBacking", ""),
+    ("cputune", ""),
+    ("numatune", ""),
+    ("os/firmware", ""),
+    # Labels that others put on a domain, and no part of the machine; each program's in a name space of its own.
+    ("metadata/{**", None),
+    ("title", None),
+    ("description", None),
+)
+
+# Places where an addition changes the machine, and is undone by defining the domain anew.
 OWNED = (
-    "metadata/sailloft:plan/*",
-    "memoryBacking/*",
-    "memoryBacking/hugepages/*",
-    "cputune/*",
-    "numatune/*",
-    "memtune/*",
-    "blkiotune/*",
-    "iothreads",
-    "sysinfo",
-    "cpu/feature",
-    "cpu/maxphysaddr",
-    "cpu/numa/*",
-    "features/ioapic",
-    "os/kernel",
-    "os/initrd",
-    "os/cmdline",
+    f"{PLAN}/**",
+    "memoryBacking/**",
+    "cputune/**",
+    "numatune/**",
+    "memtune**",
+    "blkiotune**",
+    "iothreads**",
+    "sysinfo**",
+    "launchSecurity**",
+    "vcpu/@*",
+    "os/@firmware",
+    "os/firmware/**",
+    "os/kernel**",
+    "os/initrd**",
+    "os/cmdline**",
+    "features/**",
+    "cpu/cache**",
+    "cpu/feature**",
+    "cpu/maxphysaddr**",
+    "cpu/numa/**",
     "devices/*",
-    "devices/disk/readonly",
-    "devices/disk/boot",
-    "devices/hostdev/rom",
-    "launchSecurity",
-    "qemu:commandline",
-    "qemu:commandline/*",
+    "devices/*/driver**",
+    "devices/controller[[]*]/pcihole64**",
+    "devices/controller[[]*]/target/node**",
+    "devices/controller[[]*]/target/@hotplug",
+    "devices/disk[[]*]/*",
+    "devices/hostdev[[]*]/**",
+    # Of an interface on a network, libvirt tells what the network adds: VLAN, virtual port, bandwidth, MTU.
+    "devices/interface[[]*]/boot**",
+    "devices/interface[[]*]/link**",
+    "devices/interface[[]*]/rom**",
+    "qemu:**",
 )
 
-# Attributes that change the machine and that libvirt does not set by itself.
-OWNED_ATTRIBUTES = frozenset(
-    {
-        "os/@firmware",
-        "devices/controller/driver/@iommu",
-        "devices/controller/driver/@ats",
-        "devices/disk/driver/@iommu",
-        "devices/disk/driver/@ats",
-        "devices/disk/driver/@iothread",
-        "devices/disk/driver/@cache",
-        "devices/disk/driver/@io",
-        "devices/interface/driver/@iommu",
-        "devices/interface/driver/@ats",
-    }
-)
-
-# What libvirt puts into a q35 domain by itself: qemuDomainDefAddDefaultDevices, virDomainDefAddImplicitDevices and
-# virDomainDefAddConsoleCompat in libvirt's sources; the watchdog since libvirt 9.1 (ICH9's own).
-IMPLICIT = (
-    "devices/emulator",
-    "devices/console",
-    "devices/audio",
-    "devices/input[mouse,ps2]",
-    "devices/input[keyboard,ps2]",
-    "devices/controller[sata,0]",
-    "devices/watchdog",
-)
+# The types that libvirt tells of a running interface on a network that leads to a bridge or to a device of the host.
+ON_NETWORK = ("bridge", "direct")
 
 PREFIXES = {"{http://libvirt.org/schemas/domain/qemu/1.0}": "qemu:", f"{{{NAMESPACE}}}": "sailloft:"}
-MACHINE = re.compile(r"pc-q35-[0-9.]+")
+
+
+def _pattern(path: str) -> str:
+    """``path`` of a table as a regular expression: "**" is anything, "*" anything but "/", "[[]" a bracket."""
+    parts = re.split(r"(\*\*|\*|\[\[\])", path)
+    return "".join({"**": ".*", "*": "[^/]*", "[[]": r"\["}.get(part, re.escape(part)) for part in parts)
+
+
+ADDED_BY_LIBVIRT = tuple((re.compile(_pattern(path)), value) for path, value in ADDED)
+OWNED_PATHS = re.compile("|".join(_pattern(path) for path in OWNED))
 
 
 @dataclass
 class Difference:
-    """``wanted`` or ``have`` is None where that side has no such thing."""
+    """``wanted`` or ``have`` is None where that side has no such thing.
+
+    ``unknown``: nobody asked for it, and neither is it known to change the machine nor to be libvirt's own. It is told,
+    and nothing is done about it.
+    """
 
     path: str
     wanted: str | None
     have: str | None
+    unknown: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON-ready form."""
@@ -112,22 +182,24 @@ class Difference:
 def differences(wanted_xml: str, have_xml: str) -> list[Difference]:
     """Every difference in meaning, by path."""
     wanted, have = statements(wanted_xml), statements(have_xml)
-    if "os/loader" in have:
-        # Of a running domain, libvirt tells the image that it chose for firmware='efi', and no longer the choice.
-        have.setdefault("os/@firmware", "efi")
+    _firmware_of_image(wanted, have)
     found = []
+    # One line for a thing that only one side has, not one for each of its parts.
+    whole: set[str] = set()
     for path, value in wanted.items():
         if path not in have:
-            # One line for a thing that is missing, not one for each of its parts.
-            if not any(path.startswith(f"{item.path}/") and item.have is None for item in found):
+            if not _below(path, whole):
                 found.append(Difference(path, value or "present", None))
+            whole.add(path)
         elif not _same(path, value, have[path]):
             found.append(Difference(path, value, have[path]))
+    whole.clear()
     for path, value in have.items():
-        if path in wanted or path in IMPLICIT or not _owned(path):
+        if path in wanted or _added(path, value):
             continue
-        if not any(path.startswith(f"{item.path}/") and item.wanted is None for item in found):
-            found.append(Difference(path, None, value or "present"))
+        if not _below(path, whole):
+            found.append(Difference(path, None, value or "present", unknown=not OWNED_PATHS.fullmatch(path)))
+        whole.add(path)
     return sorted(found, key=lambda item: item.path)
 
 
@@ -136,10 +208,15 @@ def running_differences(wanted_xml: str, live_xml: str) -> list[Difference]:
     return [item for item in differences(wanted_xml, live_xml) if not item.path.startswith("metadata")]
 
 
+def acted_on(found: list[Difference]) -> list[Difference]:
+    """Those that defining the domain anew, or restarting it, makes go away."""
+    return [item for item in found if not item.unknown]
+
+
 def statements(xml: str) -> dict[str, str]:
     """The XML as flat sentences: "cputune/vcpupin[0]/@cpuset" is "1"; "" for an element without text."""
     root = ET.fromstring(xml)
-    flat = {f"@{name}": value for name, value in root.attrib.items() if name != "id"}
+    flat = {f"@{name}": value for name, value in root.attrib.items()}
     flat.update(_flatten(root, ""))
     return flat
 
@@ -148,19 +225,27 @@ def side_by_side(found: list[Difference]) -> dict[str, str]:
     """For Ansible's diff: a line for each difference, as it is and as it will be."""
 
     def lines(side: str) -> str:
-        return "".join(f"{item.path} = {getattr(item, side)}\n" for item in found if getattr(item, side) is not None)
+        return "".join(
+            f"{item.path} = {getattr(item, side)}\n" for item in acted_on(found) if getattr(item, side) is not None
+        )
 
     return {"before": lines("have"), "after": lines("wanted")}
 
 
 def _flatten(element: ET.Element, above: str) -> Iterator[tuple[str, str]]:
+    seen: dict[str, int] = {}
     for child in element:
         space, brace, plain = child.tag.rpartition("}")
         tag = PREFIXES.get(space + brace, space + brace) + plain
         path = f"{above}{tag}{_identity(child, tag)}"
+        seen[path] = seen.get(path, 0) + 1
+        if seen[path] > 1:
+            path += f"[{seen[path]}]"
         yield path, (child.text or "").strip()
         for name, value in child.attrib.items():
             yield f"{path}/@{name}", value
+        if tag == "interface" and child.get("type") in ON_NETWORK and child.find("source[@network]") is not None:
+            yield f"{path}/@type", "network"
         yield from _flatten(child, f"{path}/")
 
 
@@ -176,16 +261,31 @@ def _identity(element: ET.Element, tag: str) -> str:
     return f"[{','.join(parts)}]" if parts else ""
 
 
+def _firmware_of_image(wanted: dict[str, str], have: dict[str, str]) -> None:
+    """Of a running domain some versions tell the image that they chose for firmware='efi', and not the choice."""
+    if "os/loader" not in have or "os/@firmware" in have:
+        return
+    have["os/@firmware"] = "efi"
+    if "os/firmware" not in have and have.get("os/loader/@secure") != "yes":
+        have.update({path: value for path, value in wanted.items() if path.startswith("os/firmware")})
+
+
 def _same(path: str, wanted: str, have: str) -> bool:
     if wanted == have:
         return True
-    # libvirt writes down which version of the machine "q35" was when it was defined.
-    return path == "os/type/@machine" and wanted == "q35" and bool(MACHINE.fullmatch(have))
+    # Where libvirt was not asked, the plan has the alias, and libvirt writes down the version that it stands for.
+    return path == "os/type/@machine" and wanted == machine_type.ALIAS and machine_type.is_version(have)
 
 
-def _owned(path: str) -> bool:
-    plain = re.sub(r"\[[^]]*\]", "", path)
-    if "@" in plain:
-        return plain in OWNED_ATTRIBUTES
-    above = plain.rpartition("/")[0]
-    return plain in OWNED or f"{above}/*" in OWNED
+def _below(path: str, whole: set[str]) -> bool:
+    """Whether a path above ``path`` is in ``whole``. A "/" in brackets cuts at a path that is none, and harms not."""
+    at = path.rfind("/")
+    while at > 0:
+        if path[:at] in whole:
+            return True
+        at = path.rfind("/", 0, at)
+    return False
+
+
+def _added(path: str, value: str) -> bool:
+    return any(pattern.fullmatch(path) and known in (None, value) for pattern, known in ADDED_BY_LIBVIRT)

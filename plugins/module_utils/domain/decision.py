@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import (
     Difference,
+    acted_on,
     differences,
     running_differences,
 )
@@ -68,7 +69,7 @@ def decide(
         decision.actions.append("define")
     else:
         decision.differences = differences(wanted_xml, have.inactive_xml)
-        if decision.differences:
+        if acted_on(decision.differences):
             decision.actions.append("define")
     if autostart != (have is not None and have.autostart):
         decision.actions.append("autostart" if autostart else "no_autostart")
@@ -82,7 +83,7 @@ def decide(
         decision.actions.append("start")
     if state == "running" and running and have.state == "paused":
         decision.actions.append("resume")
-    if state in ("present", "running") and decision.live_differences:
+    if state in ("present", "running") and acted_on(decision.live_differences):
         if allow_restart:
             decision.actions = [action for action in decision.actions if action != "resume"] + ["stop", "start"]
         else:

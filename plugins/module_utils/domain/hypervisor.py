@@ -20,7 +20,12 @@ class Accelerator:
 
     max_vcpus: int
     firmwares: list[str]  # "bios" always; "efi" where libvirt finds a firmware descriptor
-    machine: str
+    machine: str  # the version that the alias q35 stands for
+    machines: dict[str, int] = field(default_factory=dict)  # versions of q35, and the vCPUs of each (0: not told)
+
+    def vcpus_of(self, machine: str) -> int:
+        """The most vCPUs of a guest with ``machine``: an old version can have fewer than the newest one."""
+        return min(self.max_vcpus, self.machines.get(machine) or self.max_vcpus)
 
 
 @dataclass

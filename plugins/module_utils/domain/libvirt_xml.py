@@ -13,7 +13,7 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import record, tree
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cpuset import format_set
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.mmio import ovmf_window_mib
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import MACHINE, DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import KIB
 
 QEMU_NAMESPACE = "http://libvirt.org/schemas/domain/qemu/1.0"
@@ -125,7 +125,7 @@ def _processors(root: ET.Element, plan: DomainPlan) -> None:
 def _os(root: ET.Element, plan: DomainPlan) -> None:
     spec = plan.spec
     system = _add(root, "os", **({"firmware": "efi"} if spec.firmware == "efi" else {}))
-    _add(system, "type", "hvm", arch="x86_64", machine=MACHINE)
+    _add(system, "type", "hvm", arch="x86_64", machine=plan.machine)
     if spec.firmware == "efi":
         # libvirt finds the image by these through QEMU's firmware descriptors: no path is written here.
         firmware = _add(system, "firmware")

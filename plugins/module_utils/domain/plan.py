@@ -13,6 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain import (
     buses,
     cells,
     guest,
+    machine_type,
     mmio,
     rooms,
     tree,
@@ -28,7 +29,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths impo
 
 # Where libvirt was not asked: what QEMU's q35 allows at least since 2.8.
 MAX_VCPUS = 288
-MACHINE = "q35"
 
 
 @dataclass
@@ -47,6 +47,7 @@ class DomainPlan:
     functions: dict[str, Function]
     # The NUMA node of each of its devices on the host, by address; None: not known.
     host_nodes: dict[str, int | None]
+    machine: str = machine_type.ALIAS
     notes: list[str] = field(default_factory=list)
     fidelity: Fidelity = field(default_factory=lambda: Fidelity(0, 0))
 
@@ -73,6 +74,7 @@ class DomainPlan:
             "name": spec.name,
             "uuid": spec.uuid,
             "accelerator": self.accelerator,
+            "machine": self.machine,
             "firmware": spec.firmware,
             "memory_mib": spec.memory_mib,
             "huge_page_mib": spec.huge_page_mib,
@@ -252,12 +254,13 @@ def _plan(
 ) -> DomainPlan:
     host = around.host
     accelerator = _accelerator(spec, hypervisor)
-    max_vcpus = hypervisor.accelerators[accelerator].max_vcpus if hypervisor else MAX_VCPUS
+    machine, machine_notes = _machine(spec, accelerator, hypervisor)
+    max_vcpus = hypervisor.accelerators[accelerator].vcpus_of(machine) if hypervisor else MAX_VCPUS
     devices = chosen.all()
     processors = cells.arrange(spec, host, devices, taken_cpus, set(held.cpus), max_vcpus)
 
     cell_of_complex, notes = _cells_of(host, devices, processors)
-    notes = [*chosen.notes, *notes]
+    notes = [*chosen.notes, *machine_notes, *notes]
     virtio = [tree.Endpoint("serial", "0")]
     virtio += [tree.Endpoint("disk", str(number)) for number in range(len(spec.disks))]
     virtio += [tree.Endpoint("interface", str(number)) for number in range(len(spec.interfaces))]
@@ -295,6 +298,7 @@ def _plan(
         vendor=host.cpu.vendor,
         functions=around.functions,
         host_nodes={device.address: host.node_of(device) for device in devices},
+        machine=machine,
         notes=[*notes, *tree_notes],
     )
     plan.fidelity = guest.kept(plan, host)
@@ -360,6 +364,18 @@ def _accelerator(spec: DomainSpec, hypervisor: Hypervisor | None) -> str:
         "for kvm the BIOS must enable virtualization and /dev/kvm exist (virt-host-validate says what is missing)",
         domain=spec.name,
     )
+
+
+def _machine(spec: DomainSpec, accelerator: str, hypervisor: Hypervisor | None) -> tuple[str, list[str]]:
+    """The machine type, and what is to be noted of it."""
+    if hypervisor is None:
+        return machine_type.settled(spec.machine, None, machine_type.ALIAS), []
+    observed = hypervisor.domains.get(spec.name)
+    defined = machine_type.of_domain(observed.inactive_xml) if observed else None
+    newest = hypervisor.accelerators[accelerator].machine or machine_type.ALIAS
+    machine = machine_type.settled(spec.machine, defined, newest)
+    told = machine_type.note(machine, spec.machine, newest)
+    return machine, [told] if told else []
 
 
 def _address_bits(spec: DomainSpec, accelerator: str, host_bits: int | None) -> tuple[str, int | None]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import machine_type
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import REFUSE, WARN, Finding, RefusedError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Hypervisor, holdings
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import (
@@ -68,6 +69,7 @@ def check(
         )
     for plan in plans:
         found += _versions(plan, hypervisor)
+        found += _machine(plan, hypervisor)
         found += _firmware(plan, hypervisor)
         found += _devices(plan, around)
         found += _isolation(plan, around)
@@ -116,6 +118,20 @@ def _versions(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Finding]:
                     "what a version does not know it refuses or, worse, leaves out",
                     f"install a newer {program}, or leave the setting out",
                 )
+
+
+def _machine(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Finding]:
+    there = hypervisor.accelerators[plan.accelerator].machines
+    if plan.machine not in (machine_type.ALIAS, *there):
+        kept = plan.spec.machine == machine_type.ALIAS
+        yield Finding(
+            plan.name,
+            f"QEMU on this host has no machine {plan.machine}",
+            "it was defined with that one, and QEMU cannot start it"
+            if kept
+            else "its setting machine asks for that one",
+            f"set machine to one of {', '.join(machine_type.in_order(list(there))) or 'those of another QEMU'}",
+        )
 
 
 def _firmware(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Finding]:

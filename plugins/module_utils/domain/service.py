@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import images, preflight, process
@@ -17,7 +18,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.decision imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.drift import drift
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.drift_host import no_plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import Finding, RefusedError, unplannable
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import (
+    WARN,
+    Finding,
+    RefusedError,
+    unplannable,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Hypervisor, ObservedDomain
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan, plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan_files import returned_of
@@ -26,6 +32,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import 
     parse_module_ids,
     parse_specs,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.words import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.accelerators import recognise
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
@@ -70,6 +77,7 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
             findings = preflight.check(
                 list(plans.values()), host, hypervisor, starting, stopping, paths_may_come=check_mode
             )
+        findings += [item for spec in specs for item in _unknown(spec.name, decisions[spec.name])]
         if not check_mode:
             _apply(client, specs, decisions, returned, params["shutdown_timeout_s"])
     finally:
@@ -96,6 +104,18 @@ def _planned(
         return plan_domains(host, specs, hypervisor, module_ids)
     except DomainError as error:
         raise RefusedError([unplannable(error), *preflight.wishes(specs, hypervisor, check_mode)]) from error
+
+
+def _unknown(name: str, decision: Decision) -> Iterator[Finding]:
+    paths = dict.fromkeys(item.path for item in [*decision.differences, *decision.live_differences] if item.unknown)
+    if paths:
+        yield Finding(
+            name,
+            f"its definition has {some(list(paths))}, which nobody asked for",
+            "it is not known whether this libvirt adds that by itself, so it is left as it is",
+            "remove it with virsh edit if somebody put it there, else report it with libvirt's version",
+            WARN,
+        )
 
 
 def info(params: dict[str, Any]) -> dict[str, Any]:

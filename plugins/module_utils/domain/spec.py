@@ -10,6 +10,7 @@ import uuid
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import machine_type
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 
 FIRMWARES = ("efi", "bios")
@@ -96,6 +97,7 @@ class DomainSpec:
     iothreads: int = 1
     mirror_topology: bool = True
     firmware: str = "efi"
+    machine: str = machine_type.ALIAS
     accelerator: str = "auto"
     physical_address_bits: str = "auto"
     guest_iommu: bool = False
@@ -253,6 +255,11 @@ def _check(spec: DomainSpec) -> None:
             isinstance(number, int) and number >= least,
             f"{setting} {number!r} is not a whole number of at least {least}",
         )
+    need(
+        spec.machine == machine_type.ALIAS or machine_type.is_version(spec.machine),
+        f"machine {spec.machine!r} is no version of q35",
+        "write it as virsh capabilities tells it, like pc-q35-8.2, or leave it out",
+    )
     size = spec.huge_page_mib
     need(size & (size - 1) == 0, f"huge_page_mib {size} is no size of a huge page", "2 and 1024 are x86's, 0 is none")
     window = spec.mmio_window_mib

@@ -78,7 +78,7 @@ def plan(host: Host | None = None, hypervisor: Hypervisor | None = None, **chang
 
 def hypervisor(**changes: Any) -> Hypervisor:
     """A libvirt that can everything and has no domain."""
-    one = Accelerator(max_vcpus=288, firmwares=["bios", "efi"], machine="pc-q35-7.2")
+    one = Accelerator(max_vcpus=288, firmwares=["bios", "efi"], machine="pc-q35-7.2", machines={"pc-q35-7.2": 288})
     values: dict[str, Any] = {
         "accelerators": {"kvm": one, "qemu": one},
         "libvirt_version": (9, 0, 0),

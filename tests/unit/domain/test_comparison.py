@@ -13,9 +13,13 @@ from typing import Any
 import pytest
 from machines import plan
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import differences, side_by_side
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import (
+    acted_on,
+    differences,
+    side_by_side,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import holdings
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.libvirt_xml import render
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.libvirt_xml import QEMU_NAMESPACE, render
 
 FILES = Path(__file__).parent / "libvirt"
 WISH: dict[str, Any] = {
@@ -105,7 +109,101 @@ def test_what_somebody_added_by_hand() -> None:
     assert paths(found) == {"devices/disk[vdz]": (None, "present"), "memoryBacking/nosharepages": (None, "present")}
 
 
+@pytest.mark.parametrize(
+    ("addition", "expected"),
+    [
+        # What somebody adds to an element that a plan writes is undone, as is what changes the machine.
+        (
+            ("<driver name='vfio'/>", "<driver name='vfio' iommufd='yes'/>"),
+            ["devices/hostdev[0000:13:00.0]/driver/@iommufd"],
+        ),
+        (
+            ("</devices>", "</devices><qemu:override xmlns:qemu='{q}'><qemu:device alias='x'/></qemu:override>"),
+            ["qemu:override"],
+        ),
+        (
+            ("</devices>", "</devices><qemu:commandline xmlns:qemu='{q}'><qemu:arg value='-S'/></qemu:commandline>"),
+            ["qemu:commandline"],
+        ),
+        (("<driver name='vfio'/>", "<driver name='vfio'/><rom bar='off'/>"), ["devices/hostdev[0000:13:00.0]/rom"]),
+        (("<locked/>", "<locked/><locked/>"), ["memoryBacking/locked[2]"]),
+        (
+            ("<vcpupin vcpu='0' cpuset='1'/>", "<vcpupin vcpu='0' cpuset='1'/><vcpupin vcpu='0' cpuset='7'/>"),
+            ["cputune/vcpupin[0][2]"],
+        ),
+        (("<acpi/>", "<acpi/><kvm><hidden state='on'/></kvm>"), ["features/kvm"]),
+        (("</cputune>", "<cachetune vcpus='0'/></cputune>"), ["cputune/cachetune"]),
+        (("<memballoon model='none'/>", "<memballoon model='none'/><tpm model='tpm-crb'/>"), ["devices/tpm"]),
+        (
+            ("<input type='mouse' bus='ps2'>", "<input type='tablet' bus='usb'/><input type='mouse' bus='ps2'>"),
+            ["devices/input[tablet,usb]"],
+        ),
+    ],
+)
+def test_an_addition_that_changes_the_machine_is_undone(addition: tuple[str, str], expected: list[str]) -> None:
+    before, after = addition
+    changed = libvirts("live").replace(before, after.replace("{q}", QEMU_NAMESPACE), 1)
+    found = differences(wanted(), changed)
+    assert [item.path for item in found] == expected
+    assert acted_on(found) == found
+
+
+@pytest.mark.parametrize(
+    ("addition", "expected"),
+    [
+        (("<on_reboot>restart", "<on_reboot>destroy"), ["on_reboot"]),
+        (("<clock offset='utc'/>", "<clock offset='localtime'/>"), ["clock/@offset"]),
+        (("<clock offset='utc'/>", "<clock offset='utc'><timer name='rtc'/></clock>"), ["clock/timer"]),
+        (("<uuid>", "<later>that nobody knows yet</later><uuid>"), ["later"]),
+        (("<topology sockets", "<topology books='1' sockets"), ["cpu/topology/@books"]),
+    ],
+)
+def test_an_addition_that_may_be_libvirts_is_told_and_left(addition: tuple[str, str], expected: list[str]) -> None:
+    found = differences(wanted(), libvirts("live").replace(*addition, 1))
+    assert [item.path for item in found if item.unknown] == expected
+
+
+def test_two_of_which_one_is_there() -> None:
+    """Arguments of QEMU are a list: their number and their order count."""
+    two = ("-device", "a"), ("-device", "b")
+
+    def arguments(*pairs: tuple[str, str]) -> str:
+        lines = "".join(f"<qemu:arg value='{text}'/>" for pair in pairs for text in pair)
+        return f"<domain xmlns:qemu='{QEMU_NAMESPACE}'><qemu:commandline>{lines}</qemu:commandline></domain>"
+
+    assert differences(arguments(*two), arguments(*two)) == []
+    assert [item.path for item in differences(arguments(*two), arguments(two[0]))] == [
+        "qemu:commandline/qemu:arg[3]",
+        "qemu:commandline/qemu:arg[4]",
+    ]
+    assert [item.path for item in differences(arguments(two[0]), arguments(*two))] == [
+        "qemu:commandline/qemu:arg[3]",
+        "qemu:commandline/qemu:arg[4]",
+    ]
+    assert [item.path for item in differences(arguments(*two), arguments(two[1], two[0]))] == [
+        "qemu:commandline/qemu:arg[2]/@value",
+        "qemu:commandline/qemu:arg[4]/@value",
+    ]
+
+
+def test_an_interface_whose_network_leads_to_a_bridge() -> None:
+    """libvirt tells it as an interface of type bridge while the domain runs (virDomainNetDefFormat)."""
+    asked = wanted(interfaces=[{"source": "rails"}])
+    source = "<source network='rails' portid='5d6a' bridge='br-rails'/><target dev='vnet0'/>"
+    runs = libvirts("live").replace("<interface type='user'>", f"<interface type='bridge'>{source}")
+    assert differences(asked, runs) == []
+    assert paths(differences(asked, runs.replace("network='rails'", "network='other'"))) == {
+        "devices/interface[52:54:00:ea:97:99]/source/@network": ("rails", "other")
+    }
+
+
 def test_the_machines_version_is_libvirts() -> None:
+    for version in ("pc-q35-10.0", "pc-q35-rhel9.4.0", "pc-q35-noble", "pc-q35-jammy-hpb"):
+        assert differences(wanted(), libvirts("inactive").replace("pc-q35-7.2", version)) == []
+        assert differences(wanted(machine=version), libvirts("inactive").replace("pc-q35-7.2", version)) == []
+    assert paths(differences(wanted(machine="pc-q35-8.2"), libvirts("live"))) == {
+        "os/type/@machine": ("pc-q35-8.2", "pc-q35-7.2")
+    }
     other = libvirts("inactive").replace("pc-q35-7.2", "pc-i440fx-7.2")
     assert paths(differences(wanted(), other)) == {"os/type/@machine": ("q35", "pc-i440fx-7.2")}
 
@@ -115,6 +213,10 @@ def test_a_running_domain_tells_its_firmware_by_the_image() -> None:
     running = libvirts("live").replace("</os>", image)
     assert "os/@firmware" not in paths(differences(wanted(firmware="efi"), running))
     assert paths(differences(wanted(), running))["os/@firmware"] == (None, "efi")
+    # What it chose is what was asked for, unless it verifies what boots.
+    assert differences(wanted(firmware="efi"), running) == []
+    secure = running.replace("<loader ", "<loader secure='yes' ")
+    assert list(paths(differences(wanted(firmware="efi"), secure))) == ["os/firmware"]
 
 
 def test_the_diff_has_both_sides() -> None:

@@ -12,9 +12,18 @@ CAPABILITIES = """<domainCapabilities><machine>pc-q35-7.2</machine><vcpu max='28
 
 
 def test_capabilities() -> None:
-    with_ovmf = client.accelerator(CAPABILITIES.format("<value>efi</value>"))
+    with_ovmf = client.accelerator(CAPABILITIES.format("<value>efi</value>"), {"pc-q35-7.2": 255})
     assert (with_ovmf.max_vcpus, with_ovmf.firmwares, with_ovmf.machine) == (288, ["bios", "efi"], "pc-q35-7.2")
-    assert client.accelerator(CAPABILITIES.format("")).firmwares == ["bios"]
+    assert with_ovmf.machines == {"pc-q35-7.2": 255}
+    assert client.accelerator(CAPABILITIES.format(""), {}).firmwares == ["bios"]
+
+
+def test_machines_of_q35_are_those_of_the_hosts_architecture() -> None:
+    capabilities = """<capabilities><guest><arch name='i686'><machine maxCpus='8'>pc-q35-1.0</machine></arch></guest>
+<guest><arch name='x86_64'><machine maxCpus='288'>pc-q35-8.2</machine><machine canonical='pc-q35-9.0'>q35</machine>
+<machine maxCpus='255'>pc-i440fx-8.2</machine><domain type='kvm'><machine>pc-q35-rhel9.4.0</machine></domain></arch>
+</guest></capabilities>"""
+    assert client.q35_machines(capabilities) == {"pc-q35-8.2": 288, "pc-q35-rhel9.4.0": 0}
 
 
 def test_hugetlbfs_mounts() -> None:

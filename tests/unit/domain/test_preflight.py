@@ -184,7 +184,7 @@ def test_files_that_are_not_there() -> None:
 
 
 def test_firmware_that_is_not_installed() -> None:
-    bios = Accelerator(288, ["bios"], "pc-q35-7.2")
+    bios = Accelerator(288, ["bios"], "pc-q35-7.2", {"pc-q35-7.2": 288})
     there = hypervisor(accelerators={"kvm": bios})
     refused("firmware efi is not to be had on this host: .*; install OVMF", plan(), None, there)
     run(plan(firmware="bios"), None, there)
@@ -197,7 +197,7 @@ def test_a_libvirt_that_is_too_old() -> None:
 
 
 def test_the_accelerator() -> None:
-    qemu = Accelerator(288, ["bios", "efi"], "pc-q35-7.2")
+    qemu = Accelerator(288, ["bios", "efi"], "pc-q35-7.2", {"pc-q35-7.2": 288})
     emulating = hypervisor(accelerators={"qemu": qemu})
     assert plan(hypervisor=emulating).accelerator == "qemu"
     assert plan(hypervisor=emulating).address_bits_mode == "off"

@@ -1,0 +1,50 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The machine type of a guest: the alias q35, and the versions of it that each distribution's QEMU has. Pure.
+
+A version fixes the guest's hardware (its ABI). libvirt resolves the alias when a domain is defined, and the version
+stays while the domain exists: a newer QEMU brings newer versions, and changes no guest that is there.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+
+ALIAS = "q35"
+
+# QEMU's own are pc-q35-10.0, RHEL's pc-q35-rhel9.4.0, Ubuntu's pc-q35-noble and, with the host's physical address bits,
+# pc-q35-jammy-hpb; Proxmox appends +pve0.
+VERSION = re.compile(r"pc-q35-[A-Za-z0-9][A-Za-z0-9.+_-]{0,56}")
+
+
+def is_version(machine: str) -> bool:
+    """Whether ``machine`` is a version of q35."""
+    return bool(VERSION.fullmatch(machine))
+
+
+def of_domain(xml: str) -> str | None:
+    """The version that a domain was defined with; None where it is no q35 or its version is not resolved."""
+    kind = ET.fromstring(xml).find("os/type")
+    machine = kind.get("machine", "") if kind is not None else ""
+    return machine if is_version(machine) else None
+
+
+def settled(pinned: str, defined: str | None, newest: str) -> str:
+    """The machine of a plan: the pinned version, else that of the existing domain, else what the alias stands for."""
+    return pinned if pinned != ALIAS else defined or newest
+
+
+def note(machine: str, pinned: str, newest: str) -> str | None:
+    """The note of a plan that keeps another version than a new domain would get; None where there is none to tell."""
+    if pinned != ALIAS or machine == newest or not is_version(newest):
+        return None
+    return (
+        f"the virtual machine keeps machine {machine}; a new one gets {newest} on this host; machine: {newest} changes "
+        "it, and with it the guest's hardware, at the next start"
+    )
+
+
+def in_order(machines: list[str]) -> list[str]:
+    """Versions by their numbers: 9.2 before 10.0."""
+    return sorted(machines, key=lambda name: [(len(part), part) for part in re.split(r"[.-]", name)])
