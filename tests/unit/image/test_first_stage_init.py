@@ -23,6 +23,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image import manife
 INIT = Path(__file__).parents[3] / "roles" / "node_image" / "files" / "first-stage" / "init"
 CONTENT = bytes(range(256)) * 4096
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
+# Bytes at a time, seconds between, bytes in all. "steady" is 400 KiB/s, above the least rate.
+DRIPS = {
+    "drips": (1000, 1, len(CONTENT)),
+    "drips single bytes": (1, 3, len(CONTENT)),
+    "steady": (41000, 0.1, len(CONTENT)),
+    "steady and cut": (41000, 0.1, 820_000),
+    "steady wrong": (41000, 0.1, len(CONTENT)),
+}
 
 pytestmark = pytest.mark.skipif(not shutil.which("busybox"), reason="no busybox on this machine (bindep.txt)")
 
@@ -46,10 +54,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         offset = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
         behaviour.asked.append((self.path, offset))
         turn = behaviour.turns.pop(0) if len(behaviour.turns) > 1 else behaviour.turns[0]
+        if turn == "silent":
+            self.server.over.wait()
+            return
         if turn == "missing":
             self.send_error(404)
             return
-        content = CONTENT[:-1] + b"x" if turn == "wrong" else CONTENT
+        content = CONTENT[:-1] + b"x" if turn in ("wrong", "steady wrong") else CONTENT
         offset = offset if behaviour.ranges else 0
         if offset >= len(content):
             self.send_error(416)
@@ -67,6 +78,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.wfile.write(content[offset : offset + 100_000])
                 self.wfile.flush()
                 self.server.over.wait()
+            elif turn in DRIPS:
+                self.drip(content[offset:], *DRIPS[turn])
             elif turn in ("endless", "lingers"):
                 self.wfile.write(content + (b"more" if turn == "endless" else b""))
                 self.wfile.flush()
@@ -75,6 +88,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.wfile.write(content[offset:])
         except OSError:
             pass  # the client has gone
+
+    def drip(self, content: bytes, step: int, pause_s: float, most: int) -> None:
+        """``step`` bytes, and a pause, and so on, ``most`` bytes in all."""
+        for at in range(0, min(len(content), most), step):
+            self.wfile.write(content[at : min(at + step, most)])
+            self.wfile.flush()
+            if self.server.over.wait(pause_s):
+                return
 
     def log_message(self, *_args) -> None:
         """Nothing on the tests' screen."""
@@ -163,11 +184,85 @@ def test_a_server_without_ranges_begins_anew(tmp_path, serve):
 def test_a_stalled_transfer_is_left_for_another_server(tmp_path, serve):
     first, second = Behaviour("stalls"), Behaviour("good")
     urls = [serve(first), serve(second)]
-    said = fetched(tmp_path, urls, "stall_s=4 progress_s=1")
+    said = fetched(tmp_path, urls, "window_s=4 progress_s=1")
     assert "sailloft: 0 of 1 MiB, " in said
-    assert "stalled, " in said
-    assert "bytes in 4 s; 100000 bytes are here" in said
+    assert "too slow, " in said
+    assert " bytes in 4 s where 1048576 are asked; 100000 bytes are here" in said
     assert second.asked == [("/blobs/x", 100_000)]
+
+
+def test_the_times_are_those_that_the_docs_state(tmp_path):
+    said = shell(tmp_path, "echo $window_s $least_bytes_s $patience_s")
+    assert said == "20 262144 60\n"
+    text = " ".join((INIT.parents[4] / "docs/image-boot.md").read_text().split())
+    assert "brings less than 256 KiB/s over 20 s" in text
+    assert "the rest of the file in 60 s" in text
+
+
+@pytest.mark.parametrize("turn", ["silent", "stalls", "drips", "drips single bytes"])
+def test_a_server_below_the_least_rate_is_left_within_a_window_even_past_the_deadline(tmp_path, serve, turn):
+    """A slow server first, a good one next: the node neither waits nor reboots."""
+    first, second = Behaviour(turn), Behaviour("good")
+    urls = [serve(first), serve(second)]
+    script = f"""
+        restart() {{ echo "rebooting: $1"; exit; }}
+        servers='{" ".join(urls)}' window_s=3 deadline_s=0
+        begun_at=$(whole_uptime_s)
+        fetch blobs/x {tmp_path}/file {len(CONTENT)} check_digest {DIGEST}
+        echo "took $(($(whole_uptime_s) - begun_at)) s"
+    """
+    said = shell(tmp_path, script)
+    assert (tmp_path / "file").read_bytes() == CONTENT
+    assert "rebooting" not in said
+    assert said.count("too slow, ") == 1
+    assert int(re.search(r"took (\d+) s", said).group(1)) in (3, 4, 5)
+    assert len(first.asked) == len(second.asked) == 1
+
+
+@pytest.mark.parametrize("turn", ["silent", "drips"])
+def test_with_slow_servers_only_the_node_reboots_after_one_round(tmp_path, serve, turn):
+    urls = [serve(Behaviour(turn)), serve(Behaviour(turn))]
+    script = f"""
+        restart() {{ echo "rebooting: $1"; exit; }}
+        servers='{" ".join(urls)}' window_s=2 deadline_s=0
+        fetch blobs/x {tmp_path}/file {len(CONTENT)} check_digest {DIGEST}
+    """
+    said = shell(tmp_path, script)
+    assert said.count("too slow, ") == 2
+    assert said.endswith("rebooting: no image after 0 s\n")
+
+
+@pytest.mark.parametrize(("turn", "reboots"), [("steady and cut", False), ("steady wrong", True)])
+def test_the_time_of_a_transfer_that_keeps_the_least_rate_does_not_count(tmp_path, serve, turn, reboots):
+    """Unless what it brought was refused."""
+    urls = [serve(Behaviour(turn, "good"))]
+    script = f"""
+        restart() {{ echo "rebooting: $1"; exit; }}
+        servers='{urls[0]}' deadline_s=$(($(whole_uptime_s) + 1))
+        fetch blobs/x {tmp_path}/file {len(CONTENT)} check_digest {DIGEST}
+        echo good
+    """
+    said = shell(tmp_path, script)
+    assert ("rebooting: no image after" in said) == reboots
+    assert said.endswith("good\n") != reboots
+
+
+def test_a_server_that_would_take_long_is_left_for_another_that_may_be_faster(tmp_path, serve):
+    first, second = Behaviour("steady"), Behaviour("good")
+    urls = [serve(first), serve(second)]
+    said = fetched(tmp_path, urls, "window_s=2 patience_s=1")
+    assert f"good from {urls[1]}" in said
+    assert "too slow, " in said
+    assert "bytes in 2 s where 2097152 are asked" in said
+    # Where it is the only one, it is held to the least rate.
+    assert "too slow" not in fetched(tmp_path, [serve(Behaviour("steady"))], "window_s=2 patience_s=1")
+
+
+def test_each_round_asks_half_as_much_down_to_the_least_rate(tmp_path):
+    several = "servers='http://a http://b'; for round in 0 1 2 3 9 40; do asked_bytes_s $round 600000000; done"
+    assert shell(tmp_path, several).split() == ["10000000", "5000000", "2500000", "1250000", "262144", "262144"]
+    assert shell(tmp_path, "servers='http://a'; asked_bytes_s 0 600000000") == "262144\n"
+    assert shell(tmp_path, "servers='http://a http://b'; asked_bytes_s 0 60") == "262144\n"
 
 
 def test_a_dead_server_and_one_that_has_no_such_file_are_passed_over(tmp_path, serve):
@@ -220,9 +315,9 @@ LONGER_LIMIT = f"fetch blobs/x {{folder}}/file {2 * len(CONTENT)} check_digest {
 def test_a_file_that_is_whole_though_its_transfer_broke_is_taken(tmp_path, serve):
     first, second = Behaviour("lingers"), Behaviour("good")
     urls = [serve(first), serve(second)]
-    said = shell(tmp_path, f"servers='{' '.join(urls)}'; stall_s=4; {LONGER_LIMIT.format(folder=tmp_path)}")
+    said = shell(tmp_path, f"servers='{' '.join(urls)}'; window_s=4; {LONGER_LIMIT.format(folder=tmp_path)}")
     assert (tmp_path / "file").read_bytes() == CONTENT
-    assert f"stalled, 0 bytes in 4 s; {len(CONTENT)} bytes are here" in said
+    assert f"too slow, 0 bytes in 4 s where 1048576 are asked; {len(CONTENT)} bytes are here" in said
     assert said.endswith(f"good from {urls[1]}\n")
     assert second.asked == [("/blobs/x", len(CONTENT))]
     assert "REFUSED" not in said
@@ -231,7 +326,7 @@ def test_a_file_that_is_whole_though_its_transfer_broke_is_taken(tmp_path, serve
 def test_a_file_that_is_longer_than_it_should_be_is_begun_anew(tmp_path, serve):
     first, second = Behaviour("endless", "missing"), Behaviour("good")
     urls = [serve(first), serve(second)]
-    said = shell(tmp_path, f"servers='{' '.join(urls)}'; stall_s=4; {LONGER_LIMIT.format(folder=tmp_path)}")
+    said = shell(tmp_path, f"servers='{' '.join(urls)}'; window_s=4; {LONGER_LIMIT.format(folder=tmp_path)}")
     assert (tmp_path / "file").read_bytes() == CONTENT
     assert f"REFUSED: node n1: blobs/x from {urls[0]} {urls[1]}: sha256 wanted {DIGEST}" in said
     assert second.asked == [("/blobs/x", len(CONTENT) + len(b"more")), ("/blobs/x", 0)]
