@@ -1,4 +1,5 @@
 # make lab       raise the emulated site and run the real playbooks on it
+# make check     lint, types and the tests of what you changed: under a minute
 # make test      all tests that run in minutes: lint, unit tests, booted plans, Molecule
 # make test-all  and those that take longer
 # make bench-plan  benchmarks of planning, which need no machine
@@ -15,7 +16,7 @@ export PATH := $(CURDIR)/$(bin):$(PATH)
 # Ansible and Molecule show what they do as they do it.
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help lab lab-down packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb sanity docs galaxy molecule bench bench-plan clean
+.PHONY: help check environments types thorough mutation lab lab-down packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb sanity docs galaxy molecule molecule-long bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -55,11 +56,17 @@ lab-down: .venv/.runtime
 	$(as_root)rm -rf $(cache)
 	rm -rf .cache/facts proofs
 
-test: lint unit fleet identity boot image sanity molecule
+check: packages .venv/.tests
+	tests/changed
 
-test-all: test fleet-long image-boot boot-loader dcb
-	molecule/run gpu_guest interrupted node_boot roce_path
-	benchmarks/run
+test:
+	tests/phases lint+sanity docs+galaxy unit fleet identity boot image molecule
+
+# Besides: what takes long, tries more, or tells no more than a part of `test` does of the same code.
+test-all: test
+	tests/phases thorough fleet-long image-boot boot-loader dcb molecule-long bench
+
+environments: packages .venv/.tests .venv/publish/.done
 
 lint: packages .venv/.tests
 	yamllint .
@@ -67,40 +74,51 @@ lint: packages .venv/.tests
 	ruff format --check .
 	ansible-lint
 
+types: packages .venv/.tests
+	tests/types
+
 unit: packages .venv/.tests
 	pytest -n 2
 
+# The unit tests with ten times the examples for each property.
+thorough: packages .venv/.tests
+	pytest -n 2 --timeout 3600 --hypothesis-profile thorough
+
+# The share of small mistakes in the library that the unit tests notice; hours for all rooms.
+mutation: packages .venv/.tests
+	tests/mutation/run.py
+
 # Rollouts, re-imaging and the fabric's policy: whole playbooks on nodes and switches that are made up.
 fleet: packages .venv/.tests
-	pytest -n 2 --dist worksteal -m 'fleet and not long'
+	pytest -n 2 --dist worksteal --timeout 1800 -m 'fleet and not long'
 
 fleet-long: packages .venv/.tests
-	pytest -n 2 --dist worksteal -m long
+	pytest -n 2 --dist worksteal --timeout 1800 -m long
 
 # Nodes' secrets, with TPMs in software.
 identity: packages .venv/.tests
-	pytest -n 2 tests/identity
+	pytest --timeout 1800 -n 2 tests/identity
 
 # The plans of all recordings under QEMU, with both firmwares.
 boot: packages .venv/.tests
-	pytest -v -n 2 tests/boot
+	pytest -v --timeout 1800 -n 2 tests/boot
 
 # Stateless images, built with the real tools; needs root.
 image: packages .venv/.tests
-	$(as_root)pytest -v tests/image
+	$(as_root)pytest -v --timeout 1800 tests/image
 
 # A node that boots an image from its firmware on, images that it must refuse, and those of other distributions, which
 # are built as root.
 image-boot: packages .venv/.tests
-	$(as_root)pytest -v tests/image_boot
+	$(as_root)pytest -v --timeout 3600 tests/image_boot
 
 # Kernel arguments on hosts that boot as RHEL does, through a GRUB that does so, in an emulated machine.
 boot-loader: packages .venv/.tests
-	pytest -v tests/boot_loader
+	pytest -v --timeout 1800 tests/boot_loader
 
 # A driver's DCB, by the real dcb, in an emulated machine.
 dcb: packages .venv/.tests
-	pytest -v tests/dcb
+	pytest -v --timeout 1800 tests/dcb
 
 sanity: packages .venv/.tests
 	tests/sanity/run
@@ -117,7 +135,11 @@ galaxy: .venv/publish/.done
 	tests/galaxy/run
 
 molecule: packages .venv/.tests images
+	molecule test
 	molecule/run node_image gpu_host gpu_vm
+
+molecule-long: packages .venv/.tests images
+	molecule/run gpu_guest interrupted node_boot roce_path
 
 bench: packages .venv/.tests images
 	benchmarks/run

@@ -1,0 +1,50 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What holds for all tests: a skip that nobody expects fails the run, and how many examples hypothesis tries."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import hypothesis
+import pytest
+
+# The reasons for which a test may be left out. A missing tool is none: `make packages` installs them all.
+EXPECTED_SKIPS = (
+    # The originals of recorded machines are other people's files; their facts are in tests/recordings.
+    r"SAILLOFT_RECORDINGS names no folder",
+    # SONiC's models are not packaged; the test says how to get them.
+    r"SAILLOFT_SONIC_YANG names no folder",
+    # Kernels of containers and build machines have few queueing disciplines; molecule/run roce_path has them all.
+    r"this kernel lacks ",
+)
+# Who is not root leaves out what only root can do; `make image` runs it as root.
+EXPECTED_OF_USERS = r"\broot\b"
+
+# `make test` tries few examples a property, `make test-all` many; a test whose examples are quick names its own number.
+hypothesis.settings.register_profile("quick", max_examples=40, deadline=None)
+hypothesis.settings.register_profile("thorough", max_examples=400, deadline=None)
+hypothesis.settings.load_profile("quick")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run with an unexpected skip. Under xdist only the controller has all reports."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(session.config, "workerinput"):
+        return
+    expected = (*EXPECTED_SKIPS, EXPECTED_OF_USERS) if os.geteuid() else EXPECTED_SKIPS
+    unexpected = sorted(
+        {
+            f"{report.nodeid}: {report.longrepr[2]}"
+            for report in reporter.stats.get("skipped", [])
+            if isinstance(report.longrepr, tuple)
+            and not any(re.search(pattern, report.longrepr[2]) for pattern in expected)
+        }
+    )
+    if unexpected:
+        reporter.section("unexpected skips", sep="=", red=True)
+        for line in unexpected:
+            reporter.line(line)
+        reporter.line("Install what they lack (make packages), or name the reason in tests/conftest.py.")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
