@@ -35,7 +35,9 @@ options:
     type: bool
     default: false
   remove_disks:
-    description: With O(state=absent), remove the disks that were made from a base, too.
+    description:
+      - With O(state=absent), remove the disks that were made from a base, too.
+      - One that is no overlay of its base, is a base itself, or is used by another domain stays, with a warning.
     type: bool
     default: false
   shutdown_timeout_s:

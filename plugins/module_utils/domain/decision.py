@@ -36,12 +36,11 @@ class Decision:
         return bool(self.actions)
 
 
-def disk_actions(spec: DomainSpec, state: str, missing: set[str], remove: bool) -> list[str]:
-    """What to do about the disks that are made from a base; those without one are the user's own."""
-    own = [disk.path for disk in spec.disks if disk.base]
+def disk_actions(spec: DomainSpec, state: str, missing: set[str], removable: list[str]) -> list[str]:
+    """What to do about the disks that are made from a base; ``removable`` are those that may go, see ``storage``."""
     if state == "absent":
-        return ["remove_disks"] if remove and set(own) - missing else []
-    return ["make_disks"] if set(own) & missing else []
+        return ["remove_disks"] if removable else []
+    return ["make_disks"] if {disk.path for disk in spec.disks if disk.base} & missing else []
 
 
 def decide(

@@ -11,6 +11,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cpuset import parse_set
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.image_files import ImageFile
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import BYTES_OF_UNIT, MIB
 
 
@@ -56,6 +57,7 @@ class Hypervisor:
     networks: dict[str, bool] = field(default_factory=dict)
     missing_paths: list[str] = field(default_factory=list)
     domains: dict[str, ObservedDomain] = field(default_factory=dict)
+    files: dict[str, ImageFile] = field(default_factory=dict)  # by path; see storage.paths
 
 
 @dataclass

@@ -9,33 +9,35 @@ import subprocess
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import Disk, DomainSpec
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.storage import partial
 
 
 def make(spec: DomainSpec) -> None:
     """Make every missing overlay. Each appears whole or not at all. Raises DomainError with what qemu-img said."""
     for disk in spec.disks:
-        if not disk.base or os.path.exists(disk.path):
+        if not disk.base or os.path.lexists(disk.path):
             continue
-        partial = f"{disk.path}.part"
+        unfinished = partial(disk)
         try:
-            done = subprocess.run(command(disk, partial), capture_output=True, text=True, check=False)
+            done = subprocess.run(command(disk, unfinished), capture_output=True, text=True, check=False)
             if done.returncode:
                 raise DomainError(f"disk {disk.path} cannot be made: {done.stderr.strip()}", domain=spec.name)
-            os.replace(partial, disk.path)
+            os.replace(unfinished, disk.path)
         except OSError as error:
             raise DomainError(
                 f"disk {disk.path} cannot be made: {error}", "qemu-img is in qemu-utils", domain=spec.name
             ) from error
 
 
-def remove(spec: DomainSpec) -> None:
-    """Remove every overlay; the bases stay. Raises DomainError."""
-    for disk in spec.disks:
-        if disk.base and os.path.exists(disk.path):
-            try:
-                os.remove(disk.path)
-            except OSError as error:
-                raise DomainError(f"disk {disk.path} cannot be removed: {error.strerror}", domain=spec.name) from error
+def remove(name: str, paths: list[str]) -> None:
+    """Remove the overlays at ``paths`` of virtual machine ``name``; see ``storage.removable``. Raises DomainError."""
+    for path in paths:
+        try:
+            os.remove(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise DomainError(f"disk {path} cannot be removed: {error.strerror}", domain=name) from error
 
 
 def command(disk: Disk, target: str) -> list[str]:

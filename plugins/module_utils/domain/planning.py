@@ -7,7 +7,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain import boot_trial, preflight
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import boot_trial, preflight, storage
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import RefusedError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import plan_domains, require_x86
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan_files import plan_files, returned_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.show import show
@@ -28,6 +29,9 @@ def planned(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     host = _host(params)
     require_x86(host)
     specs = parse_specs(params["domains"] or [whole_host(host)])
+    conflicts = list(storage.conflicts((use for spec in specs for use in storage.uses(spec)), [], str))
+    if conflicts:
+        raise RefusedError(conflicts)
     plans = plan_domains(host, specs, gpu_module_ids=parse_module_ids(params["gpu_module_ids"]))
     findings = preflight.losses(plans, host)
     rows = [{"name": plan.name, **returned_of(plan, host)} for plan in plans]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain import machine_type
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import machine_type, storage
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import REFUSE, WARN, Finding, RefusedError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Hypervisor, holdings
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import (
@@ -75,7 +75,9 @@ def check(
         found += _isolation(plan, around)
         found += _losses(plan, around)
         found += _memory_at_all(plan, host)
-    found += wishes([plan.spec for plan in plans], hypervisor, paths_may_come)
+    specs = [plan.spec for plan in plans]
+    found += storage.conflicts_on_host(specs, hypervisor, stopping)
+    found += wishes(specs, hypervisor, paths_may_come)
     to_start = [plan for plan in plans if plan.name in starting]
     found += _still_running(to_start, hypervisor, stopping)
     for plan in to_start:

@@ -7,7 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain import images, preflight, process
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import (
+    image_files,
+    images,
+    preflight,
+    process,
+    storage,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.client import Client
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.comparison import (
     differences,
@@ -49,6 +55,7 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     client = Client(params["uri"])
     try:
         hypervisor = client.observe(preflight.wanted_paths(specs))
+        hypervisor.files = image_files.observe(storage.paths(specs, hypervisor))
         plans: dict[str, DomainPlan] = {}
         returned: dict[str, dict[str, Any]] = {}
         if state != "absent":
@@ -67,19 +74,23 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
             )
             for spec in specs
         }
-        for spec in specs:
-            actions = disk_actions(spec, state, set(hypervisor.missing_paths), params["remove_disks"])
-            decisions[spec.name].actions += actions
         findings: list[Finding] = []
+        removed: dict[str, list[str]] = {}
+        for spec in specs:
+            if state == "absent" and params["remove_disks"]:
+                removed[spec.name], kept = storage.removable(spec, specs, hypervisor)
+                findings += kept
+            actions = disk_actions(spec, state, set(hypervisor.missing_paths), removed.get(spec.name, []))
+            decisions[spec.name].actions += actions
         if plans:
             starting = {name for name, decision in decisions.items() if "start" in decision.actions}
             stopping = {name for name, decision in decisions.items() if "stop" in decision.actions}
-            findings = preflight.check(
+            findings += preflight.check(
                 list(plans.values()), host, hypervisor, starting, stopping, paths_may_come=check_mode
             )
         findings += [item for spec in specs for item in _unknown(spec.name, decisions[spec.name])]
         if not check_mode:
-            _apply(client, specs, decisions, returned, params["shutdown_timeout_s"])
+            _apply(client, specs, decisions, returned, removed, params["shutdown_timeout_s"])
     finally:
         client.close()
     rows = [{**_row(spec, decisions[spec.name], hypervisor), **returned.get(spec.name, {})} for spec in specs]
@@ -169,6 +180,7 @@ def _apply(
     specs: list[DomainSpec],
     decisions: dict[str, Decision],
     returned: dict[str, dict[str, Any]],
+    removed: dict[str, list[str]],
     timeout_s: int,
 ) -> None:
     for phase in PHASES:
@@ -178,7 +190,7 @@ def _apply(
             if phase == "make_disks":
                 images.make(spec)
             elif phase == "remove_disks":
-                images.remove(spec)
+                images.remove(spec.name, removed[spec.name])
             elif phase == "stop":
                 client.stop(spec.name, timeout_s)
             elif phase == "undefine":

@@ -64,7 +64,7 @@ def wish(**changes: Any) -> dict[str, Any]:
         "vcpus": 4,
         "gpus": {"count": 2},
         "nics": {"per_gpu": 1, "functions": "vf", "addresses": ["0000:14:00.0", "0000:84:00.0"]},
-        "disks": [{"path": "/var/lib/libvirt/images/gpu-vm.qcow2"}],
+        "disks": [{"path": f"/var/lib/libvirt/images/{changes.get('name', 'gpu-vm')}.qcow2"}],
         "interfaces": [{"source": "default"}],
     }
     spec.update(changes)

@@ -92,8 +92,7 @@ def test_somebody_elses_domain_is_left_alone(state: str) -> None:
 def test_disks_are_made_from_their_base_and_removed_only_when_asked() -> None:
     disks = [{"path": "/a", "base": "/base"}, {"path": "/mine"}]
     spec = parse_specs([{"name": "a", "disks": disks}])[0]
-    assert disk_actions(spec, "running", {"/a"}, remove=False) == ["make_disks"]
-    assert disk_actions(spec, "running", {"/mine"}, remove=True) == []
-    assert disk_actions(spec, "absent", set(), remove=False) == []
-    assert disk_actions(spec, "absent", set(), remove=True) == ["remove_disks"]
-    assert disk_actions(spec, "absent", {"/a"}, remove=True) == []
+    assert disk_actions(spec, "running", {"/a"}, []) == ["make_disks"]
+    assert disk_actions(spec, "running", {"/mine"}, []) == []
+    assert disk_actions(spec, "absent", set(), []) == []
+    assert disk_actions(spec, "absent", set(), ["/a"]) == ["remove_disks"]

@@ -41,8 +41,8 @@ def test_an_overlay_is_made_once_and_removed(tmp_path: Path) -> None:
     (tmp_path / "a.qcow2").write_text("what the guest wrote")
     images.make(spec(tmp_path))
     assert (tmp_path / "a.qcow2").read_text() == "what the guest wrote"
-    images.remove(spec(tmp_path))
-    images.remove(spec(tmp_path))
+    images.remove("a", [str(tmp_path / "a.qcow2")])
+    images.remove("a", [str(tmp_path / "a.qcow2")])
     assert sorted(item.name for item in tmp_path.iterdir()) == ["base.qcow2"]
 
 

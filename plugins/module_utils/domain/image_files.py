@@ -1,0 +1,76 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The files of disks as this host has them: one name for all spellings of a file, and the base of a qcow2 image."""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+# docs/interop/qcow2.txt of QEMU: magic, version, offset and size of the backing file's name, at most 1023 bytes.
+HEADER = struct.Struct(">4sIQI")
+MAGIC = b"QFI\xfb"
+NAME_BYTES_MAX = 1023
+# Longer chains are not followed; a loop ends here, too.
+CHAIN_MAX = 64
+
+
+@dataclass
+class ImageFile:
+    """A file or block device. ``identity`` is the same for every path that leads to it, by whatever links.
+
+    ``own`` is False of a symbolic link: what it leads to was put there by somebody. ``base`` is the path that a qcow2
+    image names as its base, None where it names none.
+    """
+
+    identity: str
+    exists: bool
+    own: bool = True
+    base: str | None = None
+
+
+def observe(paths: Iterable[str]) -> dict[str, ImageFile]:
+    """The files at ``paths``, by path, and the bases that they name, and theirs."""
+    found: dict[str, ImageFile] = {}
+    for path in paths:
+        here: str | None = path
+        for _step in range(CHAIN_MAX):
+            if here is None or here in found:
+                break
+            found[here] = _file(here)
+            here = found[here].base
+    return found
+
+
+def _file(path: str) -> ImageFile:
+    own = not os.path.islink(path)
+    try:
+        seen = os.stat(path)
+    except (OSError, ValueError):
+        return ImageFile(f"path {os.path.realpath(path)}", False, own)
+    if stat.S_ISBLK(seen.st_mode):
+        return ImageFile(f"device {os.major(seen.st_rdev)}:{os.minor(seen.st_rdev)}", True, own, _base(path))
+    regular = stat.S_ISREG(seen.st_mode)
+    return ImageFile(f"file {seen.st_dev}:{seen.st_ino}", True, own, _base(path) if regular else None)
+
+
+def _base(path: str) -> str | None:
+    try:
+        with open(path, "rb") as image:
+            head = image.read(HEADER.size)
+            if len(head) < HEADER.size:
+                return None
+            magic, _version, offset, size = HEADER.unpack(head)
+            if magic != MAGIC or not offset or not 0 < size <= NAME_BYTES_MAX:
+                return None
+            image.seek(offset)
+            name = os.fsdecode(image.read(size))
+    except (OSError, ValueError, OverflowError):
+        return None
+    # As QEMU reads it (path_has_protocol in block.c): "nbd://..." and "json:..." are no paths.
+    if "\0" in name or ":" in name.split("/", 1)[0]:
+        return None
+    return os.path.normpath(os.path.join(os.path.dirname(path), name))
