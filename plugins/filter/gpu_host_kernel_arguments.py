@@ -79,7 +79,7 @@ def gpu_host_kernel_arguments(variables: Any) -> list[str]:
         at_boot = boolean(given["gpu_host_hugepages_at_boot"])
         return kernel_arguments.for_any_host(
             {
-                "iommu": given["gpu_host_iommu"] or None,
+                "iommu": None if given["gpu_host_iommu"] == "unchanged" else given["gpu_host_iommu"],
                 "pages": given["gpu_host_hugepages"] if at_boot else [],
                 "arguments": given["gpu_host_kernel_arguments"],
             }

@@ -35,8 +35,9 @@ options:
       values:
         description:
           - Settings by their name in C(mstconfig), with a boolean, a number or a word as C(mstconfig) prints it.
-          - C(MAX_ACC_OUT_READ) is visible only with C(ADVANCED_PCI_SETTINGS); both can be given together, and one boot
-            serves both.
+          - C(MAX_ACC_OUT_READ) is visible only with C(ADVANCED_PCI_SETTINGS); both can be given together. Some firmware
+            shows it at once, and one boot serves both; other only after a boot, and the run after it sets it.
+          - A setting that a NIC does not have fails the call, after all that the NICs do have was set.
         type: dict
         required: true
 attributes:
@@ -70,6 +71,11 @@ devices:
   returned: success
   type: dict
   sample: {"0000:3b:00.0": {"ATS_ENABLED": {"current": "False(0)", "next_boot": "True(1)"}}}
+failures:
+  description: What could not be set and why, a line each. Where there are any, the call fails with them.
+  returned: when the settings are valid
+  type: list
+  elements: str
 reboot_required:
   description: Whether a setting takes effect only at the next boot.
   returned: success

@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import selectors, wishes
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import lockdown, selectors, wishes
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
@@ -96,78 +96,145 @@ def wanted(data: Any, host: Host) -> dict[str, dict[str, Any]]:
                 or not isinstance(value, (bool, int, str))
                 or not re.match(r"^[\w.-]+$", str(value))
             ):
-                raise HostError(f"{where}: {name}={value!r} is no setting of firmware")
+                raise RequestError(f"{where}: {name}={value!r} is no setting of firmware")
         for selector in wishes.strings(entry["devices"], f"{where}.devices"):
             for function in selectors.select(host, [selector], where):
                 if _is_nic(function):
                     result.setdefault(function.address, {}).update(entry["values"])
                 elif selectors.is_address(selector):
-                    raise HostError(f"{where}: {function.address} is no physical function of an NVIDIA/Mellanox NIC")
+                    raise RequestError(f"{where}: {function.address} is no physical function of an NVIDIA/Mellanox NIC")
     return result
 
 
-def plan(address: str, seen: dict[str, Setting], want: dict[str, Any]) -> dict[str, Any]:
-    """The settings of one NIC that differ at the next boot. Raises HostError for those that its firmware lacks."""
-    lacking = [
-        name for name in want if name not in seen and not (REVEALED_BY.get(name) in want and REVEALED_BY[name] in seen)
-    ]
-    if lacking:
-        raise HostError(
-            f"nic_firmware: the firmware of {address} knows no {', '.join(lacking)}: leave it out for this NIC, "
-            "turn on what reveals it (ADVANCED_PCI_SETTINGS), or update the firmware"
-        )
-    return {
-        name: value for name, value in want.items() if name not in seen or not seen[name].next_boot.is_wanted(value)
+@dataclass(frozen=True)
+class Plan:
+    """Of one NIC: the settings to change, those that its firmware hides yet, and those that it does not have."""
+
+    changes: dict[str, Any]
+    hidden: list[str]
+    lacking: list[str]
+
+
+def plan(seen: dict[str, Setting], want: dict[str, Any]) -> Plan:
+    """Divide the wanted settings of one NIC by what its firmware shows."""
+    absent = [name for name in want if name not in seen]
+    # A setting that is not shown although what reveals it is in effect is one that the firmware does not have.
+    hidden = [name for name in absent if _may_appear(seen, want, name)]
+    changes = {
+        name: value for name, value in want.items() if name in seen and not seen[name].next_boot.is_wanted(value)
     }
+    return Plan(changes, hidden, [name for name in absent if name not in hidden])
+
+
+def _may_appear(seen: dict[str, Setting], want: dict[str, Any], name: str) -> bool:
+    revealer = REVEALED_BY.get(name, "")
+    if revealer not in want or revealer not in seen:
+        return False
+    # Old firmware does not say what is in effect: what it has for the next boot is taken for it.
+    in_effect = seen[revealer].current or seen[revealer].next_boot
+    return not in_effect.is_wanted(want[revealer])
 
 
 def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcome:
     """Set what differs; ``reboot_required`` in the facts says whether a NIC still runs with other values.
 
-    All NICs are read and planned before one is written. Raises HostError.
+    All NICs are read and planned before one is written. What a NIC lacks or refuses is in the outcome's ``failed``,
+    after all that the NICs do take was set. Raises RequestError for a mistake in ``data``.
     """
-    outcome = Outcome(facts={"reboot_required": False, "devices": {}})
+    outcome = Outcome(facts={"reboot_required": False, "devices": {}, "failures": []})
+    failures: list[str] = outcome.facts["failures"]
     want = wanted(data, host)
-    seen = {address: parse(system.run(["mstconfig", "-d", address, "-e", "query"])) for address in sorted(want)}
-    plans = {address: plan(address, seen[address], want[address]) for address in seen}
-    for address, changes in plans.items():
+    seen: dict[str, dict[str, Setting]] = {}
+    for address in sorted(want):
+        try:
+            seen[address] = _query(system, address)
+        except HostError as error:
+            failures.append(f"nic_firmware: {address}: {error}{_because(system)}")
+    for address, before in list(seen.items()):
+        planned = plan(before, want[address])
+        if planned.lacking:
+            failures.append(
+                f"nic_firmware: the firmware of {address} knows no {', '.join(planned.lacking)}: leave it out for this "
+                "NIC, turn on what reveals it (ADVANCED_PCI_SETTINGS), or update the firmware"
+            )
+        # What is revealed by a setting of this call; where that was set before, only the boot can reveal it.
+        revealed = [name for name in planned.hidden if REVEALED_BY[name] in planned.changes]
+        changes = {**planned.changes, **{name: want[address][name] for name in revealed}}
+        if not check and planned.changes:
+            try:
+                seen[address] = _set(system, address, planned.changes, want[address])
+            except HostError as error:
+                failures.append(str(error))
+                continue
+            # What its firmware shows only after a boot is not set yet.
+            changes = {name: value for name, value in changes.items() if name in seen[address]}
         for name, value in changes.items():
-            setting = seen[address].get(name)
-            outcome.differ(f"{address} {name}", setting.next_boot.text if setting else "hidden", _text(value))
-        if not check and changes:
-            seen[address] = _set(system, address, changes, want[address])
-        waiting = sorted(
-            name
-            for name, value in want[address].items()
-            if name in changes
-            or (seen[address][name].current is not None and not seen[address][name].current.is_wanted(value))
-        )
-        if waiting:
-            outcome.facts["reboot_required"] = True
-            outcome.pending.append(f"firmware of {address}: {', '.join(waiting)} at the next boot")
-        outcome.facts["devices"][address] = {
-            name: {"current": setting.current.text if setting.current else None, "next_boot": setting.next_boot.text}
-            for name, setting in ((name, seen[address][name]) for name in want[address] if name in seen[address])
-        }
+            outcome.differ(
+                f"{address} {name}", before[name].next_boot.text if name in before else "hidden", _text(value)
+            )
+        _report(outcome, address, seen[address], want[address], planned)
+    outcome.failed = "\n".join(failures)
     return outcome
 
 
+def _report(outcome: Outcome, address: str, seen: dict[str, Setting], want: dict[str, Any], planned: Plan) -> None:
+    """Note what one NIC has now and after the next boot, and what waits for it."""
+    waiting = sorted(
+        name
+        for name, value in want.items()
+        if name in planned.changes
+        or name in planned.hidden
+        or (name in seen and seen[name].current is not None and not seen[name].current.is_wanted(value))
+    )
+    if waiting:
+        outcome.facts["reboot_required"] = True
+        outcome.pending.append(f"firmware of {address}: {', '.join(waiting)} at the next boot")
+    outcome.facts["devices"][address] = {
+        name: {"current": setting.current.text if setting.current else None, "next_boot": setting.next_boot.text}
+        for name, setting in ((name, seen[name]) for name in want if name in seen)
+    }
+
+
+def _query(system: System, address: str) -> dict[str, Setting]:
+    return parse(system.run(["mstconfig", "-d", address, "-e", "query"]))
+
+
+def _because(system: System) -> str:
+    """Return what kernel lockdown has to do with it: the tool works through config space."""
+    level = lockdown.level(system)
+    return (
+        f"; {lockdown.cause(level)}: turn Secure Boot off in the BIOS" if lockdown.forbids_config_writes(level) else ""
+    )
+
+
 def _set(system: System, address: str, changes: dict[str, Any], want: dict[str, Any]) -> dict[str, Setting]:
-    # What reveals others has to be there before they can be named; one boot then serves all.
+    """Set ``changes``, and what these reveal at once. Raises HostError.
+
+    Some firmware shows a setting as soon as the one that reveals it is set, other only after a boot: then the next run
+    sets it.
+    """
     first = {name: value for name, value in changes.items() if name in REVEALED_BY.values()}
-    rest = {name: value for name, value in changes.items() if name not in first}
-    for part in (first, rest):
-        if part:
-            arguments = [f"{name}={int(value) if isinstance(value, bool) else value}" for name, value in part.items()]
-            system.run(["mstconfig", "-d", address, "-y", "set", *arguments])
-    seen = parse(system.run(["mstconfig", "-d", address, "-e", "query"]))
-    left = plan(address, seen, want)
+    if first:
+        _write(system, address, first)
+        changes = plan(_query(system, address), want).changes
+    if changes:
+        _write(system, address, changes)
+    seen = _query(system, address)
+    left = plan(seen, want).changes
     if left:
         raise HostError(
             f"nic_firmware: {address} took {', '.join(left)}, "
             "but its next boot has other values: its firmware refuses them"
         )
     return seen
+
+
+def _write(system: System, address: str, values: dict[str, Any]) -> None:
+    arguments = [f"{name}={int(value) if isinstance(value, bool) else value}" for name, value in values.items()]
+    try:
+        system.run(["mstconfig", "-d", address, "-y", "set", *arguments])
+    except HostError as error:
+        raise HostError(f"nic_firmware: {address}: {error}{_because(system)}") from error
 
 
 def _is_nic(function: Function) -> bool:

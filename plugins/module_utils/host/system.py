@@ -144,13 +144,17 @@ class System:
         except OSError as error:
             raise HostError(f"cannot remove {path}: {error.strerror}") from error
 
-    def run(self, argv: list[str], stdin: str | None = None) -> str:
+    def run(self, argv: list[str], stdin: str | None = None, timeout_seconds: float | None = None) -> str:
         """Run a command and return what it printed. Raises HostError with the command and its complaint."""
         environment = {**os.environ, "LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
         try:
-            done = subprocess.run(argv, input=stdin, capture_output=True, text=True, env=environment, check=False)
+            done = subprocess.run(
+                argv, input=stdin, capture_output=True, text=True, env=environment, check=False, timeout=timeout_seconds
+            )
         except FileNotFoundError as error:
             raise HostError(f"{argv[0]} is not installed on this host: install its package first") from error
+        except subprocess.TimeoutExpired as error:
+            raise HostError(f"'{' '.join(argv)}' did not end in {timeout_seconds} s") from error
         if done.returncode != 0:
             said = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()
             raise HostError(f"'{' '.join(argv)}' failed ({done.returncode}): {'; '.join(said[-3:])}")

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import os
-import re
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import guests
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function
 
@@ -50,6 +50,7 @@ def _group_holders(system: System, groups: set[str]) -> dict[str, list[str]]:
 
 
 def _process(system: System, process: str) -> str:
-    arguments = (system.read_bytes(f"/proc/{process}/cmdline") or b"").decode(errors="replace").split("\0")
-    guest = re.search(r"(?:^|\0)-name\0(?:guest=)?([^,\0]+)", "\0".join(arguments))
-    return f"guest {guest[1]} (process {process})" if guest else f"process {process} ({os.path.basename(arguments[0])})"
+    arguments = guests.arguments_of(system, process)
+    name = guests.name_of(arguments)
+    program = os.path.basename(arguments[0]) if arguments else "ended"
+    return f"guest {name} (process {process})" if name else f"process {process} ({program})"

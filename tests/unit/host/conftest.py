@@ -20,7 +20,7 @@ from typing import Any, Callable
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.concerns import read_topology
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import KernelRefusedError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError, KernelRefusedError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System, refusal
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
 
@@ -81,10 +81,12 @@ class Server(System):
         self.effects: list[str] = []
         self.kill_at: int | None = None
         self.pages_at_most: dict[str, int] = {}  # by directory of a pool: more the kernel does not give
+        self.domains: list[str] | None = None  # libvirt's active ones; None: there is no libvirt
         self.locked_down = False  # writes to config space get EPERM, whatever /sys/kernel/security says
         self.read_only: set[tuple[str, int]] = set()  # (address, offset) of registers that keep their value
         self.vf_settings: dict[str, dict[int, dict[str, Any]]] = {}
         self.firmware: dict[str, dict[str, list[str]]] = {}
+        self.reveals_at_boot = False  # firmware shows what ADVANCED_PCI_SETTINGS reveals only after a boot
         self.commands: list[str] = []
         self._build()
 
@@ -186,8 +188,12 @@ class Server(System):
         self._effect(f"remove {path}")
         super().remove(path)
 
-    def run(self, argv: list[str], stdin: str | None = None) -> str:
+    def run(self, argv: list[str], stdin: str | None = None, timeout_seconds: float | None = None) -> str:
         self.commands.append(" ".join(argv))
+        if argv[0] == "virsh":
+            if self.domains is None:
+                raise HostError("virsh is not installed on this host: install its package first")
+            return "".join(f"{name}\n" for name in [*self.domains, ""])
         if argv[:2] in (["ip", "-j"],):
             return self._ip_show(argv[-1])
         if argv[0] == "mstconfig" and argv[-1] == "query":
@@ -317,8 +323,11 @@ class Server(System):
         return ""
 
     def _mstconfig_query(self, address: str) -> str:
+        if address not in self.firmware:
+            raise HostError("mstconfig has no answer for it")
         rows = self.firmware[address]
-        hidden = {"MAX_ACC_OUT_READ"} if rows["ADVANCED_PCI_SETTINGS"][2] == "False(0)" else set()
+        advanced = rows["ADVANCED_PCI_SETTINGS"][1 if self.reveals_at_boot else 2]
+        hidden = {"MAX_ACC_OUT_READ"} if advanced == "False(0)" else set()
         head = f"\nDevice #1:\n----------\n\nDevice type:    ConnectX6\nDevice:         {address}\n\n"
         head += "Configurations:                              Default         Current         Next Boot       \n"
         lines = [

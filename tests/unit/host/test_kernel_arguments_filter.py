@@ -29,7 +29,7 @@ def test_the_defaults_are_the_roles():
     [
         ({}, "intel_iommu=on iommu=pt"),
         ({"gpu_host_iommu": "translated"}, "intel_iommu=on iommu=nopt"),
-        ({"gpu_host_iommu": "", "gpu_host_vfio": ["gpu"]}, ""),
+        ({"gpu_host_iommu": "unchanged", "gpu_host_vfio": ["gpu"]}, ""),
         ({"gpu_host_hugepages": PAGES}, f"intel_iommu=on iommu=pt {OF_PAGES}"),
         ({"gpu_host_hugepages": PAGES, "gpu_host_hugepages_at_boot": "no"}, "intel_iommu=on iommu=pt"),
         ({"gpu_host_kernel_arguments": ["pci=realloc"]}, "intel_iommu=on iommu=pt pci=realloc"),

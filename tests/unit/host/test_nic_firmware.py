@@ -142,7 +142,7 @@ def test_check_mode_does_nothing(mellanox):
 
 def test_a_host_without_such_nics_needs_no_tool(server):
     outcome = ensure(server)
-    assert outcome.facts == {"reboot_required": False, "devices": {}}
+    assert outcome.facts == {"reboot_required": False, "devices": {}, "failures": []}
     assert server.commands == []
 
 
@@ -157,8 +157,6 @@ def test_the_other_port_and_vfs_have_the_same_firmware(mellanox):
 @pytest.mark.parametrize(
     ("values", "devices", "message"),
     [
-        ({"NO_SUCH": 1}, ["15b3:*"], "the firmware of 0000:14:00.0 knows no NO_SUCH"),
-        ({"MAX_ACC_OUT_READ": 44}, ["15b3:*"], "knows no MAX_ACC_OUT_READ: .*turn on what reveals it"),
         ({"ATS_ENABLED": "1; reboot"}, ["15b3:*"], "is no setting of firmware"),
         ({"ATS_ENABLED": True}, ["0000:15:00.0"], "0000:15:00.0 is no physical function of an NVIDIA/Mellanox NIC"),
     ],
@@ -167,6 +165,92 @@ def test_bad_input_is_refused_before_anything_is_set(mellanox, values, devices, 
     with pytest.raises(HostError, match=message):
         ensure(mellanox, values, devices=devices)
     assert mellanox.effects == []
+
+
+OTHER = "0000:15:00.0"
+
+
+@pytest.fixture
+def two(mellanox):
+    """The server with two ConnectX NICs, of which the second has no selective repeat."""
+    mellanox.put(f"{mellanox.directory(OTHER)}/uevent", "PCI_CLASS=20000\nPCI_ID=15B3:101B\nDRIVER=mlx5_core\n")
+    mellanox.firmware[OTHER] = {name: list(row) for name, row in mellanox.firmware[NIC].items()}
+    del mellanox.firmware[OTHER]["RDMA_SELECTIVE_REPEAT_EN"]
+    return mellanox
+
+
+def next_boot(server, address):
+    return {name: row[2] for name, row in server.firmware[address].items()}
+
+
+def test_a_key_that_one_nic_lacks_is_named_after_all_else_was_set(two):
+    predicted = ensure(two, check=True)
+    assert two.effects == []
+    done = ensure(two)
+    assert (predicted.before, predicted.after) == (done.before, done.after)
+    assert (predicted.pending, predicted.failed) == (done.pending, done.failed)
+    assert done.failed == (
+        f"nic_firmware: the firmware of {OTHER} knows no RDMA_SELECTIVE_REPEAT_EN: leave it out for this NIC, turn on "
+        "what reveals it (ADVANCED_PCI_SETTINGS), or update the firmware"
+    )
+    assert done.facts["failures"] == [done.failed]
+    assert next_boot(two, NIC)["RDMA_SELECTIVE_REPEAT_EN"] == "True(1)"
+    assert next_boot(two, OTHER)["MAX_ACC_OUT_READ"] == "44"
+    again = ensure(two)
+    assert (again.changed, again.failed) == (False, done.failed)
+
+
+def test_a_nic_that_does_not_answer_does_not_stop_the_other(two):
+    del two.firmware[NIC]
+    outcome = ensure(two, {"ATS_ENABLED": False})
+    assert outcome.failed == f"nic_firmware: {NIC}: mstconfig has no answer for it"
+    assert next_boot(two, OTHER)["ATS_ENABLED"] == "False(0)"
+
+
+def test_lockdown_is_named_where_the_tool_fails(two):
+    del two.firmware[NIC]
+    two.lock_down("integrity")
+    assert ensure(two, {"ATS_ENABLED": True}).failed == (
+        f"nic_firmware: {NIC}: mstconfig has no answer for it; kernel lockdown is on (integrity), under which nothing "
+        "may write PCI config space: turn Secure Boot off in the BIOS"
+    )
+
+
+def test_a_key_that_nothing_reveals_is_lacking(mellanox):
+    outcome = ensure(mellanox, {"MAX_ACC_OUT_READ": 44})
+    assert outcome.failed.startswith(f"nic_firmware: the firmware of {NIC} knows no MAX_ACC_OUT_READ: ")
+    assert not outcome.changed
+
+
+def boot(server):
+    for row in server.firmware[NIC].values():
+        row[1] = row[2]
+
+
+def test_a_key_that_appears_only_after_a_boot_is_pending_and_not_failed(mellanox):
+    mellanox.reveals_at_boot = True
+    first = ensure(mellanox)
+    assert first.failed == ""
+    assert f"{NIC} MAX_ACC_OUT_READ" not in first.after
+    assert "MAX_ACC_OUT_READ" in first.pending[0]
+    again = ensure(mellanox)
+    assert (again.changed, again.failed, again.facts["reboot_required"]) == (False, "", True)
+    assert "MAX_ACC_OUT_READ" in again.pending[0]
+    boot(mellanox)
+    after = ensure(mellanox)
+    assert after.after == {f"{NIC} MAX_ACC_OUT_READ": "44"}
+    assert after.facts["reboot_required"]
+    boot(mellanox)
+    assert ensure(mellanox) == nic_firmware.Outcome(facts=ensure(mellanox).facts)
+    assert not ensure(mellanox).facts["reboot_required"]
+
+
+def test_a_key_that_stays_hidden_after_the_boot_is_lacking(mellanox):
+    del mellanox.firmware[NIC]["MAX_ACC_OUT_READ"]
+    mellanox.firmware[NIC]["ADVANCED_PCI_SETTINGS"] = ["False(0)", "True(1)", "True(1)"]
+    outcome = ensure(mellanox)
+    assert outcome.failed.startswith(f"nic_firmware: the firmware of {NIC} knows no MAX_ACC_OUT_READ: ")
+    assert "MAX_ACC_OUT_READ" not in outcome.pending[0]
 
 
 def test_killed_anywhere(killed_anywhere):

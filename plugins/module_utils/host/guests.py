@@ -1,0 +1,94 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The guests that run on a host: libvirt's active domains, and virtual machines that libvirt does not know.
+
+The processes are looked at whatever libvirt says, so that a libvirt that is not installed, does not run or hangs hides
+no guest. A virtual machine is a process of QEMU's system emulator, or any that has a KVM machine open (Cloud
+Hypervisor, Firecracker): Linux virt/kvm/kvm_main.c names that descriptor "kvm-vm".
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import asdict, dataclass
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+
+# Debian's and upstream's name, RHEL's, and the wrapper that some distributions have.
+QEMU = re.compile(r"qemu-system-\w+|qemu-kvm|kvm")
+KVM_MACHINE = "anon_inode:kvm-vm"
+# "list" without "--all" has every active domain, running or paused.
+LIST_ACTIVE = ["virsh", "--readonly", "--connect", "qemu:///system", "list", "--name"]
+PATIENCE_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class Guest:
+    """A virtual machine that runs. ``name``: None where its process does not say it; ``known_to_libvirt``: None where
+    libvirt did not answer."""
+
+    name: str | None
+    process: int | None
+    program: str
+    known_to_libvirt: bool | None
+
+    def __str__(self) -> str:
+        what = self.name or f"a machine of {self.program}"
+        where = f" (process {self.process})" if self.process else ""
+        return what + where + (", which libvirt does not know" if self.known_to_libvirt is False else "")
+
+
+def observe(system: System) -> Outcome:
+    """Return the guests as facts, with a line of words each."""
+    found = read(system)
+    return Outcome(facts={"guests": [asdict(guest) for guest in found], "words": [str(guest) for guest in found]})
+
+
+def read(system: System) -> list[Guest]:
+    """Return the guests that run, by name and process."""
+    domains = _domains(system)
+    found = []
+    for process in system.names("/proc"):
+        arguments = arguments_of(system, process) if process.isdigit() else []
+        if arguments and _is_machine(system, process, arguments):
+            name = name_of(arguments)
+            known = None if domains is None else name in domains
+            found.append(Guest(name, int(process), os.path.basename(arguments[0]), known))
+    seen = {guest.name for guest in found}
+    found += [Guest(name, None, "libvirt", True) for name in domains or [] if name not in seen]
+    return sorted(found, key=lambda guest: (guest.name or "", guest.process or 0))
+
+
+def arguments_of(system: System, process: str) -> list[str]:
+    """Return the command line of a process; empty where it ended meanwhile, or is the kernel's."""
+    try:
+        line = system.read_bytes(f"/proc/{process}/cmdline") or b""
+    except HostError:
+        return []
+    return line.decode(errors="replace").rstrip("\0").split("\0") if line else []
+
+
+def name_of(arguments: list[str]) -> str | None:
+    """Return the name that QEMU was given: "-name db1" or "-name guest=db1,debug-threads=on"."""
+    found = re.search(r"\0-name\0(?:guest=)?([^,\0]+)", "\0".join(["", *arguments]))
+    return found[1] if found else None
+
+
+def _domains(system: System) -> list[str] | None:
+    try:
+        listed = system.run(LIST_ACTIVE, timeout_seconds=PATIENCE_SECONDS)
+    except HostError:
+        return None  # not installed, not started, or no answer: the processes tell
+    return [line.strip() for line in listed.splitlines() if line.strip()]
+
+
+def _is_machine(system: System, process: str, arguments: list[str]) -> bool:
+    if QEMU.fullmatch(os.path.basename(arguments[0])):
+        # libvirt asks QEMU what it can by a process with "-machine none,...", which has no CPU and no guest.
+        machines = [value for option, value in zip(arguments, arguments[1:]) if option in ("-machine", "-M")]
+        return not any(value.split(",")[0] == "none" for value in machines)
+    descriptors = system.names(f"/proc/{process}/fd")
+    return any(system.link_name(f"/proc/{process}/fd/{descriptor}") == KVM_MACHINE for descriptor in descriptors)

@@ -1,0 +1,66 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""The guests that run on a host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: host_guests_info
+short_description: The virtual machines that run on a host
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Lists libvirt's active domains, and the virtual machines that libvirt does not know, which are found by their
+    processes. A host without libvirt, or whose libvirt does not answer, is read by the processes alone.
+  - The role P(sailloft.fleet.gpu_host#role) reads this just before a reboot.
+options: {}
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Read which guests run
+  sailloft.fleet.host_guests_info:
+  register: running
+"""
+
+RETURN = r"""
+guests:
+  description:
+    - The guests. C(name) is null where the process does not say it, C(process) is null where libvirt has a domain
+      without one, C(known_to_libvirt) is null where libvirt did not answer.
+  returned: success
+  type: list
+  elements: dict
+  sample: [{"name": "gpu01", "process": 4711, "program": "qemu-system-x86_64", "known_to_libvirt": true}]
+words:
+  description: The same, a line each.
+  returned: success
+  type: list
+  elements: str
+  sample: ["gpu01 (process 4711)"]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import guests
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+
+
+def main() -> None:
+    """The module."""
+    module = AnsibleModule(argument_spec={}, supports_check_mode=True)
+    finish(module, lambda: guests.observe(System()))
+
+
+if __name__ == "__main__":
+    main()

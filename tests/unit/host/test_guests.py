@@ -1,0 +1,89 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import guests
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.guests import Guest
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+
+QEMU = ["/usr/bin/qemu-system-x86_64", "-name", "guest=db1,debug-threads=on", "-machine", "q35,accel=kvm"]
+
+
+def process(server, number, arguments, *opened):
+    server.put(f"/proc/{number}/cmdline", "".join(f"{argument}\0" for argument in arguments))
+    for descriptor, target in enumerate(opened):
+        place = server.path(f"/proc/{number}/fd/{descriptor}")
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        os.symlink(target, place)
+
+
+def test_a_fresh_host_has_no_libvirt_and_no_guest(server):
+    process(server, 1, ["/usr/lib/systemd/systemd"])
+    process(server, 2, [])  # the kernel's
+    assert guests.read(server) == []
+
+
+def test_a_domain_of_libvirt(server):
+    server.domains = ["db1"]
+    process(server, 4711, QEMU)
+    assert guests.read(server) == [Guest("db1", 4711, "qemu-system-x86_64", True)]
+    assert guests.observe(server).facts["words"] == ["db1 (process 4711)"]
+
+
+def test_a_machine_that_libvirt_does_not_know(server):
+    server.domains = ["db1"]
+    process(server, 10, QEMU)
+    process(server, 11, ["/usr/libexec/qemu-kvm", "-name", "hand-made"])
+    process(server, 12, ["qemu-system-aarch64", "-M", "virt"])
+    process(server, 13, ["/usr/bin/cloud-hypervisor", "--api-socket", "x"], "/dev/null", "anon_inode:kvm-vm")
+    assert guests.observe(server).facts["words"] == [
+        "a machine of qemu-system-aarch64 (process 12), which libvirt does not know",
+        "a machine of cloud-hypervisor (process 13), which libvirt does not know",
+        "db1 (process 10)",
+        "hand-made (process 11), which libvirt does not know",
+    ]
+
+
+def test_a_domain_without_a_process_counts(server):
+    server.domains = ["other-driver"]
+    assert guests.observe(server).facts["words"] == ["other-driver"]
+
+
+def test_a_libvirt_that_does_not_answer_hides_no_guest(server):
+    process(server, 4711, QEMU)
+    assert guests.read(server) == [Guest("db1", 4711, "qemu-system-x86_64", None)]
+    assert guests.observe(server).facts["words"] == ["db1 (process 4711)"]
+
+
+def test_what_only_looks_like_a_guest(server):
+    process(server, 20, ["/usr/bin/qemu-img", "convert", "a", "b"])
+    process(server, 21, ["/usr/bin/qemu-nbd", "a"])
+    process(server, 22, ["/usr/bin/vi", "qemu-system-x86_64"], "anon_inode:[eventfd]")
+    # How libvirt asks QEMU what it can.
+    process(server, 23, ["/usr/bin/qemu-system-x86_64", "-S", "-machine", "none,accel=kvm:tcg"])
+    assert guests.read(server) == []
+
+
+def test_a_real_process_is_found_and_gone_when_it_ends(tmp_path):
+    stand_in = tmp_path / "qemu-system-x86_64"
+    os.symlink(sys.executable, stand_in)
+    with subprocess.Popen(
+        [str(stand_in), "-c", "import sys; sys.stdin.read()", "-name", f"guest=sailloft-{os.getpid()}"],
+        stdin=subprocess.PIPE,
+    ) as running:
+        mine = [guest for guest in guests.read(System()) if guest.process == running.pid]
+        running.communicate(b"")
+    assert [guest.name for guest in mine] == [f"sailloft-{os.getpid()}"]
+    assert running.pid not in [guest.process for guest in guests.read(System())]
+
+
+def test_a_libvirt_that_hangs_is_not_waited_for_forever():
+    with pytest.raises(HostError, match=r"^'sleep 60' did not end in 0.2 s$"):
+        System().run(["sleep", "60"], timeout_seconds=0.2)

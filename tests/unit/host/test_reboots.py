@@ -1,0 +1,120 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Which hosts playbooks/gpu_hosts.yml reboots, when, and how many at once."""
+
+from __future__ import annotations
+
+from fleet import Fleet, recap
+
+DUE = {"needs_reboot": True}
+
+
+def changed(output):
+    return {name: counts["changed"] for name, counts in recap(output).items()}
+
+
+def failed(output):
+    return [name for name, counts in recap(output).items() if counts["failed"]]
+
+
+def test_hosts_reboot_one_by_one_after_all_others_are_done(tmp_path):
+    fleet = Fleet(tmp_path, a={}, b=DUE, c={}, d=DUE)
+    status, predicted = fleet.play("--check")
+    assert status == 0, predicted
+    assert fleet.log() == []
+    status, output = fleet.play()
+    assert status == 0, output
+    log = fleet.log()
+    assert sorted(log[:2]) == ["a settled", "c settled"]
+    assert log[2:] == ["b down", "b up", "b settled", "d down", "d up", "d settled"]
+    assert changed(predicted) == changed(output) == {"a": 2, "b": 3, "c": 2, "d": 3}
+    status, again = fleet.play()
+    assert status == 0
+    assert changed(again) == {"a": 0, "b": 0, "c": 0, "d": 0}
+    assert "Could not match" not in again
+    assert not [line for line in fleet.log() if "settled" not in line]
+
+
+def test_a_host_with_guests_is_refused_by_their_names_and_the_others_reboot(tmp_path):
+    fleet = Fleet(tmp_path, a={**DUE, "guests": [["db1", "db2"]]}, b=DUE)
+    for options in (["--check"], []):
+        status, output = fleet.play(*options)
+        assert status == 2
+        assert failed(output) == ["a"]
+        said = " ".join(output.split())
+        assert (
+            "a needs a reboot and was not rebooted, since guests run on it: db1 (process 4711); db2 (process 4711). "
+            "Shut them down or move them and run again, or say gpu_host_reboot_with_guests: true for this run, which "
+            "ends them. The reboot is for: the running kernel was not started with iommu=pt: reboot"
+        ) in said
+    assert fleet.log() == ["b down", "b up", "b settled"]
+    assert fleet.state("a")["needs_reboot"]
+    status, output = fleet.play("-e", "gpu_host_reboot_with_guests=true")
+    assert status == 0, output
+    assert [line for line in fleet.log() if line.startswith("a")] == ["a down", "a up", "a settled"]
+
+
+def test_a_guest_that_starts_meanwhile_is_seen_just_before_and_stops_the_batches_after_it(tmp_path):
+    fleet = Fleet(tmp_path, a={**DUE, "guests": [[], ["late"]]}, b=DUE)
+    status, output = fleet.play()
+    assert status == 2
+    assert failed(output) == ["a"]
+    assert "since guests run on it: late (process 4711)" in " ".join(output.split())
+    assert fleet.log() == []
+    assert fleet.state("b")["needs_reboot"]
+
+
+def test_batches_are_as_large_as_said_and_stop_at_the_limit_of_failures(tmp_path):
+    fleet = Fleet(tmp_path, a=DUE, b={**DUE, "does_not_come_up": True}, c=DUE)
+    status, output = fleet.play("-e", "gpu_host_serial=2")
+    assert status == 2
+    assert failed(output) == ["b"]
+    log = fleet.log()
+    assert sorted(log[:2]) == ["a down", "b down"]
+    assert "c down" not in log
+    status, output = fleet.play("-e", "gpu_host_serial=2", "-e", "gpu_host_max_fail_percentage=50")
+    assert status == 2
+    assert "c up" in fleet.log()
+
+
+def test_firmware_that_shows_a_setting_after_a_boot_gets_a_second_one_and_no_more(tmp_path):
+    fleet = Fleet(tmp_path, a={"firmware_boots": 2}, b={"firmware_boots": 3})
+    status, output = fleet.play()
+    assert status == 2
+    assert failed(output) == ["b"]
+    log = fleet.log()
+    assert log[:5] == ["a down", "a up", "a down", "a up", "a settled"]
+    assert log[5:] == ["b down", "b up", "b down", "b up"]
+    assert "b was rebooted, and yet: firmware of 0000:14:00.0" in " ".join(output.split())
+
+
+def test_without_leave_nothing_reboots_and_firmware_that_cannot_be_set_stops_nothing(tmp_path):
+    lacking = "nic_firmware: the firmware of 0000:14:00.0 knows no ATS_ENABLED"
+    fleet = Fleet(tmp_path, a=DUE, b={"firmware_failures": [lacking]})
+    status, output = fleet.play("-e", "gpu_host_reboot_ok=false")
+    assert status == 2
+    assert failed(output) == ["b"]
+    assert sorted(fleet.log()) == ["a settled", "b settled"]
+    assert "the running kernel was not started with iommu=pt: reboot" in output
+    assert lacking in " ".join(output.split())
+
+
+def test_the_role_alone_does_the_same_on_each_host(tmp_path):
+    fleet = Fleet(tmp_path, a=DUE, b={})
+    playbook = tmp_path / "play.yml"
+    playbook.write_text("[{hosts: gpu_hosts, gather_facts: false, roles: [sailloft.fleet.gpu_host]}]")
+    status, output = fleet.play(playbook=str(playbook))
+    assert status == 0, output
+    log = fleet.log()
+    assert [line for line in log if line.startswith("a")] == ["a down", "a up", "a settled"]
+    assert [line for line in log if line.startswith("b")] == ["b settled"]
+
+
+def test_a_batch_of_no_hosts_is_refused_before_anything_is_touched(tmp_path):
+    fleet = Fleet(tmp_path, a=DUE)
+    status, output = fleet.play("-e", "gpu_host_serial=0")
+    assert status == 2
+    assert "gpu_host_serial is 0, wanted a number of hosts from 1 or a share of them like 10%" in " ".join(
+        output.split()
+    )
+    assert not fleet.state("a")["written"]
