@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
@@ -16,8 +17,8 @@ def read(path: str) -> str | None:
             return stream.read()
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise ProofError(f"cannot read {path}: {error.strerror}; give a folder that you own") from error
+    except (OSError, ValueError) as error:
+        raise _refused("read", path, error) from error
 
 
 def write(path: str, text: str, private: bool = False) -> None:
@@ -30,14 +31,27 @@ def write(path: str, text: str, private: bool = False) -> None:
     # Always the same name: what a killed run leaves behind, the next run takes over.
     temporary = os.path.join(folder, f".{name}.new")
     try:
+        content = text.encode("utf-8")
         os.makedirs(folder, mode=0o700 if private else 0o777, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise _refused("write", path, error) from error
+    try:
         with open(temporary, "wb", opener=_private if private else None) as stream:
-            stream.write(text.encode("utf-8"))
+            stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        raise ProofError(f"cannot write {path}: {error.strerror}; give a folder that you own") from error
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise _refused("write", path, error) from error
+
+
+def _refused(verb: str, path: str, error: OSError | ValueError) -> ProofError:
+    """The system's refusal, or Python's of a path or a text that has no bytes (NUL, half of a character)."""
+    if isinstance(error, OSError):
+        return ProofError(f"cannot {verb} {path}: {error.strerror}; give a folder that you own")
+    return ProofError(f"cannot {verb} {path!r}: {error}; leave that character out")
 
 
 def _private(path: str, flags: int) -> int:

@@ -25,6 +25,9 @@ LAST_BUS = 0xFF
 FEWEST_ADDRESS_BITS, MOST_ADDRESS_BITS = 32, 64
 # Of PCI's configuration header.
 ID_BITS = {"class_code": 24, "vendor_id": 16, "device_id": 16, "subsystem_vendor_id": 16, "subsystem_device_id": 16}
+# The System Locality Information Table of the ACPI Specification: a node is 10 from itself, 0 to 9 are reserved, 255 is
+# out of reach. Linux on POWER has 10 for nodes that its firmware does not tell apart, too.
+OWN_DISTANCE, UNREACHABLE = 10, 255
 NODE_NUMBER = re.compile(r"[0-9]{1,9}")
 ROM_BAR = 6
 
@@ -102,8 +105,15 @@ def _check_nodes(nodes: list[NumaNode]) -> None:
             if pages.size_bytes <= 0 or pages.total < 0 or pages.free < 0:
                 raise _wrong(f"{where}: {pages.total} huge pages of {pages.size_bytes} bytes, {pages.free} free")
         for other, distance in node.distances.items():
-            if not NODE_NUMBER.fullmatch(other) or distance < 0:
-                raise _wrong(f"{where}: it has a distance to {other!r:.60}, which is no node, or one below 0")
+            if not NODE_NUMBER.fullmatch(other):
+                raise _wrong(f"{where}: it has a distance to {other!r:.60}, which is no node")
+            if int(other) == node.id and distance != OWN_DISTANCE:
+                raise _wrong(f"{where}: its distance to itself is {distance}, and ACPI's SLIT has {OWN_DISTANCE} there")
+            if not OWN_DISTANCE <= distance <= UNREACHABLE:
+                raise _wrong(
+                    f"{where}: its distance to node {other} is {distance}, and ACPI's SLIT has {OWN_DISTANCE} to "
+                    f"{UNREACHABLE}"
+                )
 
 
 def _check_function(function: Function, known: dict[str, Function], domains: dict[str, int]) -> None:

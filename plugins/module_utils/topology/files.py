@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import TopologyError
 
@@ -28,16 +29,35 @@ class Files:
         return os.path.exists(self.path(relative))
 
     def open(self, relative: str) -> int | None:
-        """A descriptor to read from, None where there is no such file. Raises TopologyError for other causes."""
+        """A descriptor to read from, None where there is no such file. Raises TopologyError for other causes.
+
+        So that a pipe in a copy of /sys makes nobody wait, and a device's content is not taken for a file's, both are
+        refused; a directory, which is what a copy can have in place of a link to one, is no file.
+        """
         try:
-            return os.open(self.path(relative), os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(self.path(relative), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise self._unreadable(relative, error) from error
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISREG(mode):
+            return descriptor
+        os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            return None
+        raise TopologyError(f"{self.path(relative)} is no regular file: not a copy of /sys or /proc")
 
     def text_or_none(self, relative: str, limit: int = 1 << 22) -> str | None:
-        """The content, at most ``limit`` bytes of it; None where there is no such file."""
+        """The content, at most ``limit`` bytes of it; None where there is no such file.
+
+        Without NUL characters at its end, which some copies have behind a value.
+        """
+        content = self.bytes_or_none(relative, limit)
+        return None if content is None else content.rstrip(b"\0").decode("utf-8", "backslashreplace")
+
+    def bytes_or_none(self, relative: str, limit: int) -> bytes | None:
+        """The first ``limit`` bytes; None where there is no such file."""
         descriptor = self.open(relative)
         if descriptor is None:
             return None
@@ -53,7 +73,7 @@ class Files:
             raise self._unreadable(relative, error) from error
         finally:
             os.close(descriptor)
-        return b"".join(parts).decode("utf-8", "backslashreplace")
+        return b"".join(parts)
 
     def text(self, relative: str) -> str:
         """The content. Raises TopologyError where there is no such file."""

@@ -22,10 +22,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
     Sriov,
     TopologyError,
 )
-
-# A domain has four digits or, below a volume management device, five.
-ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-ROOT_COMPLEX = re.compile(r"pci([0-9a-f]{4,8}):([0-9a-f]{2})")
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.places import (
+    ROOT_COMPLEX,
+    Place,
+    find_places,
+    linked_address,
+)
 
 # Bits of the third column of "resource": IORESOURCE_* of Linux include/linux/ioport.h.
 IORESOURCE_IO = 0x00000100
@@ -39,41 +41,17 @@ FIRST_VF_BAR = 7
 VF_BARS = 6
 
 
-def address_key(address: str) -> tuple[int, int, int, int]:
-    """Sorts addresses by domain, bus, device and function."""
-    domain, bus, rest = address.split(":")
-    device, function = rest.split(".")
-    return int(domain, 16), int(bus, 16), int(device, 16), int(function, 16)
-
-
-def read_functions(files: Files) -> tuple[list[RootComplex], dict[str, Function]]:
-    """All root complexes, and all functions by address, both in the order of their addresses."""
-    directories = _directories(files)
-    functions = {address: _function(files, address, directories[address]) for address in directories}
+def read_functions(files: Files) -> tuple[list[RootComplex], dict[str, Function], list[str]]:
+    """All root complexes, and all functions by address, both in the order of their addresses; and notes."""
+    places, notes = find_places(files)
+    functions = {address: _function(files, address, place, notes) for address, place in places.items()}
     for function in functions.values():
         if function.sriov is not None and len(function.sriov.vfs) != function.sriov.now:
-            path = f"{files.path(directories[function.address])}/sriov_numvfs"
+            path = f"{files.path(places[function.address].directory)}/sriov_numvfs"
             raise TopologyError(
                 f"{path} says {function.sriov.now}, and {len(function.sriov.vfs)} VFs are there: read again"
             )
-    return _root_complexes(files, functions), functions
-
-
-def _directories(files: Files) -> dict[str, str]:
-    """The directory of each function. The links' text is the tree: no directory needs to be walked."""
-    found: dict[str, str] = {}
-    top = "sys/bus/pci/devices"
-    for name in files.names(top):
-        target = files.link(f"{top}/{name}")
-        if target is None or not ADDRESS.fullmatch(name) or not target.endswith(f"/{name}"):
-            raise TopologyError(f"{files.path(top)}/{name} is not a link to a PCI function")
-        steps = target.split("/")
-        if not any(ROOT_COMPLEX.fullmatch(step) for step in steps):
-            raise TopologyError(f"{files.path(top)}/{name} leads to {target}, which is below no pciDDDD:BB")
-        for depth, step in enumerate(steps):
-            if ADDRESS.fullmatch(step):
-                found[step] = "/".join(steps[: depth + 1])
-    return {address: found[address] for address in sorted(found, key=address_key)}
+    return _root_complexes(files, functions), functions, notes
 
 
 def _root_complexes(files: Files, functions: dict[str, Function]) -> list[RootComplex]:
@@ -93,24 +71,24 @@ def _root_complexes(files: Files, functions: dict[str, Function]) -> list[RootCo
     return sorted(complexes, key=lambda item: (item.domain, item.bus))
 
 
-def _function(files: Files, address: str, directory: str) -> Function:
-    uevent = dict(line.split("=", 1) for line in files.text(f"{directory}/uevent").splitlines() if "=" in line)
-    path = files.path(directory)
+def _function(files: Files, address: str, place: Place, notes: list[str]) -> Function:
+    directory, path = place.directory, files.path(place.directory)
+    uevent = _identity(files, directory)
     try:
         class_code = int(uevent["PCI_CLASS"], 16)
         vendor_id, device_id = (int(part, 16) for part in uevent["PCI_ID"].split(":"))
         subsystem = [int(part, 16) for part in uevent.get("PCI_SUBSYS_ID", "").split(":") if part]
     except (KeyError, ValueError) as error:
         raise TopologyError(f"{path}/uevent has no usable PCI_CLASS, PCI_ID, PCI_SUBSYS_ID: {error}") from error
-    above = directory.split("/")[-2]
-    complexes = [step for step in directory.split("/") if ROOT_COMPLEX.fullmatch(step)]
+    if not vendor_id:
+        notes.append(f"vendor and device of {address} were not copied, so that its kind is not known")
     names = files.names(directory)
     numa_node = files.number(f"{directory}/numa_node") if "numa_node" in names else -1
     bars, vf_bars = _bars(files, f"{directory}/resource") if "resource" in names else ([], [])
     function = Function(
         address=address,
-        root_complex=complexes[-1],
-        parent=above if ADDRESS.fullmatch(above) else None,
+        root_complex=place.root_complex,
+        parent=place.parent,
         class_code=class_code,
         vendor_id=vendor_id,
         device_id=device_id,
@@ -123,7 +101,7 @@ def _function(files: Files, address: str, directory: str) -> Function:
         iommu_group=_iommu_group(files, directory) if "iommu_group" in names else None,
         bars=bars,
         sriov=_sriov(files, directory, names, vf_bars) if "sriov_totalvfs" in names else None,
-        physical_function=_last_step(files.link(f"{directory}/physfn")) if "physfn" in names else None,
+        physical_function=linked_address(files, f"{directory}/physfn") if "physfn" in names else None,
     )
     if "config" in names:
         try:
@@ -137,12 +115,34 @@ def _function(files: Files, address: str, directory: str) -> Function:
     return function
 
 
-def _last_step(path: str | None) -> str | None:
-    return None if path is None else path.rsplit("/", 1)[-1]
+def _identity(files: Files, directory: str) -> dict[str, str]:
+    """The lines of ``uevent``, or the same of the files ``class``, ``vendor`` and ``device`` where it was not copied.
+
+    Ids that were not copied either are 0, which is nobody's. Raises TopologyError where there is not even a class.
+    """
+    text = files.text_or_none(f"{directory}/uevent")
+    if text is not None:
+        return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    if not files.exists(f"{directory}/class"):
+        files.text(f"{directory}/uevent")
+    ids = {
+        name: (files.text_or_none(f"{directory}/{name}") or "0").strip()
+        for name in ("vendor", "device", "subsystem_vendor", "subsystem_device")
+    }
+    subsystem = f"{ids['subsystem_vendor']}:{ids['subsystem_device']}"
+    return {
+        "PCI_CLASS": files.text(f"{directory}/class").strip(),
+        "PCI_ID": f"{ids['vendor']}:{ids['device']}",
+        **({} if subsystem == "0:0" else {"PCI_SUBSYS_ID": subsystem}),
+    }
 
 
-def _iommu_group(files: Files, directory: str) -> int:
-    group = _last_step(files.link(f"{directory}/iommu_group")) or ""
+def _iommu_group(files: Files, directory: str) -> int | None:
+    """The number of the group; None where a copy has a folder in place of the link, which does not say it."""
+    target = files.link(f"{directory}/iommu_group")
+    if target is None:
+        return None
+    group = target.rsplit("/", 1)[-1]
     if not re.fullmatch("[0-9]{1,9}", group):
         raise TopologyError(f"{files.path(directory)}/iommu_group leads to {group!r}, which is not a number")
     return int(group)
@@ -175,21 +175,26 @@ def _bars(files: Files, path: str) -> tuple[list[Bar], list[Bar]]:
 
 
 def _sriov(files: Files, directory: str, names: list[str], vf_bars: list[Bar]) -> Sriov:
-    total, now = files.number(f"{directory}/sriov_totalvfs"), files.number(f"{directory}/sriov_numvfs")
     indexes = sorted(int(name[6:]) for name in names if re.fullmatch(r"virtfn\d+", name))
-    vfs = [_last_step(files.link(f"{directory}/virtfn{index}")) or "" for index in indexes]
+    vfs = [linked_address(files, f"{directory}/virtfn{index}") or "" for index in indexes]
+    total = files.number(f"{directory}/sriov_totalvfs")
+    now = files.number(f"{directory}/sriov_numvfs") if "sriov_numvfs" in names else len(vfs)
     return Sriov(total, now, vfs, vf_bars)
 
 
 def _link_of_files(files: Files, directory: str) -> Link:
-    """From the kernel's files, which need no privilege: "16.0 GT/s PCIe", "8 GT/s", "Unknown"."""
+    """From the kernel's files, which need no privilege: "16.0 GT/s PCIe", "8 GT/s", "Unknown".
+
+    None for what a file does not say, or where the kernel (before 4.13) or the copy has no such file.
+    """
 
     def speed(name: str) -> float | None:
-        match = re.match(r"(\d+(?:\.\d+)?) GT/s", files.text(f"{directory}/{name}"))
+        match = re.match(r"(\d+(?:\.\d+)?) GT/s", files.text_or_none(f"{directory}/{name}") or "")
         return float(match[1]) if match else None
 
     def width(name: str) -> int | None:
-        return files.number(f"{directory}/{name}") or None
+        path = f"{directory}/{name}"
+        return files.number(path) or None if files.exists(path) else None
 
     return Link(
         speed("current_link_speed"), width("current_link_width"), speed("max_link_speed"), width("max_link_width")

@@ -14,7 +14,6 @@ from collections import Counter
 from xml.etree import ElementTree
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.checks import check
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.functions import address_key
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.hwloc_nodes import (
     bitmap,
     number,
@@ -28,6 +27,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
     RootComplex,
     TopologyError,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.places import address_key
 
 # bridge_type of a host bridge: from HWLOC_OBJ_BRIDGE_HOST to HWLOC_OBJ_BRIDGE_PCI.
 HOST_BRIDGE = "0-1"

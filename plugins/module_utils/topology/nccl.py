@@ -23,7 +23,6 @@ import re
 from collections.abc import Iterator
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.checks import check
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.functions import address_key
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.kinds import kind
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import (
     Cpu,
@@ -42,6 +41,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.nccl_forma
     Element,
     parse,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.places import address_key
 
 VERSIONS = f"{NCCL.version} only, RCCL {RCCL.version}"
 # Without these NCCL stops, or never finds the element (xml.cc, topo.cc). What NCCL fills in by itself is not here: of a

@@ -16,6 +16,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
+import stat
 import tempfile
 from dataclasses import replace
 from typing import Any
@@ -31,6 +33,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs impo
 # The largest text known here is 140 KB, hwloc's of a server with 8 GPUs.
 LIMIT_TEXT_BYTES = 64 << 20
 FORMS = "a directory with sys and proc, a tar of one, hwloc XML, NCCL XML, or JSON of host_topology_info"
+# What is neither a file nor a directory: reading it could wait for ever, or change a device.
+SPECIAL = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+# XML 1.0, Char: of the control characters a text has only tab and line ends.
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 WIDTH = 118
 # Of a function, what is written although it is null: the model has no default for it.
 ALWAYS = ("parent", "port_type")
@@ -41,13 +47,20 @@ def read_recording(path: str) -> Host:
 
     Raises TopologyError naming the path, what it was taken for, the cause and the next step.
     """
+    if "\0" in path:
+        raise TopologyError(f"{path!r} cannot be read: a path holds no NUL character; a recording is {FORMS}")
     try:
-        if os.path.isdir(path):
+        mode = os.stat(path).st_mode
+        if stat.S_ISDIR(mode):
             return read_host(_tree(path, path))
+        if not stat.S_ISREG(mode):
+            raise TopologyError(f"{path} is {SPECIAL.get(stat.S_IFMT(mode), 'no file')}; a recording is {FORMS}")
         with open(path, "rb") as stream:
             head = stream.read(archives.HEAD_BYTES)
             if not archives.is_archive(head):
-                return _text(path, head + stream.read(LIMIT_TEXT_BYTES))
+                return _text(path, head + stream.read(LIMIT_TEXT_BYTES + 1))
+    except UnicodeEncodeError as error:
+        raise TopologyError(f"{path!r} cannot be read: it holds what is no character; give another path") from error
     except OSError as error:
         raise TopologyError(f"{path} cannot be read: {error.strerror}; a recording is {FORMS}") from error
     with tempfile.TemporaryDirectory() as folder:
@@ -115,6 +128,14 @@ def _text(path: str, content: bytes) -> Host:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise TopologyError(f"{path} is no recording: {error}; a recording is {FORMS}") from error
+    # A copy may have them behind its end.
+    text = text.rstrip("\0")
+    if not text.strip():
+        raise TopologyError(f"{path} is empty; a recording is {FORMS}")
+    control = CONTROL.search(text)
+    if control:
+        line = text.count("\n", 0, control.start()) + 1
+        raise TopologyError(f"{path}, line {line}: the control character {control[0]!r}; a recording is {FORMS}")
     mark = text.lstrip()[:1]
     if mark == "<":
         return _named(path, "XML", _xml, text)

@@ -8,6 +8,7 @@ dictionaries of these, and each with None. They are text (PEP 563): Python 3.9 c
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import MISSING, fields
@@ -18,6 +19,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.errors imp
 
 # A number of type bool is none; a whole number is a float too.
 SCALARS = {"int": (int,), "float": (float, int), "str": (str,), "bool": (bool,)}
+# What no text holds that is written into a plan: control characters but tab and line ends (XML 1.0, Char), and halves
+# of a character (JSON's "\ud800"), which have no bytes.
+NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")
 
 
 class _WrongError(Exception):
@@ -43,7 +47,7 @@ def _object(kind: type, data: Any) -> Any:
     scalars, readers, required = _fields(kind)
     values = {}
     for key, value in data.items():
-        if type(value) in scalars.get(key, ()):
+        if type(value) in scalars.get(key, ()) and (type(value) is not str or value.isprintable()):
             values[key] = value
             continue
         reader = readers.get(key)
@@ -94,6 +98,8 @@ def _scalar(name: str) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         if type(value) not in SCALARS[name]:
             raise _WrongError(f"is {value!r:.60}, wanted {name}")
+        if name == "str" and NO_TEXT.search(value):
+            raise _WrongError(f"is {value!r:.60}, with a character that no text has")
         return value
 
     return read
@@ -109,7 +115,8 @@ def _list(inner: Callable[[Any], Any]) -> Callable[[Any], Any]:
                 items.append(inner(item))
             except _WrongError as error:
                 address = item.get("address") if isinstance(item, dict) else None
-                error.way.append(f"[{number}] ({address:.20})" if isinstance(address, str) else f"[{number}]")
+                known = isinstance(address, str) and address.isprintable()
+                error.way.append(f"[{number}] ({address:.20})" if known else f"[{number}]")
                 raise
         return items
 

@@ -38,7 +38,7 @@ def read_host(root: str = "/") -> Host:
     files = Files(root)
     if not files.exists("sys/devices/system/cpu") and not files.exists("sys/devices/system/node"):
         raise TopologyError(f"{files.path('sys/devices/system')} holds no cpu and no node: no /sys is mounted there")
-    root_complexes, functions = read_functions(files)
+    root_complexes, functions, notes = read_functions(files)
     find_usage(files, functions)
     host = Host(
         numa_nodes=read_numa_nodes(files),
@@ -48,8 +48,12 @@ def read_host(root: str = "/") -> Host:
         iommu=read_iommu(files),
         kernel_release=read_kernel_release(files),
         kernel_arguments=read_kernel_arguments(files),
+        notes=notes,
     )
-    check(host)
+    try:
+        check(host)
+    except TopologyError as error:
+        raise TopologyError(f"{files.path('sys')}: {error}") from error
     return host
 
 
@@ -80,17 +84,28 @@ def read_numa_nodes(files: Files) -> list[NumaNode]:
 
 def _only_node(files: Files) -> NumaNode:
     path = "sys/devices/system/cpu/online"
-    cpus = parse_list(files.text(path), files.path(path))
+    online = files.text_or_none(path)
+    if online is None:
+        # Linux before 2.6.29 and partial copies have no such list.
+        names = files.names("sys/devices/system/cpu")
+        cpus = sorted(int(name[3:]) for name in names if re.fullmatch(r"cpu[0-9]{1,9}", name))
+    else:
+        cpus = parse_list(online, files.path(path))
     total, free = _memory(files, "proc/meminfo", "")
     return NumaNode(0, cpus, _siblings(files, cpus, {}), total, free, _huge_pages(files, "sys/kernel/mm/hugepages"))
 
 
 def _numa_node(files: Files, node: int, ids: list[int], siblings: dict[int, list[int]]) -> NumaNode:
     top = f"sys/devices/system/node/node{node}"
-    cpus = parse_list(files.text(f"{top}/cpulist"), files.path(f"{top}/cpulist"))
+    cpus = _cpus_of_node(files, top)
     total, free = _memory(files, f"{top}/meminfo", f"Node {node} ")
     distances = (files.text_or_none(f"{top}/distance") or "").split()
-    if distances and (len(distances) != len(ids) or not all(re.fullmatch("[0-9]{1,9}", text) for text in distances)):
+    others = ids
+    if len(distances) != len(ids):
+        # A copy that was made while a node was offline.
+        path = "sys/devices/system/node/possible"
+        others = parse_list(files.text_or_none(path) or "", files.path(path))
+    if distances and (len(distances) != len(others) or not all(re.fullmatch("[0-9]{1,9}", text) for text in distances)):
         raise TopologyError(f"{files.path(top)}/distance: {distances} does not give one number for each node of {ids}")
     return NumaNode(
         id=node,
@@ -99,8 +114,22 @@ def _numa_node(files: Files, node: int, ids: list[int], siblings: dict[int, list
         memory_bytes=total,
         memory_free_bytes=free,
         huge_pages=_huge_pages(files, f"{top}/hugepages"),
-        distances={str(other): int(text) for other, text in zip(ids, distances)},
+        distances={str(other): int(text) for other, text in zip(others, distances) if other in ids},
     )
+
+
+def _cpus_of_node(files: Files, top: str) -> list[int]:
+    """The CPUs of a node; of the mask where there is no list (Linux before 2.6.26, partial copies)."""
+    mask = files.text_or_none(f"{top}/cpumap")
+    text = files.text_or_none(f"{top}/cpulist")
+    if text is not None or mask is None:
+        path = f"{top}/cpulist"
+        return parse_list(files.text(path), files.path(path))
+    words = mask.strip().split(",")
+    if len(words) > LIMIT_CPUS // 32 or not all(re.fullmatch("[0-9a-f]{1,8}", word) for word in words):
+        raise TopologyError(f"{files.path(top)}/cpumap: {mask.strip()!r:.60} is not a mask in words of up to 8 digits")
+    number = int("".join(word.rjust(8, "0") for word in words), 16)
+    return [bit for bit in range(number.bit_length()) if number >> bit & 1]
 
 
 def _siblings(files: Files, cpus: list[int], known: dict[int, list[int]]) -> list[list[int]]:

@@ -27,7 +27,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.libvirt_xml 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan, plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import parse_specs
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.checks import check
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.functions import address_key
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import (
     Bar,
     Cpu,
@@ -39,6 +38,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
     Sriov,
     TopologyError,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.places import address_key
 
 # Buses of one root complex; six of them fit into a PCI domain, the next ones are in domains of their own.
 BUSES_EACH = 40

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -209,13 +210,60 @@ def test_the_playbook_plan(tmp_path):
     assert "changed=0 " in play("plan", *given)
 
 
+def test_a_plan_is_written_below_plans_path_whatever_the_recording_is_called(tmp_path):
+    recorded = (RECORDINGS / "emulated-gpu-server.json").read_bytes()
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    names = {"...json": "...json", ".json": ".json", "a.b.json": "a.b"}
+    for name in names:
+        (tree / name).write_bytes(recorded)
+    for name, folder in names.items():
+        plans = tmp_path / "new" / "plans"
+        play("plan", f"--extra-vars=recording={tree / name}", f"--extra-vars=plans_path={plans}")
+        assert [path.name for path in plans.parent.iterdir()] == ["plans"]
+        assert [path.name for path in plans.iterdir()] == [folder]
+        shutil.rmtree(plans)
+
+
+def test_a_plan_of_a_directory_is_named_for_it(tmp_path):
+    machine = tmp_path / "gpu17"
+    (machine / "sys/devices/system/cpu").mkdir(parents=True)
+    for given in (f"{machine}/", f"{machine}/sys/.."):
+        status, output = ansible_playbook("playbooks/plan.yml", f"--extra-vars=recording={given}", "--check")
+        assert status != 0
+        assert f"gpu17: {given.rstrip('/')}/" in output
+
+
 def test_the_playbook_record(tmp_path):
     folder = tmp_path / "recordings"
-    # This machine, whatever it is.
+    # A recorded machine: the memory of this one may grow meanwhile.
+    recorded = RECORDINGS / "emulated-gpu-server.json"
     given = ["-ihere,", "-clocal", f"-eansible_python_interpreter={sys.executable}", f"-erecordings_path={folder}"]
+    given.append(f"-erecording={recorded}")
     assert "changed=2 " in play("record", *given, "--check")
     assert not folder.exists()
     assert "changed=2 " in play("record", *given)
     assert [path.name for path in folder.iterdir()] == ["here.json"]
-    assert read_recording(str(folder / "here.json")).source == "sysfs"
+    assert read_recording(str(folder / "here.json")) == read_recording(str(recorded))
     assert "changed=0 " in play("record", *given)
+
+
+def test_the_playbook_record_reads_the_machine_itself(tmp_path):
+    given = ["-ihere,", "-clocal", f"-eansible_python_interpreter={sys.executable}", f"-erecordings_path={tmp_path}"]
+    play("record", *given)
+    assert read_recording(str(tmp_path / "here.json")).source == "sysfs"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"path": "\0"}, "embedded null byte; leave that character out"),
+        ({"path": "/dev/null/plans"}, "Not a directory; give a folder that you own"),
+    ],
+)
+def test_what_cannot_be_written_is_one_error_and_leaves_nothing(run, tmp_path, monkeypatch, given, said):
+    monkeypatch.chdir(tmp_path)
+    result = run(recording=str(RECORDINGS / "emulated-gpu-server.json"), **given)
+    assert result["failed"]
+    assert said in result["msg"]
+    assert list(tmp_path.rglob("*")) == []

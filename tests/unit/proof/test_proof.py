@@ -200,3 +200,18 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path):
     (tmp_path / "proofs").write_text("a file")
     with pytest.raises(ProofError, match=r"cannot write .*proofs/vm1.json"):
         write(str(tmp_path / "proofs" / "vm1.json"), "x")
+
+
+def test_what_cannot_be_written_leaves_nothing_behind(tmp_path):
+    path = tmp_path / "plan.xml"
+    with pytest.raises(ProofError) as error:
+        write(str(path), "half of a character: \ud800")
+    assert str(error.value) == (
+        f"cannot write '{path}': 'utf-8' codec can't encode character '\\ud800' in position 21: surrogates not allowed; "
+        "leave that character out"
+    )
+    path.mkdir()
+    with pytest.raises(ProofError) as error:
+        write(str(path), "a plan")
+    assert str(error.value) == f"cannot write {path}: Is a directory; give a folder that you own"
+    assert list(tmp_path.iterdir()) == [path]

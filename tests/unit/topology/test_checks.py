@@ -125,6 +125,20 @@ BROKEN = {
     "a node twice": (node(1, id=0), "NUMA node 0 is listed twice"),
     "memory below zero": (node(0, memory_bytes=-1), "NUMA node 0: its memory is -1 bytes"),
     "distances of text": (node(0, distances={"0": "near"}), "numa_nodes[0].distances['0'] is 'near', wanted int"),
+    **{
+        f"a distance of {distance}": (
+            node(0, distances={"0": 10, "1": distance}),
+            f"NUMA node 0: its distance to node 1 is {distance}, and ACPI's SLIT has 10 to 255",
+        )
+        for distance in (999, 256, 9, 5, 0, -1)
+    },
+    **{
+        f"a distance of {distance} to itself": (
+            node(0, distances={"0": distance}),
+            f"NUMA node 0: its distance to itself is {distance}, and ACPI's SLIT has 10 there",
+        )
+        for distance in (20, 9, 0)
+    },
     "distances to what is no node": (node(0, distances={"x": 10}), "NUMA node 0: it has a distance to 'x', which is"),
     "an interface of another class": (
         change(GPU, interfaces={"(": ["eth0"]}),

@@ -10,13 +10,14 @@ import io
 import json
 import lzma
 import os
+import socket
 import tarfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology import archives
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology import archives, recordings
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.recordings import read_recording, write_recording
 
@@ -120,7 +121,15 @@ WHOLE = json.dumps({"format": "sailloft-topology/1", "numa_nodes": [], "root_com
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "begins with ''; a recording is a directory"),
+        ("", "is empty; a recording is a directory"),
+        (" \n", "is empty; a recording is a directory"),
+        (b"\0" * 9, "is empty; a recording is a directory"),
+        (NCCL.replace("</system>", "\n\x01</system>"), ", line 2: the control character '\\x01'; a recording is"),
+        (WHOLE.replace("}", ', "kernel_release": "\\ud800"}'), "kernel_release is '\\ud800', with a character that no"),
+        (
+            WHOLE.replace("}", ', "kernel_arguments": ["a\\u0000"]}'),
+            "kernel_arguments[0] is 'a\\x00', with a character",
+        ),
         ("GPU0 GPU1\n", "begins with 'GPU0 GPU1\\n'; a recording is"),
         (b"\x7fELF\x02\xff", "is no recording: 'utf-8'"),
         (WHOLE[:-20], "taken for JSON: not JSON, or cut short"),
@@ -142,6 +151,44 @@ def test_what_is_no_recording_is_refused_by_name_with_the_next_step(tmp_path, co
         read_recording(path)
     assert str(error.value).startswith(path)
     assert said in str(error.value)
+
+
+def test_nul_characters_behind_the_end_are_left_out(built, tmp_path):
+    _root, host = built
+    assert read_recording(written(tmp_path, json.dumps(host.to_dict()) + "\n\0\0")) == host
+
+
+def no_recording(path: object) -> str:
+    with pytest.raises(TopologyError) as error:
+        read_recording(str(path))
+    return str(error.value)
+
+
+def test_a_path_that_cannot_be_one():
+    assert no_recording("/tmp/a\0b") == (
+        f"'/tmp/a\\x00b' cannot be read: a path holds no NUL character; a recording is {recordings.FORMS}"
+    )
+    assert no_recording("/tmp/\ud800") == (
+        "'/tmp/\\ud800' cannot be read: it holds what is no character; give another path"
+    )
+
+
+def test_what_is_neither_a_file_nor_a_directory_is_refused_before_it_is_opened(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe")
+    assert no_recording(tmp_path / "pipe") == f"{tmp_path}/pipe is a pipe; a recording is {recordings.FORMS}"
+    assert no_recording("/dev/zero") == f"/dev/zero is a device; a recording is {recordings.FORMS}"
+    monkeypatch.chdir(tmp_path)  # the name of a socket is short
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("socket")
+    assert no_recording("socket") == f"socket is a socket; a recording is {recordings.FORMS}"
+
+
+def test_a_file_that_is_larger_than_any_recording(tmp_path):
+    path = tmp_path / "huge.json"
+    with path.open("wb") as stream:
+        stream.write(b"{" + b" " * archives.HEAD_BYTES)
+        stream.truncate(recordings.LIMIT_TEXT_BYTES + 1)
+    assert no_recording(path) == f"{path} is more than 64 MiB: no recording of a host"
 
 
 def test_a_path_that_is_missing_and_a_directory_of_something_else_are_refused(tmp_path):
