@@ -207,8 +207,8 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path):
     with pytest.raises(ProofError) as error:
         write(str(path), "half of a character: \ud800")
     assert str(error.value) == (
-        f"cannot write '{path}': 'utf-8' codec can't encode character '\\ud800' in position 21: surrogates not allowed; "
-        "leave that character out"
+        f"cannot write '{path}': 'utf-8' codec can't encode character '\\ud800' in position 21: surrogates not allowed"
+        "; leave that character out"
     )
     path.mkdir()
     with pytest.raises(ProofError) as error:
