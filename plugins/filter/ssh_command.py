@@ -39,6 +39,9 @@ from ansible.errors import AnsibleFilterError
 
 # Options that the inventory writes as a shell would read them.
 ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
+# A host that does not answer, or falls silent, is given up. ssh takes the first of what it is told twice: what the
+# inventory says counts.
+GIVE_UP = "-o ConnectTimeout=15 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
 
 
 def ssh_command(variables: Mapping) -> str:
@@ -49,7 +52,8 @@ def ssh_command(variables: Mapping) -> str:
     key = variables.get("ansible_ssh_private_key_file") or variables.get("ansible_private_key_file")
     if key:
         words += ["-i", shlex.quote(str(key))]
-    return " ".join([*words, *(str(variables[name]).strip() for name in ARGUMENTS if variables.get(name))])
+    given = [str(variables[name]).strip() for name in ARGUMENTS if variables.get(name)]
+    return " ".join([*words, *given, GIVE_UP])
 
 
 class FilterModule:

@@ -49,6 +49,8 @@ TOOLS_OF = {debian: debian.TOOLS, dnf: ("dnf", "rpm", "busybox", "dmsetup")}
 # RPM archives have none of the first stage's programs: the build host's own.
 OWN_PROGRAMS = Path("/")
 FETCH_TIMEOUT_S = 60
+# The whole of such a file, which has some hundred kilobytes.
+FETCH_DEADLINE_S = 120
 UNUSED_S = 30 * 86400  # what no build has wanted for so long leaves the cache
 
 
@@ -362,8 +364,9 @@ def _listing(part: Built) -> Any:
 class _Fetcher:
     """Bytes at a URL, each fetched once. Raises ImageError, FileNotFoundError for what the server has not."""
 
-    def __init__(self, open_url: Callable[..., Any]) -> None:
+    def __init__(self, open_url: Callable[..., Any], deadline_s: float = FETCH_DEADLINE_S) -> None:
         self._open_url = open_url
+        self._deadline_s = deadline_s
         self._found: dict[str, bytes] = {}
 
     def __call__(self, url: str) -> bytes:
@@ -375,8 +378,7 @@ class _Fetcher:
         try:
             answer = self._open_url(url, timeout=FETCH_TIMEOUT_S)
             with contextlib.closing(answer):
-                data: bytes = answer.read()
-                return data
+                return self._whole(url, answer)
         except urllib.error.HTTPError as error:
             if error.code == 404:
                 raise FileNotFoundError(url) from error
@@ -388,6 +390,21 @@ class _Fetcher:
             raise _no_answer(url, f"cannot be reached: {reason}") from error
         except http.client.HTTPException as error:
             raise _no_answer(url, f"cannot be read: {error or type(error).__name__}") from error
+
+    def _whole(self, url: str, answer: Any) -> bytes:
+        """Read it to its end. The time-out is of silence only: a server that drips is given up by the deadline."""
+        deadline = time.monotonic() + self._deadline_s
+        parts: list[bytes] = []
+        while True:
+            part: bytes = answer.read1(1 << 16)
+            if not part:
+                # What http.client still waits for; other answers have no such thing.
+                if getattr(answer, "length", None):
+                    raise http.client.IncompleteRead(b"".join(parts), answer.length)
+                return b"".join(parts)
+            parts.append(part)
+            if time.monotonic() > deadline:
+                raise _no_answer(url, f"sent {sum(map(len, parts))} bytes in {self._deadline_s:g} s, and not all")
 
 
 def _no_answer(url: str, why: str) -> ImageError:

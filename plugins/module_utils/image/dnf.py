@@ -59,6 +59,8 @@ pluginconfpath = {folder}/none
 reposdir = {folder}/none
 retries = 3
 timeout = 60
+# Bytes/s; dnf's own 1000 would let a mirror take hours for a driver.
+minrate = 65536
 varsdir = {folder}/none
 """
 REPOSITORY = """

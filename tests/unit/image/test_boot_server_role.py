@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -17,7 +19,8 @@ import pytest
 import yaml
 from boot_server_role import dnsmasq_configuration, nginx_configuration, render
 
-from ansible_collections.sailloft.fleet.tests.unit.playing import ansible_playbook
+from ansible_collections.sailloft.fleet.plugins.filter.rsync_failure import rsync_failure
+from ansible_collections.sailloft.fleet.tests.unit.playing import ANSIBLE, ansible_playbook
 
 ROOT = Path(__file__).parents[3]
 NODES = [{"name": "bm01", "mac": "52:54:00:aa:bb:01", "address": "10.9.0.11"}]
@@ -185,6 +188,103 @@ def test_a_distribution_without_ipxe_for_some_nodes_is_told_with_their_names(tmp
     ) in output
 
 
+@pytest.mark.skipif(not shutil.which("rsync"), reason="no rsync on this machine (bindep.txt)")
+def test_publishing_to_a_full_disk_names_the_host_and_is_completed_when_there_is_space(tmp_path):
+    """On a real file system of 1 MiB, in a mount namespace of its own."""
+    for folder in ("master/blobs", "master/images", "served"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "master/blobs/small").write_bytes(b"s" * 100_000)
+    (tmp_path / "master/blobs/zbig").write_bytes(b"b" * 2_000_000)
+    (tmp_path / "master/images/image").write_bytes(b"manifest")
+    values = {
+        "ansible_python_interpreter": sys.executable,
+        "boot_server_master_store_dir": str(tmp_path / "master"),
+        "boot_server_store_dir": str(tmp_path / "served"),
+    }
+    role = {"ansible.builtin.include_role": {"name": "sailloft.fleet.boot_server", "tasks_from": "publish.yml"}}
+    (tmp_path / "play.yml").write_text(
+        json.dumps([{"hosts": "localhost", "gather_facts": False, "vars": values, "tasks": [role]}])
+    )
+    command = f"{ANSIBLE} -i localhost, -c local {tmp_path}/play.yml"
+    script = f"""
+        mount -t tmpfs -o size=1m none {tmp_path}/served || exit 99
+        mkdir {tmp_path}/served/blobs {tmp_path}/served/images
+        {command}; echo "status $?"
+        find {tmp_path}/served -type f
+        mount -o remount,size=4m {tmp_path}/served
+        {command} >&2 || exit 98
+        cd {tmp_path}/served && cat blobs/small blobs/zbig images/image | sha256sum
+    """
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script],
+        cwd=ROOT,
+        env={**os.environ, "ANSIBLE_NOCOLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 99:
+        pytest.skip("no mount namespaces here")
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = " ".join(done.stdout.split())
+    assert (
+        f"localhost: no space is left where {tmp_path}/served is; free some, or remove old images with "
+        "collect_images.yml, and run again: what is there is kept"
+    ) in said
+    # No image without its blobs, and no part of a blob.
+    left = said.partition("status 2 ")[2].split()
+    assert left[:-2] == [f"{tmp_path}/served/blobs/small"]
+    whole = b"s" * 100_000 + b"b" * 2_000_000 + b"manifest"
+    assert left[-2] == hashlib.sha256(whole).hexdigest()
+
+
+@pytest.mark.skipif(not shutil.which("rsync"), reason="no rsync on this machine (bindep.txt)")
+def test_rsync_gives_up_a_server_that_says_nothing(tmp_path):
+    tasks = yaml.safe_load((ROOT / "roles/boot_server/tasks/publish.yml").read_text())[-1]["block"]
+    options = tasks[0]["ansible.posix.synchronize"]["rsync_opts"]
+    assert options[-2:] == ["--timeout=60", "--stop-after=60"]
+    (tmp_path / "silent").write_text("#!/bin/sh\nexec sleep 30\n")
+    (tmp_path / "silent").chmod(0o755)
+    began = time.monotonic()
+    command = [
+        "rsync",
+        "--recursive",
+        f"--rsh={tmp_path}/silent",
+        "--timeout=2",
+        "--stop-after=60",
+        f"{tmp_path}/",
+        "boot01:/x",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert time.monotonic() - began < 20
+    assert rsync_failure({"rc": done.returncode, "msg": done.stderr}, "boot01", "/srv/sailloft") == (
+        "boot01: it took nothing for a minute, or not all in an hour; look at its network and its disk, and run again: "
+        "what is there is kept"
+    )
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (
+            {"rc": 255, "msg": "Host key\nverification failed."},
+            "it is not reached by ssh from the build host: Host key verification failed.; "
+            "correct its connection or its host key",
+        ),
+        (
+            {"rc": 23, "msg": "rsync: Permission denied (13)"},
+            "rsync failed: rsync: Permission denied (13); correct that",
+        ),
+        (
+            {"msg": "to use the synchronize module, install rsync"},
+            "rsync failed: to use the synchronize module, install rsync; correct that",
+        ),
+    ],
+)
+def test_a_failed_copy_is_explained(result, said):
+    assert rsync_failure(result, "boot01", "/srv/sailloft") == f"boot01: {said}, and run again: what is there is kept"
+
+
 def test_the_checks_come_first():
     first = yaml.safe_load((ROOT / "roles/boot_server/tasks/main.yml").read_text())[0]
     assert first["ansible.builtin.import_tasks"] == "check.yml"
@@ -286,7 +386,7 @@ def test_reports_are_logged_by_field(server, tmp_path):
 
 @pytest.mark.skipif(not shutil.which("rsync"), reason="no rsync on this machine (bindep.txt)")
 def test_publishing_mends_a_blob_that_was_cut_short(tmp_path):
-    task = yaml.safe_load((ROOT / "roles/boot_server/tasks/publish.yml").read_text())[-1]
+    task = yaml.safe_load((ROOT / "roles/boot_server/tasks/publish.yml").read_text())[-1]["block"][0]
     master, served = tmp_path / "master/blobs", tmp_path / "served/blobs"
     for folder in (master, served):
         folder.mkdir(parents=True)

@@ -35,6 +35,30 @@ def test_a_server_that_breaks_off_or_speaks_otherwise_is_told(answer):
         thread.join()
 
 
+def test_an_archive_that_drips_is_given_up():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with server.accept()[0] as connection:
+                connection.recv(10000)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
+                for _byte in range(100):
+                    try:
+                        connection.sendall(b"x")
+                    except OSError:
+                        return  # the builder has gone
+                    time.sleep(0.2)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/InRelease"
+        began = time.monotonic()
+        with pytest.raises(ImageError, match=rf"^archive {url}: sent [5-7] bytes in 1 s, and not all; "):
+            build._Fetcher(open_url, deadline_s=1)(url)
+        assert time.monotonic() - began < 5
+        thread.join()
+
+
 def test_a_public_key_that_is_no_text_is_told(tmp_path):
     (tmp_path / "image.pub").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ImageError, match="is not a minisign public key"):

@@ -378,6 +378,35 @@ def test_a_signature_holds_or_does_not(tmp_path):
     assert re.match("the signature does not hold: .+", refused)
 
 
+@pytest.mark.parametrize(("turn", "reason"), [("missing", "404"), ("good", "the signature does not hold: ")])
+def test_a_manifest_without_its_signature_is_never_used(tmp_path, serve, turn, reason):
+    """There is none on any server, or what is there is none: nothing is read of the manifest, and the node reboots."""
+    subprocess.run(
+        ["minisign", "-G", "-W", "-p", tmp_path / "key.pub", "-s", tmp_path / "key.sec"],
+        check=True,
+        capture_output=True,
+    )
+    behaviour = Behaviour("good", turn)
+    url = serve(behaviour)
+    script = f"""
+        restart() {{ echo "rebooting: $1"; exit; }}
+        manifest_value() {{ echo "the manifest is read"; }}
+        servers='{url}' deadline_s=0 public_key={tmp_path}/key.pub signature_limit_bytes={len(CONTENT)}
+        fetch_manifest
+        echo "went on"
+    """
+    said = shell(tmp_path, script)
+    assert f"images/{DIGEST}/manifest.json.minisig from {url}: " in said
+    assert reason in said
+    assert said.endswith("rebooting: no image after 0 s\n")
+    assert "went on" not in said
+    assert "the manifest is read" not in said
+    assert [path for path, _offset in behaviour.asked] == [
+        f"/images/{DIGEST}/manifest.json",
+        f"/images/{DIGEST}/manifest.json.minisig",
+    ]
+
+
 def a_manifest() -> manifests.Manifest:
     inputs = {
         "sha256": "f" * 64,

@@ -26,7 +26,9 @@ from ansible_collections.sailloft.fleet.plugins.filter.ssh_command import ssh_co
     ],
 )
 def test_what_the_inventory_says_of_the_connection(variables, words):
-    assert shlex.split(ssh_command(variables)) == ["ssh", "-o", "BatchMode=yes", *words]
+    limits = ["ConnectTimeout=15", "ServerAliveInterval=15", "ServerAliveCountMax=4"]
+    given_up = [word for limit in limits for word in ("-o", limit)]
+    assert shlex.split(ssh_command(variables)) == ["ssh", "-o", "BatchMode=yes", *words, *given_up]
 
 
 def test_what_is_no_hosts_variables():

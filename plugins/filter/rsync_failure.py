@@ -1,0 +1,70 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The cause of a failed copy by rsync, and the next step."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: rsync_failure
+short_description: Report why rsync could not copy a store
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Reads the result of a task of M(ansible.posix.synchronize) that failed, and names the host, the cause and the next
+    step.
+options:
+  _input:
+    description: The task's result.
+    type: dict
+    required: true
+  host:
+    description: The host that was copied to.
+    type: str
+    required: true
+  folder:
+    description: The folder that was copied to.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+msg: "{{ ansible_failed_result | sailloft.fleet.rsync_failure(inventory_hostname, '/srv/sailloft') }}"
+"""
+
+RETURN = r"""
+_value:
+  description: A sentence.
+  type: str
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+# What rsync writes, and rsync(1), EXIT VALUES: cause and next step.
+NO_SPACE = "No space left on device"
+TIMEOUT = 30
+UNREACHABLE = 255  # ssh(1)
+
+
+def rsync_failure(result: Mapping[str, Any], host: str, folder: str) -> str:
+    """Return the sentence."""
+    said = " ".join(str(result.get("msg") or "").split())
+    status = result.get("rc")
+    if NO_SPACE in said:
+        why, remedy = f"no space is left where {folder} is", "free some, or remove old images with collect_images.yml"
+    elif status == TIMEOUT:
+        why, remedy = "it took nothing for a minute, or not all in an hour", "look at its network and its disk"
+    elif status == UNREACHABLE:
+        why, remedy = f"it is not reached by ssh from the build host: {said}", "correct its connection or its host key"
+    else:
+        why, remedy = f"rsync failed: {said}", "correct that"
+    return f"{host}: {why}; {remedy}, and run again: what is there is kept"
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return them by name."""
+        return {"rsync_failure": rsync_failure}
