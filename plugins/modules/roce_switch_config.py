@@ -48,7 +48,8 @@ options:
       - C(ports) by the switch's own names, each with C(speed_gbit_s), C(cable_m) and, where it is known, C(peer), as
         {switch:, port:} or {host:, port:}.
       - C(headroom) is a list of C(speed_gbit_s), C(cable_m) and C(headroom_bytes), one's own numbers instead of those
-        of the ASIC's profile, for ports of that speed with cables of at most that length.
+        of the ASIC's profile, for ports of that speed with cables of at most that length. Less than what may arrive
+        after a pause was sent is refused.
       - C(queue_buffer_bytes) is what one queue can fill, for systems that count thresholds in percent of it (Junos).
     type: dict
     required: true
@@ -62,9 +63,12 @@ options:
   asics:
     description:
       - ASICs that the table does not have, or with other numbers than it has, by name.
-      - Each has C(source) (where its numbers are from), C(buffer_bytes), C(cell_bytes), C(lossless_classes) and, where
-        wanted, C(title), C(unicast_queues) and C(headroom), a list of C(speed_gbit_s), C(cable_m), C(reserved_bytes),
-        C(xoff_bytes), C(xon_offset_bytes), C(xon_bytes) and C(alpha_exponent).
+      - Each has C(source) (where its numbers are from), C(buffer_bytes), C(pool_bytes) (ingress, lossless),
+        C(cell_bytes), C(lossless_classes) and, where wanted, C(title), C(unicast_queues), C(headroom_pool_bytes),
+        C(lossy_pool_bytes) and C(headroom), a list of C(speed_gbit_s), C(cable_m), C(reserved_bytes), C(xoff_bytes),
+        C(xon_offset_bytes), C(xon_bytes) and C(alpha_exponent). C(alpha_exponent) of the ASIC is for systems that
+        size headroom themselves and so need no rows.
+      - C(like) names a row of the table of ASICs, of which all is taken that is not given.
     type: dict
   running:
     description:

@@ -8,7 +8,6 @@ what their ASICs cannot do by ``plan``. Ports with the same ASIC, speed and cabl
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,10 +15,11 @@ from types import ModuleType
 from typing import Any, Optional
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import thresholds
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.asic_table import ASICS, Asic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.asics import (
+    ASICS_VARIABLE,
     MOST_BYTES,
     MOST_CABLE_M,
-    Asic,
     find_asic,
     read_asics,
     read_speed,
@@ -31,13 +31,17 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
     CLASSES,
     Ecn,
     Headroom,
+    Pools,
     PortQos,
     Queue,
     Switch,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 
 HOST, SWITCH = "host", "switch"
+LONGEST_PORT_NAME = 64
+LEAST_QUEUE_BUFFER_BYTES = 100_000  # ten packets: less is a number in kilobytes
 Line = tuple[int, Optional[int]]  # speed in Gbit/s, cable in metres: ports of one switch with the same are alike
 
 
@@ -79,9 +83,19 @@ class SwitchSpec:
     system_module: ModuleType
 
     @property
-    def reckons_headroom(self) -> bool:
-        """Whether the system sizes headroom itself; what is planned then only bounds ECN."""
+    def needs_headroom(self) -> bool:
+        """Whether headroom is planned: the system is told its bytes, or the cable that it computes them from."""
+        return not getattr(self.system_module, "SIZES_HEADROOM", False)
+
+    @property
+    def sizes_headroom(self) -> bool:
+        """Whether the system computes headroom itself; what is planned then only bounds ECN."""
         return "headroom" in self.system_module.NOT_HELD
+
+    def held_cable_m(self, cable_m: int) -> int:
+        """Return the length for which the system keeps headroom where a cable is so long."""
+        held = getattr(self.system_module, "held_cable_m", None)
+        return cable_m if held is None else held(cable_m)
 
 
 def read_switches(
@@ -130,21 +144,49 @@ def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mappi
     asic = None
     if "asic" in record.data or "pfc" not in systems[system].NOT_HELD:
         asic = find_asic(asics, record.data.get("asic"), record.subject)
+        _check_runs_on(record, system, systems[system], asic)
     given = Record(f"{record.subject}: ports", record.data.get("ports", {})).data
     if not given:
         raise record.refuse("no ports are given", "name each with its speed_gbit_s and cable_m in roce_switch_ports")
     ports: dict[str, PortSpec] = {}
     spelled: dict[str, str] = {}
     for port, port_data in given.items():
-        first = spelled.setdefault(str(port).casefold(), port)
+        _check_port_name(record.subject, port, systems[system])
+        first = spelled.setdefault(port.casefold(), port)
         if first != port:
             raise record.refuse(f"port {port} is there twice, the other time as {first}", "keep one of them")
         ports[port] = _read_port(f"{record.subject}: port {port}", port_data)
     buffer = None
     if hasattr(systems[system], "attainable"):
-        record.need("queue_buffer_bytes")
-        buffer = record.number("queue_buffer_bytes", 0, 1, MOST_BYTES)
+        if "queue_buffer_bytes" not in record.data:
+            raise record.refuse(
+                "roce_switch_queue_buffer_bytes is missing, of which this system counts thresholds in percent",
+                "give it",
+            )
+        buffer = record.number("queue_buffer_bytes", 0, LEAST_QUEUE_BUFFER_BYTES, MOST_BYTES)
     return SwitchSpec(name, system, asic, ports, _read_own(record), buffer, systems[system])
+
+
+def _check_runs_on(record: Record, name: str, system: ModuleType, asic: Asic) -> None:
+    """Refuse an ASIC of the table that no switch with this system has; a user's own is theirs to know."""
+    runs_on = getattr(system, "ASICS", None)
+    if runs_on is None or asic.name in runs_on or ASICS.get(asic.name) is not asic:
+        return
+    why = getattr(system, "NOT_ASICS", {}).get(asic.name, f"{name} runs on no switch with {asic.title}")
+    known = f"there are {', '.join(runs_on)}; or give" if runs_on else "give"
+    raise record.refuse(why, f"{known} the switch's own numbers and their source in {ASICS_VARIABLE}")
+
+
+def _check_port_name(subject: str, port: Any, system: ModuleType) -> None:
+    try:
+        text = values.text(port, LONGEST_PORT_NAME)
+    except values.InvalidValueError as error:
+        raise FabricError(f"{subject}: port {port!r}", error.why, error.remedy) from None
+    form = getattr(system, "PORT", None)
+    if form is not None and not form.fullmatch(text):
+        raise FabricError(
+            f"{subject}: port {port}", "the system has no port of such a name", f"write it as {system.PORT_EXAMPLE}"
+        )
 
 
 def _read_port(subject: str, data: Any) -> PortSpec:
@@ -263,9 +305,8 @@ def _check_hosts(specs: Mapping[str, SwitchSpec], hosts: Mapping[str, Any]) -> N
 
 def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -> Switch:
     subject = f"switch {spec.name}"
-    lossless = len(policy.lossless)
     no_pfc = spec.system_module.NOT_HELD.get("pfc")
-    if lossless and no_pfc:
+    if policy.lossless and no_pfc:
         raise FabricError(
             subject,
             f"the policy's class {policy.lossless[0].name} is lossless, and {spec.system} has no PFC: {no_pfc}",
@@ -277,48 +318,78 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -
     for name, port in spec.ports.items():
         lines.setdefault((port.speed_gbit_s, port.cable_m), name)
     headrooms: dict[Line, Headroom] = {}
-    bound: Fraction | None = None  # below which each queue's marking must begin
-    if lossless and spec.asic is not None:
-        taken_bytes = 0
-        count = Counter((port.speed_gbit_s, port.cable_m) for port in spec.ports.values())
-        for line, name in lines.items():
-            headrooms[line] = _headroom(policy, spec, spec.asic, line, f"{subject}: port {name}")
-            taken_bytes += thresholds.headroom_sum_bytes([headrooms[line]], lossless) * count[line]
-        if taken_bytes >= spec.asic.buffer_bytes:
-            raise FabricError(
-                subject,
-                f"the headroom of {lossless} lossless classes on {len(spec.ports)} ports, {taken_bytes} bytes, does "
-                f"not fit into {spec.asic.title}'s buffer of {spec.asic.buffer_bytes}",
-                "make a class lossy, or take shorter cables or fewer ports",
-            )
-        bound = thresholds.ecn_bound_bytes(
-            spec.asic,
-            taken_bytes,
+    pfc_bytes: Fraction | None = None  # the queue from which on a port may pause
+    pools: Pools | None = None
+    if policy.lossless and spec.asic is not None:
+        if hasattr(spec.system_module, "check_cable"):
+            for (_speed, cable), name in lines.items():
+                spec.system_module.check_cable(f"{subject}: port {name}", cable)
+        if spec.needs_headroom:
+            headrooms = {
+                line: _headroom(policy, spec, spec.asic, line, f"{subject}: port {name}")
+                for line, name in lines.items()
+            }
+        need = _headroom_sum(policy, spec, headrooms)
+        free = thresholds.free_bytes(spec.asic, need, getattr(spec.system_module, "BUFFER_SHARES", None), subject)
+        if headrooms and getattr(spec.system_module, "HAS_POOLS", False):
+            pools = _pools(spec.asic, need, free)
+        pfc_bytes = thresholds.pfc_queue_bytes(
+            free,
             len(spec.ports),
             len(policy.classes) + 2,  # and CNP, and all other traffic
-            min(each.alpha_exponent for each in headrooms.values()),
+            _alpha_exponent(spec.asic, headrooms, subject),
         )
     made: dict[Line, PortQos] = {}
     for line, name in lines.items():
-        ecns = _ecns(policy, line[0], bound, f"{subject}: port {name}")
+        ecns = _ecns(policy, line[0], pfc_bytes, f"{subject}: port {name}")
         headroom = headrooms.get(line)
-        cable = line[1] if headroom is not None and spec.reckons_headroom else None
+        cable = line[1] if policy.lossless and spec.sizes_headroom else None
         key = ecns, headroom, cable, spec.system, spec.queue_buffer_bytes
         if key not in shared:
-            shared[key] = _attainable(spec, _port_qos(policy, ecns, headroom, cable), bound, f"{subject}: port {name}")
+            qos = _port_qos(policy, ecns, headroom, cable)
+            shared[key] = _attainable(spec, qos, pfc_bytes, f"{subject}: port {name}")
         made[line] = shared[key]
     ports = {name: made[port.speed_gbit_s, port.cable_m] for name, port in spec.ports.items()}
-    return Switch(spec.name, spec.system, ports, policy.ecmp_fields, spec.queue_buffer_bytes)
+    return Switch(spec.name, spec.system, ports, policy.ecmp_fields, spec.queue_buffer_bytes, pools)
 
 
-def _attainable(spec: SwitchSpec, qos: PortQos, bound_bytes: Fraction | None, subject: str) -> PortQos:
+def _headroom_sum(policy: Policy, spec: SwitchSpec, headrooms: Mapping[Line, Headroom]) -> thresholds.HeadroomSum:
+    lossless = len(policy.lossless)
+    each = [headrooms[port.speed_gbit_s, port.cable_m] for port in spec.ports.values()] if headrooms else []
+    return thresholds.HeadroomSum(
+        lossless * sum(one.reserved_bytes for one in each),
+        lossless * sum(one.xoff_bytes for one in each),
+        f"{lossless} lossless {'class' if lossless == 1 else 'classes'} on {len(spec.ports)} ports",
+    )
+
+
+def _pools(asic: Asic, need: thresholds.HeadroomSum, free: Fraction) -> Pools:
+    if asic.headroom_pool_bytes:
+        return Pools(asic.pool_bytes, asic.headroom_pool_bytes)
+    return Pools(int(free), 0, asic.buffer_bytes - need.bytes)
+
+
+def _alpha_exponent(asic: Asic, headrooms: Mapping[Line, Headroom], subject: str) -> int:
+    if asic.alpha_exponent is not None:
+        return asic.alpha_exponent
+    rows = headrooms or asic.headroom
+    if not rows:
+        raise FabricError(
+            subject,
+            f"how much of the pool one priority of {asic.title} may use before it pauses is not known",
+            f"give the exponent of alpha as alpha_exponent in {ASICS_VARIABLE}",
+        )
+    return min(row.alpha_exponent for row in rows.values())
+
+
+def _attainable(spec: SwitchSpec, qos: PortQos, pfc_bytes: Fraction | None, subject: str) -> PortQos:
     """``qos`` with the nearest thresholds that the system can hold."""
     if spec.queue_buffer_bytes is None:
         return qos
     held: PortQos = spec.system_module.attainable(qos, spec.queue_buffer_bytes)
     for at, queue in enumerate(held.queues):
-        if queue is not None and queue.ecn is not None and bound_bytes is not None:
-            thresholds.check_ecn(queue.ecn, bound_bytes, subject, f"in queue {at}, in percent of its buffer,")
+        if queue is not None and queue.ecn is not None and pfc_bytes is not None:
+            thresholds.check_ecn(queue.ecn, pfc_bytes, subject, f"in queue {at}, in percent of its buffer,")
     return held
 
 
@@ -349,20 +420,30 @@ def _headroom(policy: Policy, spec: SwitchSpec, asic: Asic, line: Line, subject:
     speed, cable = line
     if cable is None:
         raise FabricError(subject, "cable_m is missing, on which a lossless class's headroom depends", "give it")
+    cable = spec.held_cable_m(cable)
     return thresholds.headroom_of(asic, speed, cable, policy.switch_ip_mtu_bytes, spec.own_headroom, subject)
 
 
-def _ecns(policy: Policy, speed_gbit_s: int, bound_bytes: Fraction | None, subject: str) -> tuple[Ecn, ...]:
-    """The marking of each RDMA class, in the policy's order; where the switch pauses, before it does."""
+def _ecns(policy: Policy, speed_gbit_s: int, pfc_bytes: Fraction | None, subject: str) -> tuple[Ecn, ...]:
+    """Return the marking of each RDMA class, in the policy's order; where the switch pauses, before it does."""
+    for each in policy.classes:
+        least = thresholds.least_ecn(policy.switch_ip_mtu_bytes)
+        if each.ecn is not None and each.ecn.maximum_bytes < least:
+            raise FabricError(
+                subject,
+                f"class {each.name}: ecn's maximum_bytes {each.ecn.maximum_bytes} is less than one packet, of "
+                f"{thresholds.frame_bytes(policy.switch_ip_mtu_bytes)} bytes, so all would be marked",
+                f"give {least} or more, or leave ecn out: then it is compiled",
+            )
     reference = thresholds.reference_ecn(speed_gbit_s, policy.switch_ip_mtu_bytes)
-    if bound_bytes is None:
+    if pfc_bytes is None:
         return tuple(each.ecn or reference for each in policy.classes)
     found = []
     for each in policy.classes:
         if each.ecn is None:
-            found.append(thresholds.bounded_ecn(reference, bound_bytes, policy.switch_ip_mtu_bytes, subject))
+            found.append(thresholds.bounded_ecn(reference, pfc_bytes, policy.switch_ip_mtu_bytes, subject))
         else:
-            thresholds.check_ecn(each.ecn, bound_bytes, subject, each.name)
+            thresholds.check_ecn(each.ecn, pfc_bytes, subject, each.name)
             found.append(each.ecn)
     return tuple(found)
 

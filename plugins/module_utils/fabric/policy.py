@@ -33,6 +33,9 @@ ECT0, ECT1 = 2, 1  # RFC 3168
 ROCE_HEADER_BYTES = 40 + 8 + 12 + 4 + 28 + 4
 PATH_MTUS_BYTES = (256, 512, 1024, 2048, 4096)  # InfiniBand Architecture Specification, volume 1, PathMTU
 MOST_IP_MTU_BYTES = 9216
+# Queue lengths at which marking can make sense: less than a kilobyte is a number in kilobytes, more than the largest
+# buffer (Jericho 2's 6.4 GB) one in bits.
+LEAST_ECN_BYTES, MOST_ECN_BYTES = 1_000, 7 * 10**9
 
 
 @dataclass(frozen=True)
@@ -176,8 +179,8 @@ def _ecn(record: Record) -> Ecn | None:
     for setting in ("minimum_bytes", "maximum_bytes"):
         if setting not in ecn.data:
             raise ecn.refuse(f"{setting} is missing", "give both thresholds, or leave ecn out: then they are compiled")
-    minimum = ecn.number("minimum_bytes", 0, 1, 1 << 40)
-    maximum = ecn.number("maximum_bytes", 0, 1, 1 << 40)
+    minimum = ecn.number("minimum_bytes", 0, LEAST_ECN_BYTES, MOST_ECN_BYTES)
+    maximum = ecn.number("maximum_bytes", 0, LEAST_ECN_BYTES, MOST_ECN_BYTES)
     if minimum > maximum:
         raise ecn.refuse(
             f"minimum_bytes {minimum} is above maximum_bytes {maximum}", "marking begins at the lower of them"

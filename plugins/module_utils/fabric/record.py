@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.settings import Settings
 
 
@@ -20,17 +21,23 @@ class Record(Settings):
                 raise self.refuse(f"{name} is missing", "give it")
 
     def number(self, setting: str, default: int, least: int, most: int) -> int:
-        """A whole number in that range; true and "3" are none."""
+        """Return a whole number in that range; true and "3" are none."""
         value = self.data.get(setting, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        try:
+            return values.whole(value, least, most)
+        except values.InvalidValueError:
             raise self.refuse(
                 f"{setting} {value!r} is not a whole number of {least} to {most}", "give one in that range"
-            )
-        return value
+            ) from None
 
     def text(self, setting: str, default: str) -> str:
-        """A text."""
+        """Return a text of one line, without control characters; ``default``, as it is, where there is none."""
         value = self.data.get(setting, default)
         if not isinstance(value, str):
             raise self.refuse(f"{setting} {value!r} is not a text", "put it in quotes")
-        return value
+        if setting not in self.data:
+            return default
+        try:
+            return values.text(value)
+        except values.InvalidValueError as error:
+            raise self.refuse(f"{setting}: {error.why}", error.remedy) from None

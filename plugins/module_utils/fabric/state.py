@@ -53,6 +53,32 @@ class Headroom:
 
 
 @dataclass(frozen=True)
+class Pools:
+    """The ingress pools that a switch was planned with, in bytes, as its configuration has them.
+
+    ``lossless_bytes``: the least that the lossless pool may have. ``headroom_bytes``: the pool of headroom that the
+    ports share; 0: each port has its own. ``ingress_bytes``: the most that all ingress pools may have together beside
+    the ports' own headroom; None where they share a pool of it.
+    """
+
+    lossless_bytes: int
+    headroom_bytes: int
+    ingress_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class BufferShares:
+    """The parts into which a system cuts the ingress buffer, in percent.
+
+    ``lossless_percent``: the pool of lossless packets; of what headroom leaves, or, where ``headroom_percent`` is its
+    own part, of the whole.
+    """
+
+    lossless_percent: int
+    headroom_percent: int | None = None
+
+
+@dataclass(frozen=True)
 class Watchdog:
     """What ends a storm of pause frames: after ``detection_ms`` without a byte sent, ``action`` ("drop", "forward") on
     the queue's packets, until ``restoration_ms`` without a pause."""
@@ -93,7 +119,7 @@ class Switch:
 
     ``ecmp_fields``: what the hash over equal paths takes, of ECMP_FIELDS; None where it is not to be seen.
     ``queue_buffer_bytes``: what one queue can fill, for systems whose thresholds are in percent of it (junos); None for
-    all others.
+    all others. ``pools``: what a planned switch must have, where its system has pools of its own (sonic), else None.
     """
 
     name: str
@@ -101,6 +127,7 @@ class Switch:
     ports: dict[str, PortQos] = field(default_factory=dict)
     ecmp_fields: tuple[str, ...] | None = None  # sorted
     queue_buffer_bytes: int | None = None
+    pools: Pools | None = None
 
 
 ECMP_FIELDS = ("destination_ip", "destination_port", "protocol", "source_ip", "source_port")

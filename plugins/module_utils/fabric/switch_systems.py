@@ -10,6 +10,16 @@ Each is a module of ``systems`` with these names:
 it; FabricError where it is none. ``parse(render(switch), switch.name)`` is ``switch``, less NOT_HELD.
 ``remediation(running, wanted) -> str``: what to send to the switch to make ``wanted`` of its running configuration, in
 the system's own format; "" where nothing differs. Only what is this project's or contradicts the policy is removed.
+``PORT`` and ``PORT_EXAMPLE``: the form of a port's name, and one, for the error about another.
+Where it applies:
+
+``ASICS``: the rows of ``asic_table`` that switches with this system have; ``NOT_ASICS``: row -> why it is not rendered
+for.
+``SIZES_HEADROOM = True``, where the system computes headroom alone: no row and no cable is asked for.
+``check_cable(subject, cable_m)``: FabricError where a lossless port cannot have that cable.
+``held_cable_m(cable_m)``: the length for which the system keeps headroom where a cable is so long.
+``BUFFER_SHARES``: the parts into which it cuts the buffer; else the pools are the ASIC's.
+``HAS_POOLS = True``, where ``Switch.pools`` says what its pools must have.
 ``CLASSIFIES_AT_EGRESS = True``, where a port's ``dscp_to_class`` is for the packets that leave by it; else, without the
 name, for those that come in.
 """

@@ -12,6 +12,16 @@ from typing import Any
 PORTS = ("Ethernet0", "Ethernet4", "Ethernet8")
 DSCP_AZURE = {str(dscp): {3: "3", 4: "4", 5: "2", 8: "0", 46: "5", 48: "6"}.get(dscp, "1") for dscp in range(64)}
 COLOURS = ("green", "yellow", "red")
+# The ASIC of a switch with the pools of default_config, for roce_asics.
+ASICS = {
+    "as_imaged": {
+        "like": "spectrum4",
+        "source": "default_config",
+        "pool_bytes": 32_689_152,
+        "headroom_pool_bytes": 2_058_240,
+        "lossy_pool_bytes": 0,
+    }
+}
 
 
 def default_config(ports: tuple[str, ...] = PORTS) -> dict[str, Any]:

@@ -16,7 +16,29 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
     Queue,
     Switch,
 )
+from ansible_collections.sailloft.fleet.tests.unit.fabric import sonic_configs
 
+# An ASIC that switches with each system have, of roce_asics where it has pools of its own or, as NX-OS's, no rows.
+ASIC_OF = {
+    "cumulus": "spectrum3",
+    "dell_sonic": "tomahawk3",
+    "eos": "tomahawk3",
+    "junos": "tomahawk3",
+    "linux": None,
+    "nxos": "nexus",
+    "sonic": "as_imaged",
+}
+OWN_ASICS = {
+    **sonic_configs.ASICS,
+    "nexus": {
+        "source": "a test",
+        "buffer_bytes": 80_000_000,
+        "pool_bytes": 40_000_000,
+        "cell_bytes": 208,
+        "lossless_classes": 2,
+        "alpha_exponent": 0,
+    },
+}
 ECN = Ecn(150_000, 1_500_000, 100)
 QUEUE_BUFFER_BYTES = 15_000_000  # of which ECN's thresholds are 1% and 10%; for systems that count in percent
 HEADROOM = Headroom(reserved_bytes=19_456, xoff_bytes=38_912, xon_offset_bytes=19_456, alpha_exponent=0)

@@ -306,9 +306,9 @@ def test_what_cannot_be_read_is_refused_with_its_line(text, error):
         ({}, {"pfc": (3, 5)}, "priority 5 pauses, and no traffic class has it"),
         ({"ecmp_fields": ["source_port"]}, {}, "give all five in ecmp_fields"),
         (
-            {"classes": {"roce": {"ecn": {"minimum_bytes": 1, "maximum_bytes": 256_000_001}}}},
+            {"classes": {"roce": {"ecn": {"minimum_bytes": 1_000, "maximum_bytes": 256_000_001}}}},
             {},
-            "thresholds 1 and 256000001 are not of 1 to 256000000 bytes",
+            "thresholds 1000 and 256000001 are not of 1 to 256000000 bytes",
         ),
     ],
 )

@@ -11,6 +11,7 @@ from typing import Any
 import jsonpatch
 import pytest
 from sonic_configs import default_config
+from switches import OWN_ASICS
 from test_path import nic
 from test_path_info import PORTS, inventory
 
@@ -36,13 +37,13 @@ def params(system: str, policy: dict[str, Any] | None = None, **changes: Any) ->
     """As the module gets them: two leaves, a spine and two hosts, all as the policy says."""
     given = policy if policy is not None else LOSSY if system == "linux" else {}
     switches = inventory(system, PORTS[system])
-    wanted = plan(read_policy(given), read_switches(switches))
+    wanted = plan(read_policy(given), read_switches(switches, asics=OWN_ASICS))
     data = json.loads(json.dumps(asdict(nic(read_policy(given)))))
     return {
         "name": "fabric",
         "policy": given,
         "switches": switches,
-        "asics": None,
+        "asics": OWN_ASICS,
         "hosts": None,
         "running": {name: running(system, each) for name, each in wanted.items()},
         "nics": {host: {"mlx5_0": data} for host in ("gpu1", "gpu2")},

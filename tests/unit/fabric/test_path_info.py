@@ -9,6 +9,7 @@ from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
+from switches import ASIC_OF, OWN_ASICS
 from test_path import nic
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import path_report
@@ -33,9 +34,9 @@ def inventory(system, names):
             host_port: port({"host": f"gpu{at}", "port": "mlx5_0"}),
             up_port: port({"switch": "spine1", "port": names[at - 1]}),
         }
-        switches[leaf] = {"system": system, "asic": "spectrum3", "ports": ports}
+        switches[leaf] = {"system": system, "asic": ASIC_OF.get(system, "spectrum3"), "ports": ports}
     ports = {names[at]: port({"switch": f"leaf{at + 1}", "port": up_port}) for at in (0, 1)}
-    switches["spine1"] = {"system": system, "asic": "spectrum3", "ports": ports}
+    switches["spine1"] = {"system": system, "asic": ASIC_OF.get(system, "spectrum3"), "ports": ports}
     if system == "junos":
         switches = {name: {**each, "queue_buffer_bytes": 10_000_000} for name, each in switches.items()}
     return switches
@@ -57,12 +58,12 @@ def params(system, **changes):
     given = {"classes": {"roce": {"mode": "lossy"}}} if system == "linux" else {}
     policy = read_policy(given)
     switches = inventory(system, PORTS[system])
-    wanted = plan(policy, read_switches(switches))
+    wanted = plan(policy, read_switches(switches, asics=OWN_ASICS))
     data = json.loads(json.dumps(asdict(nic(policy))))
     return {
         "policy": given,
         "switches": switches,
-        "asics": None,
+        "asics": OWN_ASICS,
         "running": {name: SYSTEMS[system].render(each) for name, each in wanted.items()},
         "nics": {"gpu1": {"mlx5_0": {**data, "driver": "mlx5_core"}}, "gpu2": {"mlx5_0": data}},
         "hosts": None,

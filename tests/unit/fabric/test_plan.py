@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 from dataclasses import replace
 from fractions import Fraction
@@ -14,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from switches import policies, port_qos
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import thresholds
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.asics import ASICS
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import switch_systems, thresholds
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.asic_table import ASICS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.plan import plan, read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import read_policy
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Ecn, Headroom
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import BufferShares, Ecn, Headroom, Pools
 
 
 def attainable(qos, buffer):
@@ -36,8 +37,19 @@ def attainable(qos, buffer):
     return replace(qos, queues=tuple(held(queue) for queue in qos.queues))
 
 
+def check_cable(subject, cable):
+    if cable != 3:
+        raise FabricError(subject, f"not {cable}", "take 3")
+
+
 SYSTEMS = {
     "plain": plain_system,
+    "few": SimpleNamespace(NOT_HELD={}, ASICS=("spectrum3",), NOT_ASICS={"jericho2": "few has other queues there"}),
+    "named": SimpleNamespace(NOT_HELD={}, PORT=re.compile("Ethernet[0-9]+"), PORT_EXAMPLE="Ethernet0"),
+    "parts": SimpleNamespace(NOT_HELD={}, BUFFER_SHARES=BufferShares(50)),
+    "pools": SimpleNamespace(NOT_HELD={}, HAS_POOLS=True),
+    "sizes": SimpleNamespace(NOT_HELD={"headroom": "", "cable_m": ""}, SIZES_HEADROOM=True, check_cable=check_cable),
+    "steps": SimpleNamespace(NOT_HELD={"headroom": "", "cable_m": ""}, held_cable_m=lambda cable: 40),
     "soft": SimpleNamespace(NOT_HELD={"pfc": "it sends none", "headroom": "none"}),
     "percents": SimpleNamespace(NOT_HELD={}, attainable=attainable),
     "reckons": SimpleNamespace(NOT_HELD={"headroom": "it reckons it"}),
@@ -82,11 +94,11 @@ def test_the_reference_policy():
     assert (leaf.name, leaf.system, list(leaf.ports)) == ("leaf1", "plain", ["swp1", "swp2", "swp3"])
     assert leaf.ecmp_fields == read_policy(None).ecmp_fields
     policy = read_policy(None)
-    own = Headroom(19_456, 35_840, 0, 0, 19_456)
+    own = Headroom(19_456, 120_832, 0, 0, 19_456)
     assert leaf.ports["swp1"] == port_qos(policy, Ecn(300_000, 3_000_000, 100), own)
-    fast = Headroom(47_104, 77_824, 9_216, 0, 37_888)
+    fast = Headroom(47_104, 250_880, 9_216, 0, 37_888)
     assert leaf.ports["swp3"] == port_qos(policy, Ecn(600_000, 6_000_000, 100), fast)
-    assert spine.ports["Ethernet1"].headroom[3] == Headroom(2_540, 201_930, 2_540, -2, 2_540)
+    assert spine.ports["Ethernet1"].headroom[3] == Headroom(2_540, 195_326, 2_540, -2, 2_540)
 
 
 def test_ports_that_are_alike_are_one_object():
@@ -102,7 +114,7 @@ def test_two_classes_at_once():
     (switch,) = planned({"classes": classes}, one()).values()
     qos = switch.ports["swp0"]
     assert qos.pfc == (3, 4)
-    assert qos.headroom[3] == qos.headroom[4] == Headroom(47_104, 38_912, 9_216, 0, 37_888)
+    assert qos.headroom[3] == qos.headroom[4] == Headroom(47_104, 212_992, 9_216, 0, 37_888)
     assert [qos.dscp_to_class[dscp] for dscp in (26, 20, 48, 0)] == [3, 4, 6, 0]
     assert [queue and queue.bandwidth_percent for queue in qos.queues] == [30, None, None, 50, 20, None, None, None]
     assert qos.queues[3].ecn == qos.queues[4].ecn == Ecn(600_000, 6_000_000, 100)
@@ -146,39 +158,166 @@ def test_a_system_that_reckons_headroom_itself_is_told_the_cable():
 
 
 def test_a_system_that_counts_in_percent_is_given_what_it_can_hold():
-    given = one(ports=32, queue_buffer_bytes=40_000_000)
+    given = one(ports=32, queue_buffer_bytes=7_000_000)
     given["leaf1"]["system"] = "percents"
     switch = planned(None, given)["leaf1"]
-    assert switch.queue_buffer_bytes == 40_000_000
-    # Of 453,000 and 4,530,000 bytes, of which 1% and 11% are the most that is not more.
-    assert switch.ports["swp0"].queues[3].ecn == Ecn(400_000, 4_400_000, 100)
-    given["leaf1"]["queue_buffer_bytes"] = 50_000_000
-    with pytest.raises(FabricError, match="its ECN begins at 500000 bytes, and must begin below 453632 here"):
+    assert switch.queue_buffer_bytes == 7_000_000
+    # Of 73,000 and 730,000 bytes, of which 1% and 10% are the most that is not more.
+    assert switch.ports["swp0"].queues[3].ecn == Ecn(70_000, 700_000, 100)
+    given["leaf1"]["queue_buffer_bytes"] = 30_000_000
+    with pytest.raises(FabricError, match=r"ECN of 300000 to 600000 bytes at 100% marks 0\.00% of packets, and"):
         planned(None, given)
     other = deepcopy(given["leaf1"])
-    other["queue_buffer_bytes"] = 60_000_000
-    given["leaf1"]["queue_buffer_bytes"] = 40_000_000
+    given["leaf1"]["queue_buffer_bytes"] = 7_000_000
     with pytest.raises(FabricError, match="switch leaf2: port swp0"):  # what leaf1 can hold is not taken for it
         planned(None, {**given, "leaf2": other})
     assert planned(None, {**given, "leaf2": one(ports=32)["leaf1"]})["leaf2"].ports["swp0"].queues[3].ecn == Ecn(
-        453_000, 4_530_000, 100
+        73_000, 730_000, 100
     )
     del given["leaf1"]["queue_buffer_bytes"]
-    with pytest.raises(FabricError, match="switch leaf1: queue_buffer_bytes is missing"):
+    with pytest.raises(FabricError, match="switch leaf1: roce_switch_queue_buffer_bytes is missing, of which this"):
+        planned(None, given)
+    given["leaf1"]["queue_buffer_bytes"] = 7_000
+    with pytest.raises(FabricError, match="queue_buffer_bytes 7000 is not a whole number of 100000 to 64000000000"):
         planned(None, given)
 
 
+def test_a_system_is_planned_with_the_parts_into_which_it_cuts_the_buffer():
+    taken = 32 * (47_104 + 212_992)
+    (whole,), (parts,) = (planned(None, one(ports=32, system=each)).values() for each in ("plain", "parts"))
+    assert whole.ports["swp0"].queues[3].ecn == Ecn(73_000, 730_000, 100)
+    half = thresholds.pfc_queue_bytes(Fraction(60_817_392 - taken, 2), 32, 3, 0)
+    assert parts.ports["swp0"].queues[3].ecn.minimum_bytes == int(half / Fraction(28, 10)) // 1000 * 1000
+
+
+def test_a_system_with_pools_is_told_those_that_it_was_planned_with():
+    taken = 32 * (47_104 + 212_992)
+    own = planned(None, one(ports=32, system="pools"))["leaf1"].pools
+    assert own == Pools((60_817_392 - taken) // 2, 0, 60_817_392 - taken)
+    shared = planned(None, one("tomahawk3", ports=32, system="pools"))["leaf1"].pools
+    assert shared == Pools(66_394_076, 27_200_352)
+    lossy = {"classes": {"roce": {"mode": "lossy"}}}
+    assert planned(lossy, one(ports=32, system="pools"))["leaf1"].pools is None
+    assert planned(None, one(ports=32))["leaf1"].pools is None
+
+
+def test_a_system_that_sizes_headroom_alone_needs_no_rows():
+    own = {"source": "a test", "buffer_bytes": 40_000_000, "pool_bytes": 20_000_000, "cell_bytes": 208}
+    own["lossless_classes"] = 1
+    given = one("own", ports=32, system="sizes", cable=3)
+    ports = planned(None, given, asics={"own": {**own, "alpha_exponent": 0}})["leaf1"].ports
+    assert ports["swp0"].headroom == (None,) * 8
+    assert ports["swp0"].cable_m == 3
+    assert ports["swp0"].queues[3].ecn == Ecn(55_000, 550_000, 100)  # 20,000,000 / 128 / 2.8
+    with pytest.raises(FabricError) as refused:
+        planned(None, given, asics={"own": own})
+    assert str(refused.value) == (
+        "switch leaf1: how much of the pool one priority of own may use before it pauses is not known; give the "
+        "exponent of alpha as alpha_exponent in roce_asics"
+    )
+    with pytest.raises(FabricError, match="switch leaf1: port swp0: not 4; take 3"):
+        planned(None, one("tomahawk3", system="sizes", cable=4))
+
+
+def test_a_system_that_keeps_headroom_for_some_lengths_is_planned_with_these():
+    assert planned(None, one("tomahawk3", system="steps"))["leaf1"].ports["swp0"].headroom[3].xoff_bytes == 201_930
+
+
+def test_a_system_is_not_planned_on_an_asic_that_it_does_not_run_on():
+    assert planned(None, one("spectrum3", system="few"))
+    with pytest.raises(FabricError) as refused:
+        planned(None, one("tomahawk3", system="few"))
+    assert str(refused.value) == (
+        "switch leaf1: few runs on no switch with Broadcom Tomahawk 3; there are spectrum3; or give the switch's own "
+        "numbers and their source in roce_asics"
+    )
+    with pytest.raises(FabricError, match="switch leaf1: few has other queues there; there are spectrum3; or give"):
+        planned(None, one("jericho2", system="few"))
+    own = {"tomahawk3": {"like": "tomahawk3", "source": "a test"}}
+    assert planned(None, one("tomahawk3", system="few"), asics=own)
+
+
+@pytest.mark.parametrize(
+    ("system", "asics"),
+    [
+        ("cumulus", {"spectrum", "spectrum2", "spectrum3", "spectrum4"}),
+        ("junos", {"tomahawk2", "tomahawk3", "tomahawk4", "tomahawk5", "trident3", "trident4"}),
+        ("eos", {"tomahawk2", "tomahawk3", "tomahawk4", "tomahawk5", "trident3", "trident4"}),
+        ("dell_sonic", {"tomahawk2", "tomahawk3", "tomahawk4", "tomahawk5", "trident3", "trident4"}),
+        ("nxos", set()),
+        ("sonic", set(ASICS)),
+    ],
+)
+def test_which_system_runs_on_which_asic(system, asics):
+    module = switch_systems.SYSTEMS[system]
+    name = {"sonic": "Ethernet0", "cumulus": "swp1", "junos": "et-0/0/1", "eos": "Ethernet1/1", "nxos": "Ethernet1/1"}
+    taken = set()
+    for asic in ASICS:
+        each = one(asic, ports=0)["leaf1"]
+        each = {**each, "system": system, "ports": {name.get(system, "Eth1/1"): {"speed_gbit_s": 100}}}
+        each["queue_buffer_bytes"] = 5_000_000
+        if asic in asics:
+            assert read_switches({"leaf1": each})
+            taken.add(asic)
+            continue
+        with pytest.raises(FabricError, match=r"runs on no switch with|EOS has the queues of Jericho 2 as tx-queue"):
+            read_switches({"leaf1": each})
+    assert taken == asics
+    assert not hasattr(module, "ASICS") or set(module.ASICS) == asics
+
+
+@pytest.mark.parametrize(
+    ("system", "good", "bad", "example"),
+    [
+        ("sonic", ["Ethernet0", "Ethernet511"], ["swp1", "Ethernet01", "Ethernet0 ", "Eth1/1"], "Ethernet0"),
+        ("cumulus", ["swp1", "swp64s7"], ["Ethernet0", "swp"], "swp1, or swp1s0 for a part of one"),
+        ("eos", ["Ethernet1/1", "Port-Channel9"], ["Et1/1", "swp1"], "Ethernet1/1, or Port-Channel1"),
+        ("nxos", ["Ethernet1/1", "port-channel9"], ["eth1/1", "Ethernet1"], "Ethernet1/1, or port-channel1"),
+        ("junos", ["et-0/0/1", "et-0/0/1:3"], ["et0", "ae0"], "et-0/0/1"),
+        (
+            "dell_sonic",
+            ["Eth1/1", "Eth1/1/2", "Ethernet0"],
+            ["swp1", "Eth1"],
+            "Eth1/1, or Ethernet0 where interface naming is native",
+        ),
+        (
+            "linux",
+            ["eth1", "enp1s0f0np0"],
+            ["a b", "sixteen-letters-"],
+            "enp1s0f0np0: 15 letters, digits, '_', '.' and '-' at most",
+        ),
+    ],
+)
+def test_a_port_is_named_as_its_system_does(system, good, bad, example):
+    def read_one(port):
+        own = {"source": "a test", "buffer_bytes": 9_000_000, "pool_bytes": 9_000_000, "cell_bytes": 64}
+        given = {"system": system, "asic": "own", "ports": {port: {"speed_gbit_s": 100}}}
+        return read_switches(
+            {"leaf1": {**given, "queue_buffer_bytes": 5_000_000}}, asics={"own": {**own, "lossless_classes": 2}}
+        )
+
+    for port in good:
+        assert list(read_one(port)[0].ports) == [port]
+    for port in bad:
+        with pytest.raises(FabricError) as refused:
+            read_one(port)
+        assert str(refused.value) == (
+            f"switch leaf1: port {port}: the system has no port of such a name; write it as {example}"
+        )
+
+
 def test_marking_is_lowered_where_ports_are_many():
-    """The bound is that of the whole switch: of 128 ports, and of the smallest alpha."""
+    """What is reckoned with is of the whole switch: 128 ports, and the smallest alpha."""
     few, many = planned(None, one(ports=2))["leaf1"], planned(None, one(ports=128))["leaf1"]
     assert few.ports["swp0"].queues[3].ecn.minimum_bytes == 600_000
-    taken = 128 * (47_104 + 38_912)
-    bound = Fraction(60_817_392 - taken, 128 * 4)
-    assert many.ports["swp0"].queues[3].ecn.minimum_bytes == int(bound) // 1000 * 1000
+    taken = 128 * (47_104 + 212_992)
+    q = Fraction(60_817_392 - taken, 2) / (128 * 4)
+    assert many.ports["swp0"].queues[3].ecn == Ecn(10_000, (10_000 + int(q - 10_000) * 5) // 1000 * 1000, 100)
     asics = {
         "own": {
             "source": "a test",
             "buffer_bytes": 60_000_000,
+            "pool_bytes": 50_000_000,
             "cell_bytes": 254,
             "lossless_classes": 2,
             "headroom": [
@@ -191,12 +330,12 @@ def test_marking_is_lowered_where_ports_are_many():
     mixed["leaf1"]["ports"]["up"] = {"speed_gbit_s": 400, "cable_m": 5}
     wanted = planned(None, mixed, asics=asics)["leaf1"].ports
     assert wanted["swp0"].queues[3].ecn == wanted["up"].queues[3].ecn
-    assert wanted["up"].queues[3].ecn.minimum_bytes < 60_000_000 / 64 / 31
+    assert wanted["up"].queues[3].ecn.minimum_bytes < 50_000_000 / 64 / 31
 
 
 def test_own_headroom():
-    own = [{"speed_gbit_s": 400, "cable_m": 10, "headroom_bytes": 60_000}]
-    assert planned(None, one(headroom=own))["leaf1"].ports["swp0"].headroom[3].xoff_bytes == 60_000
+    own = [{"speed_gbit_s": 400, "cable_m": 10, "headroom_bytes": 90_000}]
+    assert planned(None, one(headroom=own))["leaf1"].ports["swp0"].headroom[3].xoff_bytes == 90_000
 
 
 @pytest.mark.parametrize("asic", ASICS)
@@ -242,16 +381,30 @@ BAD_SWITCHES = [
     ([LEAF], "switches: there are none"),
     ({"leaf1": None}, "switch leaf1: not a dictionary"),
     (change(("leaf1", "os"), "x"), "switch leaf1: unknown setting 'os'"),
-    (change(("leaf1", "system"), None), "roce_switch_system is missing; there are percents, plain, reckons, soft"),
+    (
+        change(("leaf1", "system"), None),
+        "roce_switch_system is missing; there are few, named, parts, percents, plain, pools, reckons, sizes, soft, s",
+    ),
     (
         change(("leaf1", "system"), "ios"),
-        "switch leaf1: system 'ios' is unknown; there are percents, plain, reckons, soft",
+        "switch leaf1: system 'ios' is unknown; there are few, named, parts, percents, plain, pools, reckons, sizes",
     ),
     (change(("leaf1", "asic"), None), "switch leaf1: roce_switch_asic is missing; there are jericho2, "),
     (change(("leaf1", "asic"), "asic9"), "switch leaf1: ASIC 'asic9' is unknown; there are jericho2, "),
     (change(("leaf1", "ports"), None), "switch leaf1: no ports are given"),
     (change(("leaf1", "ports"), {}), "switch leaf1: no ports are given"),
     (change(("leaf1", "ports"), ["swp1"]), "switch leaf1: ports: not a dictionary"),
+    (
+        change(("leaf1", "ports", "a\nb"), {}),
+        "port 'a\\nb': 'a\\nb' contains '\\n', which is not a printable character",
+    ),
+    (change(("leaf1", "ports", ""), {}), "switch leaf1: port '': the text is empty"),
+    (change(("leaf1", "ports", 5), {}), "switch leaf1: port 5: 5 is not text; write it in quotes"),
+    (
+        change(("leaf1", "system"), "named"),
+        "switch leaf1: port swp1: the system has no port of such a name; write it as Ethernet0",
+    ),
+    (change((*UP, "peer", "port"), "a\0"), "port swp3: peer: port: 'a\\x00' contains '\\x00', which is not a"),
     (change(("leaf1", "ports", "SWP1"), {"speed_gbit_s": 200}), "port SWP1 is there twice, the other time as swp1"),
     (change(("leaf1", "ports", "swp1"), "up"), "switch leaf1: port swp1: not a dictionary"),
     (change((*UP, "speed_gbit_s"), None), "port swp3: speed_gbit_s is missing"),
@@ -342,6 +495,7 @@ NARROW = {
     "narrow": {
         "source": "a test",
         "buffer_bytes": 9_000_000,
+        "pool_bytes": 5_000_000,
         "cell_bytes": 64,
         "lossless_classes": 1,
         "unicast_queues": 6,
@@ -359,31 +513,43 @@ NARROW = {
             "are for 2",
         ),
         (None, one("narrow"), "switch leaf1: class cnp is to go to queue 6, and narrow has queues 0 to 5"),
-        (None, one("trident4", speed=10), "switch leaf1: port swp0: Broadcom Trident 4 has no headroom profile for 10"),
+        (None, one("trident4", speed=50), "switch leaf1: port swp0: Broadcom Trident 4 has no headroom profile for 50"),
         (None, one(cable=999), "switch leaf1: port swp0: a cable of 999 m is longer than"),
         (
             None,
-            one("spectrum", ports=114, speed=100, cable=300),
-            "switch leaf1: the headroom of 1 lossless classes on 114 ports, 14125056 bytes, does not fit into NVIDIA "
-            "Spectrum's buffer of 14024599",
+            one("spectrum", ports=84, speed=100, cable=300),
+            "switch leaf1: the headroom of 1 lossless class on 84 ports, 14020608 bytes, does not fit into NVIDIA "
+            "Spectrum's buffer of 13945824",
         ),
         (
             None,
-            one("spectrum", ports=112, speed=100, cable=300),
-            "switch leaf1: port swp0: to act before PFC, ECN would have to begin below 329 bytes of queue, and a "
+            one("tomahawk5", ports=64, speed=800, cable=300),
+            "switch leaf1: the headroom of 1 lossless class on 64 ports is 103778304 bytes, more than 2 times the pool "
+            "of 33690560 bytes that they share on Broadcom Tomahawk 5",
+        ),
+        (
+            None,
+            one("spectrum", ports=64, speed=100, cable=300),
+            "switch leaf1: port swp0: PFC may pause from 6373 bytes of queue on, and ECN cannot mark before: one "
             "packet has 9122",
         ),
         (
             {"classes": {"roce": {"ecn": {"minimum_bytes": 10**6, "maximum_bytes": 2 * 10**6}}}},
             one(ports=32),
-            "switch leaf1: port swp0: PFC could pause before class roce marks: its ECN begins at 1000000 bytes, and "
-            "must begin below 453632 here",
+            "switch leaf1: port swp0: PFC could pause before class roce marks: at 205055 bytes of queue, from which on "
+            "PFC may pause here, its ECN of 1000000 to 2000000 bytes at 100% marks 0.00% of packets, and must mark 20%",
+        ),
+        (
+            {"classes": {"roce": {"ecn": {"minimum_bytes": 1_000, "maximum_bytes": 9_999}}}},
+            one(ports=32),
+            "switch leaf1: port swp0: class roce: ecn's maximum_bytes 9999 is less than one packet, of 9122 bytes, so "
+            "all would be marked; give 10000 or more, or leave ecn out: then it is compiled",
         ),
         (
             None,
             one(headroom=[{"speed_gbit_s": 400, "cable_m": 5, "headroom_bytes": 120}]),
             "switch leaf1: port swp0: headroom_bytes of 120 bytes for 400 Gbit/s, 5 m and IP packets of 9100 bytes is "
-            "not within",
+            "less than the 78690 that may arrive after a pause was sent",
         ),
     ],
 )

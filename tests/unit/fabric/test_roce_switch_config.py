@@ -14,6 +14,7 @@ import plain_system
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible.module_utils.testing import patch_module_args
+from switches import ASIC_OF, OWN_ASICS
 
 from ansible_collections.sailloft.fleet.plugins.filter import roce_hosts, roce_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
@@ -192,11 +193,12 @@ def test_what_each_system_renders_is_what_it_reads(run, system):
     """Of the reference policy and of two classes: compared with itself, a rendered switch is as wanted."""
     down, up = PORTS[system]
     ports = {down: {"speed_gbit_s": 400, "cable_m": 3}, up: {"speed_gbit_s": 400, "cable_m": 30}}
-    switches = {"leaf1": {"system": system, "asic": "spectrum4", "ports": ports, "queue_buffer_bytes": 50_000_000}}
+    switches = {"leaf1": {"system": system, "asic": ASIC_OF[system], "ports": ports}}
+    switches["leaf1"]["queue_buffer_bytes"] = 50_000_000
     storage = {"dscp": 20, "traffic_class": 4, "bandwidth_percent": 20, "mode": "lossy"}
     roce = {"mode": "lossy" if system == "linux" else "lossless"}
     for policy in ({"classes": {"roce": roce}}, {"classes": {"roce": roce, "storage": storage}}):
-        given = {"policy": policy, "switches": switches}
+        given = {"policy": policy, "switches": switches, "asics": OWN_ASICS}
         held = run(**given, state="compared", running=run(**given)["rendered"])
         assert held["differences"] == {"leaf1": []}
 

@@ -13,7 +13,7 @@ from typing import Any
 import jsonpatch
 import pytest
 from hypothesis import given, settings
-from sonic_configs import default_config
+from sonic_configs import ASICS, default_config
 from switches import policies
 from test_path import nic
 
@@ -24,7 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_syste
 
 LINK = {"speed_gbit_s": 400, "cable_m": 5}
 SWITCHES: dict[str, Any] = {
-    "leaf1": {"system": "sonic", "asic": "spectrum4", "ports": {"Ethernet0": LINK, "Ethernet4": LINK}},
+    "leaf1": {"system": "sonic", "asic": "as_imaged", "ports": {"Ethernet0": LINK, "Ethernet4": LINK}},
     "leaf2": {"system": "cumulus", "asic": "spectrum4", "ports": {"swp1": LINK, "swp2": LINK}},
 }
 NVUE = {"interface": {"swp1": {}, "swp2": {"link": {"mtu": 9216}}}, "qos": {"roce": {"enable": "on"}}}
@@ -37,7 +37,7 @@ def defaults() -> Texts:
 
 
 def planned(running: Texts, policy: dict[str, Any], check: bool = False, **more: Any) -> dict[str, Any]:
-    params = dict.fromkeys(("hosts", "asics", "nics", "nics_wanted", "backup_path"))
+    params = {**dict.fromkeys(("hosts", "nics", "nics_wanted", "backup_path")), "asics": ASICS}
     return rollout.planned({**params, "switches": SWITCHES, "policy": policy, "running": running, **more}, check, True)
 
 

@@ -14,6 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
     ECMP_FIELDS,
     Ecn,
     Headroom,
+    Pools,
     PortQos,
     Queue,
     Switch,
@@ -259,6 +260,17 @@ def test_sonics_default_puts_roce_into_class_1_and_its_cnp_is_not_strict():
 
 def test_references_in_brackets_and_keys_of_several_ports_mean_the_same():
     assert read(with_brackets(default_config())) == read(default_config())
+
+
+def test_headroom_is_in_a_groups_size_where_the_switch_has_no_pool_of_it():
+    """The SKU of the example inventory's leaf, ACS-MSN4700: the file that is rendered is what a patch would write."""
+    shared, own = Pools(1, 1), Pools(1, 0, 1)
+    for pools, size in ((None, 19_456), (shared, 19_456), (own, 19_456 + 38_912)):
+        wanted = replace(switch("sonic", list(PORTS)), pools=pools)
+        tables = json.loads(sonic.render(wanted))
+        profile = tables["BUFFER_PROFILE"][tables["BUFFER_PG"]["Ethernet0|3"]["profile"]]
+        assert (profile["size"], profile["xoff"]) == (str(size), "38912")
+        assert sonic.parse(sonic.render(wanted), "leaf1").ports == wanted.ports
 
 
 def test_a_lossless_group_that_the_switch_reckons_itself_shows_no_headroom():

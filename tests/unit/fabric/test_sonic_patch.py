@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from sonic_configs import PORTS, default_config, with_brackets
 from switches import policies, switch
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.asics import ASICS
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.asic_table import ASICS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Queue, Switch, Watchdog
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Pools, Queue, Switch, Watchdog
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import sonic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_tables import references
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_wanted import (
@@ -243,7 +243,7 @@ def test_headroom_is_each_groups_own_where_the_pool_holds_none():
         ("spectrum3", (400, 5), False, ("86016", "37888", "38912", None)),
         ("spectrum4", (800, 5), False, ("304128", "38912", "257024", None)),
         ("tomahawk3", (400, 5), True, ("2540", "2540", "178562", "2540")),
-        ("tomahawk4", (400, 5), True, ("18796", "3556", "150368", "3556")),
+        ("tomahawk4", (400, 5), True, ("9144", "9144", "371348", "9144")),
         ("tomahawk5", (400, 5), True, ("8636", "0", "425958", "3556")),
     ],
 )
@@ -256,6 +256,52 @@ def test_a_profile_is_written_as_its_vendor_has_it(asic, line, pools, written):
     after = apply(config, wanted)
     profile = after["BUFFER_PROFILE"][after["BUFFER_PG"]["Ethernet0|3"]["profile"]]
     assert tuple(profile.get(field) for field in ("size", "xon", "xoff", "xon_offset")) == written
+
+
+def pooled(pools, **changes):
+    """The default configuration with other pools, brought to a switch that was planned with ``pools``."""
+    config = default_config()
+    for field, value in changes.items():
+        if value is None:
+            del config["BUFFER_POOL"]["ingress_lossless_pool"][field]
+        else:
+            config["BUFFER_POOL"]["ingress_lossless_pool"][field] = value
+    return apply(config, replace(switch("sonic", list(PORTS)), pools=pools))
+
+
+OWN = {"xoff": None}
+
+
+def test_pools_as_planned():
+    shared = Pools(32_689_152, 2_058_240)
+    assert pooled(shared)["BUFFER_PG"]["Ethernet0|3"]
+    assert pooled(shared, xoff="2058241", size="32689153")
+    assert pooled(shared, size=None)  # the image sizes it
+    assert pooled(Pools(32_689_152, 0, 32_689_152), **OWN)
+    assert pooled(None, size="1")  # nothing was planned with any
+
+
+@pytest.mark.parametrize(
+    ("pools", "changes", "why"),
+    [
+        (Pools(32_689_153, 2_058_240), {}, "its size is 32689152 bytes, and the plan reckons with 32689153"),
+        (Pools(32_689_152, 2_058_241), {}, "its xoff is 2058240 bytes, and the plan reckons with 2058241"),
+        (Pools(32_689_152, 2_058_240), OWN, "its xoff is 0 bytes, and the plan reckons with 2058240"),
+        (Pools(32_689_152, 0, 40_000_000), {}, "its xoff is 2058240 bytes, and the plan reckons with 0"),
+        (
+            Pools(32_689_152, 0, 32_689_151),
+            OWN,
+            "the ingress pools have 32689152 bytes, and the headroom of all ports leaves 32689151 of the buffer",
+        ),
+    ],
+)
+def test_other_pools_than_those_that_were_planned_with(pools, changes, why):
+    with pytest.raises(FabricError) as refused:
+        pooled(pools, **changes)
+    assert str(refused.value) == (
+        f"leaf1: BUFFER_POOL|ingress_lossless_pool: {why}; describe the switch's pools in roce_asics (like, source, "
+        "pool_bytes, headroom_pool_bytes, lossy_pool_bytes), or change them"
+    )
 
 
 @pytest.mark.parametrize("pools", [True, False])

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 HERE = Path(__file__).parent
 sys.path.append(str(ROOT / "tests/unit/fabric"))
 
-from sonic_configs import default_config
+from sonic_configs import ASICS, default_config
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import rollout
 from ansible_collections.sailloft.fleet.tests.unit.playing import ansible_playbook
@@ -31,7 +31,7 @@ LINK = {"speed_gbit_s": 400, "cable_m": 5}
 SWITCHES = {
     "leaf1": {
         "system": "sonic",
-        "asic": "spectrum4",
+        "asic": "as_imaged",
         "ports": {"Ethernet0": {**LINK, "peer": {"switch": "leaf2", "port": "swp1"}}},
     },
     "leaf2": {
@@ -77,6 +77,7 @@ class Fabric:
         """(exit status, output)."""
         given = {
             "roce_policy": policy,
+            "roce_asics": ASICS,
             "roce_switch_backup_dir": str(self.path / "backups"),
             "proofs_path": str(self.path / "proofs"),
         }
@@ -95,9 +96,9 @@ class Fabric:
 
     def plan(self, policy: dict[str, Any]) -> dict[str, Any]:
         running = {"leaf1": json.dumps(self.sonic()), "leaf2": json.dumps(self.nvue.applied)}
-        params = {"policy": policy, "switches": SWITCHES, "running": running}
+        params = {"policy": policy, "switches": SWITCHES, "running": running, "asics": ASICS}
         return rollout.planned(
-            {**dict.fromkeys(["hosts", "asics", "nics", "nics_wanted", "backup_path"]), **params}, False, False
+            {**dict.fromkeys(["hosts", "nics", "nics_wanted", "backup_path"]), **params}, False, False
         )
 
     def apply(self, policy: dict[str, Any], *names: str, what: str = "whole") -> None:

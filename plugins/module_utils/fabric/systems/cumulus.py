@@ -46,6 +46,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
     CLASSES,
     DSCPS,
+    BufferShares,
     Ecn,
     Headroom,
     Octet,
@@ -57,9 +58,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
 
 SYSTEM = "cumulus"
 NOT_HELD: dict[str, str] = {}
+# Cumulus Linux runs on NVIDIA's switches alone (NVIDIA's hardware compatibility list).
+ASICS = ("spectrum", "spectrum2", "spectrum3", "spectrum4")
+PORT_EXAMPLE = "swp1, or swp1s0 for a part of one"
 OURS = "sailloft-"  # what this project's profiles are called, before a digest of what they hold
 ALL_PORTS = "default-global"
 HALF_PERCENT = 50
+BUFFER_SHARES = BufferShares(HALF_PERCENT)  # as rendered: traffic-pool default-lossless memory-percent
 SECTIONS = ("mapping", "egress-scheduler", "congestion-control", "pfc")
 # Read, and taken away: the port that a packet comes in by says whether its DSCP is written anew where it leaves (NVUE
 # reference, "nv set qos remark").
@@ -74,7 +79,7 @@ ECMP = {  # ECMP_FIELDS -> NVUE
 }
 ALPHAS = {f"alpha_1_{1 << -at}" if at < 0 else f"alpha_{1 << at}": at for at in range(-7, 7)}
 ON, OFF = ("on", "enable", "enabled", "true"), ("off", "disable", "disabled", "false")
-FRONT_PORT = re.compile(r"swp\d+(s\d+)?")
+PORT = re.compile(r"swp\d+(s\d+)?")
 RANGE = re.compile(r"(.*?)(\d+)-(\d+)")
 MOST_IN_A_RANGE = 4096
 POLLING_MS = (100, 5000)  # nv list-commands: qos pfc-watchdog polling-interval 100-5000, robustness 1-1000
@@ -482,7 +487,7 @@ class _Reader:
             for port in _names(key, f"{self.place}: interface {key}"):
                 if port in interfaces:
                     _merge(interfaces[port], settings, f"{self.place}: interface {port}")
-                elif FRONT_PORT.fullmatch(port) or "qos" in settings:
+                elif PORT.fullmatch(port) or "qos" in settings:
                     interfaces[port] = _picked(settings)
         ports = {port: self.port(port, settings) for port, settings in interfaces.items()}
         return Switch(self.name, SYSTEM, ports, self.ecmp())

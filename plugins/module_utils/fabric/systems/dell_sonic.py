@@ -17,6 +17,7 @@ What differs from the community's SONiC:
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -58,6 +59,10 @@ MODULES = (
     "sonic_ecmp_load_share",
 )
 CABLES_M = (5, 40, 300)
+# Of sonic-buildimage's device/dell: Z9264F, Z9332F, Z9664F, Z9864F, S5200F and Z9432F.
+ASICS = ("tomahawk2", "tomahawk3", "tomahawk4", "tomahawk5", "trident3", "trident4")
+PORT = re.compile(r"Eth\d+(/\d+){1,2}|Ethernet\d+")
+PORT_EXAMPLE = "Eth1/1, or Ethernet0 where interface naming is native"
 MOST_PFC = 2
 ECN_BYTES = (1000, 12_480_000)
 POLL_INTERVAL_MS = 100  # the least, so that the watchdog's shortest time can be kept
@@ -79,6 +84,11 @@ _HASH = {
     "source_ip": ("src_ip", "src_ip"),
     "source_port": ("l4_src_port", "l4_src_port"),
 }
+
+
+def held_cable_m(cable_m: int) -> int:
+    """Return the length that the system is told for a cable; one that is longer than all as it is."""
+    return next((each for each in CABLES_M if cable_m <= each), cable_m)
 
 
 def render(switch: Switch) -> str:
@@ -194,7 +204,7 @@ def _interface(
         schedulers[name] = {"name": name, "schedulers": policy}
         interface["scheduler_policy"] = name
     if qos.cable_m is not None:
-        interface["cable_length"] = f"{next(each for each in CABLES_M if qos.cable_m <= each)}m"
+        interface["cable_length"] = f"{held_cable_m(qos.cable_m)}m"
     return {option: each for option, each in interface.items() if each}
 
 

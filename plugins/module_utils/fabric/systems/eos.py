@@ -59,11 +59,19 @@ NOT_HELD = {
     "cable_m": "and no line tells it of cables",
 }
 SYSTEM = "eos"
+# Of sonic-buildimage's device/arista: 7260X3, 7060X4, X5 and X6, 7050X3 and X4.
+ASICS = ("tomahawk2", "tomahawk3", "tomahawk4", "tomahawk5", "trident3", "trident4")
+NOT_ASICS = {
+    "jericho2": "EOS has the queues of Jericho 2 as tx-queue, which are not rendered: only Trident's and Tomahawk's "
+    "uc-tx-queue are",
+}
+SIZES_HEADROOM = True  # and is told neither bytes nor cables
+PORT_EXAMPLE = "Ethernet1/1, or Port-Channel1"
 LEAST_MTU_BYTES, MOST_MTU_BYTES = 68, 9214
 MOST_THRESHOLD_BYTES = 256_000_000
 WATCHDOG_STEP_MS, MOST_WATCHDOG_MS = 10, 60_000
 FIXED = 7  # the class and the queue that belong to each other
-_PORT = re.compile(r"(Ethernet\d+(/\d+)*|Port-Channel\d+)")
+PORT = re.compile(r"(Ethernet\d+(/\d+)*|Port-Channel\d+)")
 
 
 def render(switch: Switch) -> str:
@@ -133,7 +141,7 @@ class _Wanted:
         self.classes: list[int] = []
         names: dict[PortQos, str] = {}
         for port, qos in switch.ports.items():
-            if not _PORT.fullmatch(port):
+            if not PORT.fullmatch(port):
                 raise FabricError(
                     f"{switch.name}: port {port}", "EOS has no such name", "write it out, as in Ethernet1/1"
                 )

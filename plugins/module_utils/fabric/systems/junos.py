@@ -49,6 +49,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
     CLASSES,
     DSCPS,
     ECMP_FIELDS,
+    BufferShares,
     Ecn,
     PortQos,
     Queue,
@@ -58,6 +59,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
 
 SYSTEM = "junos"
 NOT_HELD = {"headroom": "Junos computes it from cable length and MRU"}
+# QFX5210 to QFX5240, QFX5120 and QFX5130, by their buffers: 42, 64, 112, 165, 32 and 132 MB (Juniper, "Understanding
+# CoS Buffer Configuration", table 1).
+ASICS = ("tomahawk2", "tomahawk3", "tomahawk4", "tomahawk5", "trident3", "trident4")
+# The default of [edit class-of-service shared-buffer ingress buffer-partition]; see the module.
+BUFFER_SHARES = BufferShares(lossless_percent=9, headroom_percent=45)
+PORT_EXAMPLE = "et-0/0/1"
 OURS = "sailloft-"
 COS = ("class-of-service",)
 MACRO = (*COS, "apply-macro", "sailloft", "queue-buffer-bytes")

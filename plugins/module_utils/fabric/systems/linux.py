@@ -70,7 +70,8 @@ PRIORITIES = 16  # TC_PRIO_MAX + 1
 MOST_BYTES = 1 << 30
 FLATTEST_BYTES = 1 << 31  # at 100%
 ALMOST_ALL = 0.9999999
-DEVICE = re.compile(r"[A-Za-z0-9_.-]{1,15}")
+DEVICE = PORT = re.compile(r"[A-Za-z0-9_.-]{1,15}")
+PORT_EXAMPLE = "enp1s0f0np0: 15 letters, digits, '_', '.' and '-' at most"
 CHILD = re.compile(r"10([0-7])([0-7]):")
 ECMP_BITS = {"source_ip": 1, "destination_ip": 2, "protocol": 4, "source_port": 16, "destination_port": 32}
 ECMP_POLICIES = {0: 1 | 2, 1: 1 | 2 | 4 | 16 | 32}

@@ -67,15 +67,39 @@ NOT_HELD = {
     "cable_m": "and no line tells it of cables",
 }
 SYSTEM = "nxos"
+ASICS = ()  # Cisco publishes no numbers of those of Nexus 9000
+SIZES_HEADROOM = True  # and is told neither bytes nor cables
+PORT_EXAMPLE = "Ethernet1/1, or port-channel1"
+MOST_CABLE_M = 100
 LEAST_MTU_BYTES, MOST_MTU_BYTES = 576, 9216
 LEAST_INTERVAL_MS, MOST_DETECTION_MS = 100, 1000
 MOST_SHUTDOWN, MOST_RESTORE = 10, 100
 NO_PAUSE = "default-8q-nq-policy"  # the system's own: nothing is paused
-_PORT = re.compile(r"(Ethernet\d+(/\d+)+|port-channel\d+)")
+PORT = re.compile(r"(Ethernet\d+(/\d+)+|port-channel\d+)")
 # Lines of which an object has one: another takes its place.
 _SINGLE = re.compile(r"(set qos-group|mtu|pause|bandwidth|priority|random-detect)\b")
 
 Tree = dict[str, "Tree"]
+
+
+def check_cable(subject: str, cable_m: int | None) -> None:
+    """Raise FabricError, in the name of ``subject``, where a lossless port's cable needs more than NX-OS gives alone.
+
+    Beyond 100 m Cisco makes `pause buffer-size BYTES pause-threshold BYTES resume-threshold BYTES` mandatory, in an
+    input queuing policy (guide 10.5, "Guidelines and Limitations for Priority Flow Control"). What these may be is
+    each chip's, and Cisco publishes it for none.
+    """
+    if cable_m is None:
+        raise FabricError(
+            subject, f"cable_m is missing, and NX-OS keeps headroom for {MOST_CABLE_M} m of cable", "give it"
+        )
+    if cable_m > MOST_CABLE_M:
+        raise FabricError(
+            subject,
+            f"a cable of {cable_m} m needs `pause buffer-size` and its thresholds, which NX-OS requires beyond "
+            f"{MOST_CABLE_M} m and for which Cisco publishes no numbers",
+            f"take a cable of {MOST_CABLE_M} m or less, or make the classes lossy",
+        )
 
 
 def render(switch: Switch) -> str:
@@ -181,7 +205,7 @@ class _Wanted:
 
     def _check(self, switch: Switch, port: str, qos: PortQos, lossless: dict[int, int]) -> None:
         subject = f"{switch.name}: port {port}"
-        if not _PORT.fullmatch(port):
+        if not PORT.fullmatch(port):
             raise FabricError(subject, "NX-OS has no such name", "write it out, as in Ethernet1/1")
         for each in wanted_classes(switch, port, qos):
             if qos.class_to_queue[each] != each:

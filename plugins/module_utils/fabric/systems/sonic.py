@@ -13,6 +13,7 @@ where nothing pauses, or what was there before would stay.
 from __future__ import annotations
 
 import json
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -29,14 +30,19 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.soni
 
 __all__ = ["NOT_HELD", "SYSTEM", "parse", "remediation", "render"]
 
+HAS_POOLS = True
+PORT = re.compile(r"Ethernet(0|[1-9][0-9]{0,3})")  # sonic-port.yang
+PORT_EXAMPLE = "Ethernet0"
 NOT_HELD: dict[str, str] = {
     "cable_m": "a port's headroom is written in bytes, so SONiC need not reckon it from the cable",
 }
 
 
 def render(switch: Switch) -> str:
-    """The QoS tables of ``switch``, keys sorted. What it refers to and does not hold is the image's own: see
-    ``remediation``, which finds out whether it is there."""
+    """Return the QoS tables of ``switch``, keys sorted, headroom in the form for the pools that it was planned with.
+
+    What it refers to and does not hold is the image's own: see ``remediation``, which finds out whether it is there.
+    """
     alike: dict[int, int] = {}
     distinct: list[PortQos] = []
     kinds = []
@@ -45,12 +51,17 @@ def render(switch: Switch) -> str:
             alike[id(qos)] = len(distinct)
             distinct.append(qos)
         kinds.append(alike[id(qos)])
-    return _text(tuple(switch.ports), tuple(kinds), tuple(distinct), switch.ecmp_fields)
+    pools_headroom = switch.pools is None or switch.pools.headroom_bytes > 0
+    return _text(tuple(switch.ports), tuple(kinds), tuple(distinct), switch.ecmp_fields, pools_headroom)
 
 
 @lru_cache(maxsize=64)
 def _text(
-    ports: tuple[str, ...], kinds: tuple[int, ...], distinct: tuple[PortQos, ...], ecmp: tuple[str, ...] | None
+    ports: tuple[str, ...],
+    kinds: tuple[int, ...],
+    distinct: tuple[PortQos, ...],
+    ecmp: tuple[str, ...] | None,
+    pools_headroom: bool,
 ) -> str:
     """The text of all switches whose ports have these names and these kinds."""
     tables: dict[str, dict[str, Any]] = {}
@@ -59,10 +70,10 @@ def _text(
         tables.setdefault(table, {})[key] = entry
 
     for qos in distinct:
-        for (table, name), entry in wanted_port(qos).shared.items():
+        for (table, name), entry in wanted_port(qos, pools_headroom=pools_headroom).shared.items():
             put(table, name, entry)
     for port, kind in zip(ports, kinds):
-        wanted = wanted_port(distinct[kind])
+        wanted = wanted_port(distinct[kind], pools_headroom=pools_headroom)
         put("PORT_QOS_MAP", port, wanted.maps)
         for number, entry in wanted.queues.items():
             put("QUEUE", f"{port}|{number}", entry)

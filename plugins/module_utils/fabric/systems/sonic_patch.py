@@ -55,6 +55,7 @@ SHARED = (*MAPS.values(), PFC_TO_PG_TABLE, "SCHEDULER", "WRED_PROFILE", "BUFFER_
 OF_PORTS = ("PORT", "PORT_QOS_MAP", "BUFFER_PG", "BUFFER_QUEUE", "QUEUE", "PFC_WD", "SWITCH_HASH")
 OWNED_FIELDS = (*MAPS, REWRITING, "pfc_enable", "pfcwd_sw_enable")
 EGRESS_LOSSY_QUEUE = "q_lossy_profile"  # what NVIDIA's and some others' platforms have for queues
+MOST_POOL_BYTES = 64 * 10**9
 HASH_OVERRIDES = tuple(f"ecmp_hash_ipv{version}{of}" for version in (4, 6) for of in ("", "_rdma"))
 
 
@@ -112,8 +113,9 @@ class _Target:
         self.pools_headroom = pool is not None and pool != "0"
 
     def build(self) -> None:
-        """Changes the copy into what is wanted."""
+        """Change the copy into what is wanted."""
         self._take_apart()
+        self._check_pools()
         mine = set(self.wanted.ports)
         for port, qos in self.wanted.ports.items():
             if port not in self.db.table("PORT"):
@@ -187,6 +189,40 @@ class _Target:
         for name, needed in ((INGRESS_LOSSY, lossy), (EGRESS_LOSSLESS, bool(wanted.lossless_queues))):
             if needed and not self.db.entry("BUFFER_PROFILE", name):
                 raise self.db.refuse("BUFFER_PROFILE", name, "the policy needs this profile, and it is missing", mend)
+
+    def _check_pools(self) -> None:
+        """Refuse pools other than those that ECN's thresholds and the headroom were computed with.
+
+        A pool without a size is one that the image sizes itself, from what headroom leaves (buffer_model dynamic).
+        """
+        wanted = self.wanted.pools
+        if wanted is None or not self.db.entry("BUFFER_POOL", INGRESS_POOL):
+            return
+        mend = (
+            "describe the switch's pools in roce_asics (like, source, pool_bytes, headroom_pool_bytes, "
+            "lossy_pool_bytes), or change them"
+        )
+        size = self.db.number("BUFFER_POOL", INGRESS_POOL, "size", 0, MOST_POOL_BYTES)
+        headroom = self.db.number("BUFFER_POOL", INGRESS_POOL, "xoff", 0, MOST_POOL_BYTES) or 0
+        if headroom < wanted.headroom_bytes or (headroom > 0) != (wanted.headroom_bytes > 0):
+            why = f"its xoff is {headroom} bytes, and the plan reckons with {wanted.headroom_bytes}"
+            raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, why, mend)
+        if size is not None and size < wanted.lossless_bytes:
+            why = f"its size is {size} bytes, and the plan reckons with {wanted.lossless_bytes}"
+            raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, why, mend)
+        if wanted.ingress_bytes is None:
+            return
+        sizes = [
+            self.db.number("BUFFER_POOL", name, "size", 0, MOST_POOL_BYTES) or 0
+            for name in self.db.table("BUFFER_POOL")
+            if self.db.text("BUFFER_POOL", name, "type") == "ingress"
+        ]
+        if sum(sizes) > wanted.ingress_bytes:
+            why = (
+                f"the ingress pools have {sum(sizes)} bytes, and the headroom of all ports leaves "
+                f"{wanted.ingress_bytes} of the buffer"
+            )
+            raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, why, mend)
 
     def _port(self, port: str, wanted: WantedPort) -> None:
         fields = self._table("PORT_QOS_MAP").setdefault(port, {})
