@@ -171,7 +171,7 @@ def test_what_works_on_the_running_kernel_is_refused(root, make_role):
         roles_in.apply(root, [Role("live")])
 
 
-def test_the_build_host_is_out_of_reach(root, make_role):
+def test_a_role_does_not_meet_the_build_host_by_accident(root, make_role):
     make_role(
         "nosy",
         """

@@ -1,6 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Commands that work on an image's root, kept away from the host that builds it.
+"""Commands that work on an image's root, kept from changing the host that builds it by accident.
+
+This is no boundary against code that wants to leave: it is root, the build host's tools run beside it with the build
+host's root (so that /proc/1/root leads there), and it may make device nodes.
 
 They run in namespaces of their own (util-linux' ``unshare``): what is mounted goes with the last of them, however they
 end, and a daemon that a package starts ends with them. The root gets
