@@ -179,6 +179,19 @@ options:
         description: Give the guest an Intel IOMMU, with caching mode so that passed-through devices work behind it.
         type: bool
         default: false
+      interrupt_remapping:
+        description:
+          - Give the guest an Intel IOMMU that remaps interrupts, which lifts the limit of 255 vCPUs, and nothing else.
+          - Boot such a guest with C(intel_iommu=off), so that it does not translate DMA with it.
+        type: bool
+        default: false
+      numa_nodes:
+        description:
+          - NUMA nodes of the host that it gets a cell on, beside those of its devices, or V([all]).
+          - GPUs that are chosen by count are then of these nodes.
+        type: list
+        elements: str
+        default: []
       ats:
         description:
           - Address Translation Services of the virtio devices. They have an effect with O(domains[].guest_iommu) only.

@@ -187,6 +187,14 @@ domains:
         vcpus:
           description: Number of virtual CPUs.
           type: int
+        share:
+          description:
+            - What of the host it has. The hardware threads of the host (threads) are its vCPUs (vcpus, where they are
+              pinned), those kept for the host on its nodes (kept), those that other virtual machines have there
+              (taken), those in no use there (free) and those of nodes without a cell (elsewhere).
+            - The most vCPUs that it can have (vcpu_limit), nodes that could have a cell and have none
+              (nodes_without_cell), and the memory of the host (memory_mib).
+          type: dict
         threads_per_core:
           description: Hardware threads that a core of the guest has.
           type: int

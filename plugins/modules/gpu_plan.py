@@ -100,8 +100,9 @@ tree:
 findings:
   description:
     - What a virtual machine would lose in silence, each as RV(sailloft.fleet.gpu_domain#module:findings); it is a
-      warning of the task, too. What M(sailloft.fleet.gpu_domain) would refuse on the host itself is not looked for.
-  returned: success
+      warning of the task, too. More memory than the host has is refused; what else M(sailloft.fleet.gpu_domain) would
+        refuse on the host itself is not looked for.
+  returned: success, or when what is asked was refused
   type: list
   elements: dict
 notes:
@@ -145,7 +146,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.arguments import domain_options
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import warnings
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import RefusedError, warnings
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.planning import planned
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import TopologyError
@@ -169,6 +170,9 @@ def main():
     )
     try:
         result = planned(module.params, module.check_mode)
+    except RefusedError as error:
+        findings = [item.to_dict() for item in error.findings]
+        module.fail_json(msg=f"{module.params['host_name']}: {error}", findings=findings)
     except (DomainError, TopologyError, ProofError) as error:
         module.fail_json(msg=f"{module.params['host_name']}: {error}")
     for text in warnings(result["findings"], module.params["host_name"]):

@@ -33,6 +33,8 @@ DEFAULT_BARS = {
 def whole(name: str, firmware: str) -> DomainPlan:
     """One virtual machine of all that a recorded host can give."""
     host = recording(name)
+    for node in host.numa_nodes:
+        node.memory_bytes = max(node.memory_bytes, 64 * GIB)
     for function in host.functions:
         function.used_by_host = []
         if function.kind in DEFAULT_BARS and not function.bars:

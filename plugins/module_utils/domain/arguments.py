@@ -48,6 +48,8 @@ def domain_options() -> dict[str, Any]:
         "accelerator": {"type": "str", "choices": list(ACCELERATORS), "default": "auto"},
         "physical_address_bits": {"type": "str", "default": "auto"},
         "guest_iommu": {"type": "bool", "default": False},
+        "interrupt_remapping": {"type": "bool", "default": False},
+        "numa_nodes": {"type": "list", "elements": "str", "default": []},
         "ats": {"type": "bool", "default": True},
         "mmio_window_mib": {"type": "int", "default": 0},
         "disks": {

@@ -7,12 +7,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.nodes import serves
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import DomainSpec
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host, NumaNode
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import MIB
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host, NumaNode
 
 # Above this an x86 guest needs interrupts remapped by an IOMMU with extended interrupt mode (8-bit APIC ids):
-# libvirt refuses "more than 255 vCPUs" without one.
-VCPUS_WITHOUT_IOMMU = 255
+# QEMU_MAX_VCPUS_WITHOUT_EIM of libvirt src/qemu/qemu_validate.c, "more than 255 vCPUs require extended interrupt mode".
+VCPUS_WITHOUT_REMAPPING = 255
 
 
 @dataclass
@@ -31,48 +33,44 @@ class Cell:
 
 
 @dataclass
+class Share:
+    """Where the ``threads`` of the host go, all of them: ``vcpus`` (where they are pinned), ``kept`` for the host on
+    the nodes of the cells, ``taken`` by other virtual machines there, ``free`` there, ``elsewhere`` on other nodes.
+
+    ``limit`` is the most vCPUs that the guest can have, ``memory_mib`` all that the host has.
+    """
+
+    threads: int
+    vcpus: int
+    kept: int
+    taken: int
+    free: int
+    elsewhere: int
+    limit: int
+    nodes_without_cell: list[int]
+    memory_mib: int
+
+
+@dataclass
 class Processors:
     """The cells with what spans them. ``kept_cpus`` are the host's: emulator and I/O threads run there."""
 
     cells: list[Cell]
     threads: int  # hardware threads a core shows to the guest
     kept_cpus: list[int]
-
-
-def serving_node(host: Host, node: int) -> int:
-    """The node itself, or, where it has no CPUs or memory, the nearest one that has."""
-    nodes = {item.id: item for item in host.numa_nodes}
-    if node not in nodes:
-        raise DomainError(f"the topology has devices on NUMA node {node} and no such node", "read the topology again")
-    if _serves(nodes[node]):
-        return node
-    able = [item for item in host.numa_nodes if _serves(item)]
-    if not able:
-        raise DomainError("no NUMA node of this host has both CPUs and memory")
-    return min(able, key=lambda item: (nodes[node].distances.get(str(item.id), 255), item.id)).id
-
-
-def _serves(node: NumaNode) -> bool:
-    return bool(node.cpus) and node.memory_bytes > 0
+    share: Share
 
 
 def arrange(
-    spec: DomainSpec, host: Host, devices: list[Function], taken_cpus: set[int], held_cpus: set[int], max_vcpus: int
+    spec: DomainSpec, host: Host, ids: list[int], taken_cpus: set[int], held_cpus: set[int], max_vcpus: int
 ) -> Processors:
-    """Cells for ``spec`` on the nodes of its devices. ``held_cpus`` are those it has today: kept where they still fit.
+    """Cells for ``spec`` on the nodes ``ids``. ``held_cpus`` are those it has today: kept where they still fit.
 
     Raises DomainError where memory or CPUs do not divide or do not suffice.
     """
-    known = [node for node in (host.node_of(function) for function in devices) if node is not None]
-    ids = sorted({serving_node(host, node) for node in known})
-    if not ids:
-        able = sorted(node.id for node in host.numa_nodes if _serves(node))
-        if not able:
-            raise DomainError("no NUMA node of this host has both CPUs and memory")
-        ids = able[:1]
     nodes = [node for node in host.numa_nodes if node.id in ids]
     nodes.sort(key=lambda node: node.id)
-    memory_mib = _memory(spec, len(nodes))
+    memory_mib = _memory(spec, nodes, host)
 
     cores, kept = {}, []
     for node in nodes:
@@ -81,9 +79,8 @@ def arrange(
         free = [core for core in siblings[spec.host_cores_per_node :] if not taken_cpus.intersection(core)]
         # Stable: the cores that it has today come first, each part in ascending order.
         cores[node.id] = sorted(free, key=lambda core: (not held_cpus.issuperset(core), core))
-    count, threads = _vcpus(
-        spec, nodes, cores, min(max_vcpus, VCPUS_WITHOUT_IOMMU if not spec.guest_iommu else max_vcpus)
-    )
+    limit = max_vcpus if spec.remaps_interrupts else min(max_vcpus, VCPUS_WITHOUT_REMAPPING)
+    count, threads = _vcpus(spec, nodes, cores, limit)
 
     cells, number = [], 0
     for index, node in enumerate(nodes):
@@ -102,7 +99,26 @@ def arrange(
             )
         )
         number += count
-    return Processors(cells, threads, sorted(kept))
+    share = _share(host, nodes, cores, kept, count * len(nodes), limit)
+    return Processors(cells, threads, sorted(kept), share)
+
+
+def _share(
+    host: Host, nodes: list[NumaNode], cores: dict[int, list[list[int]]], kept: list[int], vcpus: int, limit: int
+) -> Share:
+    here = sum(len(node.cpus) for node in nodes)
+    free = sum(len(core) for each in cores.values() for core in each)
+    return Share(
+        threads=sum(len(node.cpus) for node in host.numa_nodes),
+        vcpus=vcpus,
+        kept=len(kept),
+        taken=here - free - len(kept),
+        free=max(free - vcpus, 0),
+        elsewhere=sum(len(node.cpus) for node in host.numa_nodes if node not in nodes),
+        limit=limit,
+        nodes_without_cell=[node.id for node in host.numa_nodes if serves(node) and node not in nodes],
+        memory_mib=sum(node.memory_bytes for node in host.numa_nodes) // MIB,
+    )
 
 
 def sorted_cores(cores: list[list[int]], count: int, threads: int) -> list[int]:
@@ -115,9 +131,20 @@ def sorted_cores(cores: list[list[int]], count: int, threads: int) -> list[int]:
     return sorted(rounds[:count])
 
 
-def _memory(spec: DomainSpec, cells: int) -> int:
+def _memory(spec: DomainSpec, nodes: list[NumaNode], host: Host) -> int:
     if spec.memory_mib <= 0:
         raise DomainError("memory_mib is missing", "say how much memory it gets", domain=spec.name)
+    able = nodes if spec.strict_memory else host.numa_nodes
+    there = {node.id: node.memory_bytes // MIB for node in able}
+    if spec.memory_mib > sum(there.values()):
+        whose = "the NUMA nodes that it is bound to have" if spec.strict_memory else "this host has"
+        each = ", ".join(f"node {node} {memory_mib}" for node, memory_mib in sorted(there.items()))
+        raise DomainError(
+            f"memory_mib {spec.memory_mib} is more than {whose}: {sum(there.values())} MiB ({each})",
+            "give it less memory",
+            domain=spec.name,
+        )
+    cells = len(nodes)
     step = cells * max(spec.huge_page_mib, 1)
     if spec.memory_mib % step:
         pages = f" in huge pages of {spec.huge_page_mib} MiB" if spec.huge_page_mib else ""
@@ -145,7 +172,8 @@ def _vcpus(spec: DomainSpec, nodes: list[NumaNode], cores: dict[int, list[list[i
             )
         return count, width
     if spec.vcpus > limit:
-        mend = "guest_iommu lifts the limit of 255" if limit == VCPUS_WITHOUT_IOMMU else "ask for fewer"
+        lifts = limit == VCPUS_WITHOUT_REMAPPING and not spec.remaps_interrupts
+        mend = f"interrupt_remapping lifts the limit of {limit}" if lifts else "ask for fewer"
         raise DomainError(f"vcpus {spec.vcpus} is over the limit of {limit}", mend, spec.name)
     if spec.vcpus % len(nodes):
         raise DomainError(

@@ -13,9 +13,9 @@ from typing import NoReturn
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import rooms
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.boards import Fabric, in_words, note
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cells import serving_node
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.nearest import Device, Want, assign, reach
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.nodes import asked, serving_node
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.packing import Packing, Request, Unit
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import (
     IS_FUNCTION,
@@ -221,10 +221,14 @@ class _Chooser:
             near=spec.nics.functions if spec.nics.per_gpu else None,
             nodes=frozenset(self._explicit_nodes(spec)),
             wants=tuple(rooms.asked(spec, self.room)) if self.room else (),
+            within=frozenset(asked(self.around.host, spec)) or None,
         )
 
     def _explicit_nodes(self, spec: DomainSpec) -> set[int]:
-        nodes = {self._node(self.around.functions[address]) for address in self.explicit[spec.name]}
+        """The nodes that it is on whatever is chosen."""
+        nodes = set(asked(self.around.host, spec)) | {
+            self._node(self.around.functions[address]) for address in self.explicit[spec.name]
+        }
         return {node for node in nodes if node is not None}
 
     def _used(self) -> dict:
@@ -232,7 +236,7 @@ class _Chooser:
         used: dict = {}
         for spec in self.specs:
             if not spec.gpus.count and self.room:
-                nodes = self._explicit_nodes(spec) or {min(node for _kind, node in self.room)}
+                nodes = self._explicit_nodes(spec)
                 used = rooms.overflow(self.room, used, rooms.asked(spec, self.room), nodes)[1]
         return used
 

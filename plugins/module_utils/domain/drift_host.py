@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cells import serving_node
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.cpuset import format_set
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.definition import Definition
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.drift_item import HOST, Drift
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.nodes import serving_node
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import Surroundings, foreign_member
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.record import (
     Recorded,

@@ -34,7 +34,7 @@ def render(plan: DomainPlan) -> str:
     features = _add(root, "features")
     _add(features, "acpi")
     _add(features, "apic")
-    if spec.guest_iommu:
+    if spec.remaps_interrupts:
         # Interrupt remapping needs the I/O APIC in QEMU (kernel-irqchip=split).
         _add(features, "ioapic", driver="qemu")
     _cpu(root, plan)
@@ -53,6 +53,10 @@ def render(plan: DomainPlan) -> str:
         extended = {"eim": "on"} if _vcpus(plan) > 255 else {}
         # Caching mode is what makes VFIO work behind the guest's IOMMU; iotlb lets virtio devices keep translations.
         _add(iommu, "driver", intremap="on", caching_mode="on", **extended, iotlb="on", aw_bits="48")
+    elif spec.interrupt_remapping:
+        # QEMU takes no vfio-pci device beside an IOMMU without caching mode (hw/i386/intel_iommu.c). That costs nothing
+        # as long as the guest translates no DMA: intel_iommu=off, which leaves the remapping of interrupts as it is.
+        _add(_add(devices, "iommu", model="intel"), "driver", intremap="on", caching_mode="on", eim="on")
     _firmware_window(root, plan)
     ET.indent(root, "  ")
     return ET.tostring(root, encoding="unicode") + "\n"

@@ -54,8 +54,9 @@ class Unit:
 class Request:
     """What one virtual machine needs: ``count`` GPUs in all, ``must`` (unit numbers) among them.
 
-    ``only`` limits the choice to some units. ``near``: the kind of NIC function that is to be near. ``nodes`` are those
-    of its other devices, and ``wants`` what it asks of nodes (rooms.asked).
+    ``only`` limits the choice to some units, ``within`` to those of some nodes or of none that is known. ``near``: the
+    kind of NIC function that is to be near. ``nodes`` are those that it is on whatever is chosen, and ``wants`` what it
+    asks of nodes (rooms.asked).
     """
 
     name: str
@@ -65,6 +66,7 @@ class Request:
     near: str | None = None
     nodes: frozenset[int] = frozenset()
     wants: tuple = ()
+    within: frozenset[int] | None = None
 
 
 def apart(one: tuple[str, ...], other: tuple[str, ...]) -> int:
@@ -212,7 +214,9 @@ class Packing:
         must = _mask(request.must)
         usable = must
         for number in _bits(_mask(request.only) if request.only is not None else free):
-            if self.units[number].owner in (None, request.name):
+            unit = self.units[number]
+            inside = request.within is None or unit.node is None or unit.node in request.within
+            if unit.owner in (None, request.name) and inside:
                 usable |= 1 << number
         key = (request.count, must, usable, free, request.near)
         if key not in self._found:

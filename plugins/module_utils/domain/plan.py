@@ -15,6 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain import (
     guest,
     machine_type,
     mmio,
+    nodes,
     rooms,
     tree,
 )
@@ -23,11 +24,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Holdings, Hypervisor, holdings
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import Chosen, Surroundings
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import DomainSpec, explicit_addresses
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.architecture import architecture, unsupported
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Fidelity
 
-# Where libvirt was not asked: what QEMU's q35 allows at least since 2.8.
+# Where libvirt was not asked: what every q35 allows since QEMU 2.8 (max_cpus in hw/i386/pc_q35.c; 1024 since 8.1, 4096
+# since 9.0).
 MAX_VCPUS = 288
 
 
@@ -118,6 +121,7 @@ class DomainPlan:
                 for port, endpoint in self.endpoints()
                 if endpoint.role != "hostdev"
             ],
+            "share": self.share(),
             "mmio": {
                 "low_bytes": self.window.low_bytes,
                 "high_bytes": self.window.high_bytes,
@@ -128,6 +132,21 @@ class DomainPlan:
             "console_log": spec.console_log_path,
             "fidelity": self.fidelity.to_dict(),
             "notes": self.notes,
+        }
+
+    def share(self) -> dict[str, Any]:
+        """What of the host's hardware threads and memory it has, and where the rest is."""
+        share = self.processors.share
+        return {
+            "threads": share.threads,
+            "vcpus": share.vcpus,
+            "kept": share.kept,
+            "taken": share.taken,
+            "free": share.free,
+            "elsewhere": share.elsewhere,
+            "vcpu_limit": share.limit,
+            "nodes_without_cell": share.nodes_without_cell,
+            "memory_mib": share.memory_mib,
         }
 
     def _expanders(self) -> Iterator[tuple[tree.Port, int]]:
@@ -223,12 +242,13 @@ def plan_domains(
     devices = {name: own.devices for name, own in held.items() if name in listed}
     chosen = choose_together(specs, around, devices, boards.recognise(host, gpu_module_ids), room)
 
+    of_cells = nodes.settle(host, specs, {name: each.all() for name, each in chosen.items()}, held, room)
     plans: dict[str, DomainPlan] = {}
     # Who takes what is left of the CPUs comes after those that say how many.
     for spec in sorted(specs, key=lambda item: (item.vcpus is None, item.name)):
         own = held.get(spec.name, Holdings())
         taken = {cpu for cpu, name in cpu_holder.items() if name != spec.name}
-        plan = _plan(spec, around, chosen[spec.name], taken, own, hypervisor)
+        plan = _plan(spec, around, chosen[spec.name], of_cells[spec.name], taken, own, hypervisor)
         plans[spec.name] = plan
         # From now on it holds what it was given, and no more.
         cpu_holder = {cpu: name for cpu, name in cpu_holder.items() if name != spec.name}
@@ -248,6 +268,7 @@ def _plan(
     spec: DomainSpec,
     around: Surroundings,
     chosen: Chosen,
+    node_ids: list[int],
     taken_cpus: set[int],
     held: Holdings,
     hypervisor: Hypervisor | None,
@@ -257,10 +278,10 @@ def _plan(
     machine, machine_notes = _machine(spec, accelerator, hypervisor)
     max_vcpus = hypervisor.accelerators[accelerator].vcpus_of(machine) if hypervisor else MAX_VCPUS
     devices = chosen.all()
-    processors = cells.arrange(spec, host, devices, taken_cpus, set(held.cpus), max_vcpus)
+    processors = cells.arrange(spec, host, node_ids, taken_cpus, set(held.cpus), max_vcpus)
 
     cell_of_complex, notes = _cells_of(host, devices, processors)
-    notes = [*chosen.notes, *machine_notes, *notes]
+    notes = [*chosen.notes, *machine_notes, *notes, *_share_notes(spec, host, chosen, processors)]
     virtio = [tree.Endpoint("serial", "0")]
     virtio += [tree.Endpoint("disk", str(number)) for number in range(len(spec.disks))]
     virtio += [tree.Endpoint("interface", str(number)) for number in range(len(spec.interfaces))]
@@ -305,6 +326,37 @@ def _plan(
     return plan
 
 
+def _share_notes(spec: DomainSpec, host: Host, chosen: Chosen, processors: cells.Processors) -> list[str]:
+    """Why it has not more of the host, where it asks for no number of vCPUs or has all GPUs."""
+    share, notes = processors.share, []
+    each = share.vcpus // len(processors.cells)
+    if spec.vcpus is None and share.free:
+        why = f"every cell has as many vCPUs as the one with the fewest CPUs left, {each}"
+        if share.limit // len(processors.cells) - each < processors.threads:
+            why = f"a guest has {share.limit} vCPUs at most here"
+            if not spec.remaps_interrupts and share.limit == cells.VCPUS_WITHOUT_REMAPPING:
+                why = (
+                    f"without interrupt remapping a guest has {share.limit} vCPUs at most; interrupt_remapping: true "
+                    "lifts that"
+                )
+        notes.append(f"{share.free} hardware threads of its nodes are in no use: {why}")
+    gpus = {function.address for function in host.functions if function.kind == "gpu"}
+    if share.nodes_without_cell and gpus and gpus <= {function.address for function in chosen.gpus}:
+        lost = [node for node in host.numa_nodes if node.id in share.nodes_without_cell]
+        memory_mib = sum(node.memory_bytes for node in lost) // MIB
+        notes.append(
+            f"it has all GPUs of the host and no cell on NUMA node {', '.join(str(node.id) for node in lost)}: "
+            f"{sum(len(node.cpus) for node in lost)} hardware threads and {memory_mib} MiB are out of its reach; "
+            "numa_nodes: [all] gives it those"
+        )
+    if spec.interrupt_remapping and not spec.guest_iommu:
+        notes.append(
+            "interrupt_remapping gives the guest an IOMMU: boot it with intel_iommu=off, so that it translates no DMA; "
+            "interrupts are remapped all the same"
+        )
+    return notes
+
+
 def _cells_of(
     host: Host, devices: list[Function], processors: cells.Processors
 ) -> tuple[dict[str, int | None], list[str]]:
@@ -316,7 +368,7 @@ def _cells_of(
     serving: dict[str, dict[str, int | None]] = {}
     for device in devices:
         node = host.node_of(device)
-        server = None if node is None else cells.serving_node(host, node)
+        server = None if node is None else nodes.serving_node(host, node)
         if server != node:
             notes.append(
                 f"NUMA node {node} of {device.address} has no CPUs or no memory; the guest sees it on that of "
@@ -325,18 +377,18 @@ def _cells_of(
         serving.setdefault(device.root_complex, {})[device.address] = server
     cell_of_node = {cell.host_node: cell.id for cell in processors.cells}
     found: dict[str, int | None] = {}
-    for root_complex, nodes in serving.items():
-        known = [node for node in nodes.values() if node is not None]
+    for root_complex, served in serving.items():
+        known = [node for node in served.values() if node is not None]
         if not known:
             found[root_complex] = None
             notes += [
                 f"the host does not say which NUMA node {address} is on; the guest will not know either"
-                for address in nodes
+                for address in served
             ]
             continue
         most = min(set(known), key=lambda node: (-known.count(node), node))
         found[root_complex] = cell_of_node[most]
-        for address, node in nodes.items():
+        for address, node in served.items():
             if node != most:
                 own = (
                     f"the host does not say which NUMA node {address} is on"

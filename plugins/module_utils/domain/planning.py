@@ -33,7 +33,7 @@ def planned(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     if conflicts:
         raise RefusedError(conflicts)
     plans = plan_domains(host, specs, gpu_module_ids=parse_module_ids(params["gpu_module_ids"]))
-    findings = preflight.losses(plans, host)
+    findings = preflight.without_libvirt(plans, host)
     rows = [{"name": plan.name, **returned_of(plan, host)} for plan in plans]
     tree = show(params["host_name"], plans, host)
     wanted: dict[str, str] = {}

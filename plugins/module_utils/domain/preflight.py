@@ -74,7 +74,7 @@ def check(
         found += _devices(plan, around)
         found += _isolation(plan, around)
         found += _losses(plan, around)
-        found += _memory_at_all(plan, host)
+    found += _memory_at_all(plans, host)
     specs = [plan.spec for plan in plans]
     found += storage.conflicts_on_host(specs, hypervisor, stopping)
     found += wishes(specs, hypervisor, paths_may_come)
@@ -89,10 +89,17 @@ def check(
     return found
 
 
-def losses(plans: list[DomainPlan], host: Host) -> list[Finding]:
-    """The warnings among ``check``'s findings: what plans lose in silence. It needs no libvirt."""
+def without_libvirt(plans: list[DomainPlan], host: Host) -> list[Finding]:
+    """What ``check`` finds that needs no libvirt: memory that the host has not got, and what plans lose in silence.
+
+    Returns the warnings. Raises RefusedError, with all findings, where one refuses.
+    """
     around = Surroundings(host)
-    return [item for plan in plans for item in _losses(plan, around)]
+    found = [item for plan in plans for item in _losses(plan, around)]
+    found += _memory_at_all(plans, host)
+    if any(item.severity == REFUSE for item in found):
+        raise RefusedError(found)
+    return found
 
 
 def wishes(specs: list[DomainSpec], hypervisor: Hypervisor, paths_may_come: bool) -> list[Finding]:
@@ -212,6 +219,7 @@ def _isolation(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
 def _losses(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
     yield from _address_bits(plan)
     yield from _models(plan, around.host)
+    yield from _nodes(plan)
     # Of a host whose config space was not read nothing is known of ATS and ACS.
     if around.config_read:
         yield from _ats(plan, around)
@@ -224,6 +232,19 @@ def _address_bits(plan: DomainPlan) -> Iterator[Finding]:
             "the host's physical address bits are not known",
             f"whether a window of {plan.window.window_bytes >> 30} GiB for large BARs fits could not be checked",
             "read the topology on the host itself",
+            WARN,
+        )
+
+
+def _nodes(plan: DomainPlan) -> Iterator[Finding]:
+    lost = sorted(address for address, node in plan.host_nodes.items() if node is None)
+    if lost:
+        cells = ", ".join(str(cell.host_node) for cell in plan.processors.cells)
+        yield Finding(
+            plan.name,
+            f"the host does not say which NUMA node {some(lost)} {'is' if len(lost) == 1 else 'are'} on",
+            f"its cells are on node {cells}, and which of them is near to a device nobody knows",
+            "look for a BIOS setting or update that gives root bridges their node (_PXM), or choose with numa_nodes",
             WARN,
         )
 
@@ -342,18 +363,42 @@ def _hugetlbfs(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
         )
 
 
-def _memory_at_all(plan: DomainPlan, host: Host) -> Iterator[Finding]:
-    """Strict memory that a node would not have if nothing else ran."""
-    nodes = {node.id: node for node in host.numa_nodes}
-    for cell in plan.processors.cells if plan.spec.strict_memory else []:
-        has_mib = nodes[cell.host_node].memory_bytes // MIB
-        if cell.memory_mib > has_mib:
+def _memory_at_all(plans: list[DomainPlan], host: Host) -> Iterator[Finding]:
+    """Memory that the host would not have if nothing but ``plans`` ran: of each node, and of all together.
+
+    What is bound to a node counts there; what has devices, is locked or in huge pages is never swapped, and counts in
+    all.
+    """
+    whole = {plan.name: plan.spec.memory_mib for plan in plans if plan.chosen.all() or plan.spec.locked}
+    bound: dict[int, dict[str, int]] = {}
+    for plan in plans:
+        for cell in plan.processors.cells if plan.spec.strict_memory else []:
+            bound.setdefault(cell.host_node, {})[plan.name] = cell.memory_mib
+    narrow = False
+    for node in sorted(host.numa_nodes, key=lambda node: node.id):
+        asked = bound.get(node.id, {})
+        if sum(asked.values()) > node.memory_bytes // MIB:
+            narrow = True
             yield Finding(
-                plan.name,
-                f"strict_memory binds {cell.memory_mib} MiB to NUMA node {cell.host_node}, which has {has_mib} MiB",
+                min(asked) if len(asked) == 1 else "",
+                f"strict_memory binds {_sum(asked)} to NUMA node {node.id}, which has {node.memory_bytes // MIB} MiB",
                 "the kernel ends QEMU when it touches what is not there",
-                "give it less memory, or turn strict_memory off",
+                "give it less memory, or turn strict_memory off" if len(asked) == 1 else "give them less memory",
             )
+    there = sum(node.memory_bytes for node in host.numa_nodes) // MIB
+    if sum(whole.values()) > there and not narrow:
+        yield Finding(
+            min(whole) if len(whole) == 1 else "",
+            f"the virtual machines want {_sum(whole)} that is never swapped, and this host has {there} MiB",
+            "QEMU does not start, or the kernel ends it",
+            "give them less memory",
+        )
+
+
+def _sum(asked: dict[str, int]) -> str:
+    """ "3072 MiB (a 1024, b 2048)"."""
+    each = ", ".join(f"{name} {memory_mib}" for name, memory_mib in sorted(asked.items()))
+    return f"{sum(asked.values())} MiB" + (f" ({each})" if len(asked) > 1 else "")
 
 
 def _memory(starting: list[DomainPlan], host: Host) -> Iterator[Finding]:

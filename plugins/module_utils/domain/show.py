@@ -61,6 +61,7 @@ def _machine(plan: DomainPlan, host: Host) -> list[str]:
     flat = Line("root complex pci0000:00, the guest's own", words.below(plan, tree.Port(tree.ROOT), plan.root))
     top.below += [flat] if flat.below else []
     lines = [top.text, *_draw(top.below, "")]
+    lines.append(_share(plan))
     fidelity = plan.fidelity
     lines.append(fidelity_line(fidelity))
     for item in fidelity.differences[:MANY]:
@@ -69,6 +70,22 @@ def _machine(plan: DomainPlan, host: Host) -> list[str]:
     if len(fidelity.differences) > MANY:
         lines.append(f"  and {len(fidelity.differences) - MANY} more")
     return [*lines, *(f"note: {note}" for note in plan.notes)]
+
+
+def _share(plan: DomainPlan) -> str:
+    """Of the host's threads and memory what it has, and where the other threads are."""
+    share = plan.processors.share
+    rest = {
+        "kept for the host": share.kept,
+        "with other virtual machines": share.taken,
+        "in no use": share.free,
+        "on nodes without a cell": share.elsewhere,
+    }
+    others = ", ".join(f"{number} {where}" for where, number in rest.items() if number)
+    return (
+        f"share: {share.vcpus} vCPUs for {share.threads} threads of the host{f' ({others})' if others else ''}, "
+        f"{_mib(plan.spec.memory_mib)} of {share.memory_mib / 1024:.1f} GiB"
+    )
 
 
 class _Words:

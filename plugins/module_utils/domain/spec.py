@@ -23,6 +23,9 @@ INTERFACE_TYPES = ("network", "bridge", "user")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 SHORT_ADDRESS = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+# All nodes that have CPUs and memory, as the only element of numa_nodes.
+ALL_NODES = "all"
+NODE = re.compile(r"[0-9]{1,4}")
 MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
 
 # Names a virtual machine's uuid is derived from; any constant will do, as long as it never changes.
@@ -101,6 +104,8 @@ class DomainSpec:
     accelerator: str = "auto"
     physical_address_bits: str = "auto"
     guest_iommu: bool = False
+    interrupt_remapping: bool = False
+    numa_nodes: list[str] = field(default_factory=list)
     ats: bool = True
     mmio_window_mib: int = 0
     disks: list[Disk] = field(default_factory=list)
@@ -121,6 +126,16 @@ class DomainSpec:
             return given
         digest = hashlib.sha256(f"{self.name}/{index}".encode()).digest()
         return "52:54:00:" + ":".join(f"{byte:02x}" for byte in digest[:3])
+
+    @property
+    def locked(self) -> bool:
+        """Whether its memory is never swapped, passed-through devices or not: locked, or in huge pages."""
+        return self.lock_memory or bool(self.huge_page_mib)
+
+    @property
+    def remaps_interrupts(self) -> bool:
+        """Whether the guest has an IOMMU that remaps interrupts, which more than 255 vCPUs need."""
+        return self.guest_iommu or self.interrupt_remapping
 
     @property
     def console_log_path(self) -> str:
@@ -191,6 +206,7 @@ def _spec(data: dict[str, Any]) -> DomainSpec:
     spec.gpus = _devices(Devices, data.get("gpus"), name, "gpus")
     spec.nics = _devices(Nics, data.get("nics"), name, "nics")
     spec.nvme = _devices(Devices, data.get("nvme"), name, "nvme")
+    spec.numa_nodes = [str(node) for node in spec.numa_nodes]
     spec.disks = [_build(Disk, item, name, f"disks[{at}]") for at, item in enumerate(data.get("disks") or [])]
     spec.interfaces = [
         _build(Interface, item, name, f"interfaces[{at}]") for at, item in enumerate(data.get("interfaces") or [])
@@ -259,6 +275,11 @@ def _check(spec: DomainSpec) -> None:
         spec.machine == machine_type.ALIAS or machine_type.is_version(spec.machine),
         f"machine {spec.machine!r} is no version of q35",
         "write it as virsh capabilities tells it, like pc-q35-8.2, or leave it out",
+    )
+    need(
+        spec.numa_nodes == [ALL_NODES] or all(NODE.fullmatch(node) for node in spec.numa_nodes),
+        f"numa_nodes {spec.numa_nodes!r} is neither [all] nor a list of NUMA nodes",
+        "write it like [0, 1]",
     )
     size = spec.huge_page_mib
     need(size & (size - 1) == 0, f"huge_page_mib {size} is no size of a huge page", "2 and 1024 are x86's, 0 is none")

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain import cells
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.nodes import serves
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import (
     Surroundings,
     is_physical,
     obstacle,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import ALL_NODES
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host, NumaNode
 
@@ -27,9 +28,9 @@ PAGES_SHARE = 1 / 2
 def whole_host(host: Host) -> dict[str, Any]:
     """All GPUs, NICs and NVMe drives that can be given away, as an element of ``domains``, the modules' option.
 
-    Of a NIC with virtual functions it is the first of them. The memory is that of the huge pages of its devices'
-    NUMA nodes, in equal parts, or ``MEMORY_SHARE`` of all where less than ``PAGES_SHARE`` is in huge pages. Raises
-    DomainError without a GPU, and where no memory is known.
+    Of a NIC with virtual functions it is the first of them. It is on every NUMA node that has CPUs and memory. The
+    memory is that of the huge pages of these nodes, in equal parts, or ``MEMORY_SHARE`` of all where less than
+    ``PAGES_SHARE`` is in huge pages. Raises DomainError without a GPU, and where no memory is known.
     """
     around = Surroundings(host)
     wanted = [function for function in host.functions if _wanted(around, function)]
@@ -50,13 +51,14 @@ def whole_host(host: Host) -> dict[str, Any]:
         ]
         why = "; ".join(reasons) or "it has none"
         raise DomainError(f"no GPU of this host can be given to a virtual machine ({why})", "say which domains to plan")
-    page_mib, memory_mib = _memory(host, wanted)
+    page_mib, memory_mib = _memory(host)
     addresses = {kind: [each.address for each in wanted if each.kind == kind] for kind in ("gpu", "nic", "nvme")}
     return {
         "name": NAME,
         "gpus": {"addresses": addresses["gpu"]},
         "nics": {"addresses": addresses["nic"]},
         "nvme": {"addresses": addresses["nvme"]},
+        "numa_nodes": [ALL_NODES],
         "memory_mib": memory_mib,
         "huge_page_mib": page_mib,
     }
@@ -73,11 +75,9 @@ def _wanted(around: Surroundings, function: Function) -> bool:
     return is_physical(function)
 
 
-def _memory(host: Host, devices: list[Function]) -> tuple[int, int]:
+def _memory(host: Host) -> tuple[int, int]:
     """Size of a page and all memory, MiB."""
-    places = {host.node_of(function) for function in devices} - {None}
-    ids = {cells.serving_node(host, node) for node in places if node is not None}
-    nodes = [node for node in host.numa_nodes if node.id in ids] or host.numa_nodes[:1]
+    nodes = [node for node in host.numa_nodes if serves(node)]
     if not any(node.memory_bytes for node in nodes):
         raise DomainError(
             "the topology does not say how much memory its NUMA nodes have; read it on the host with "

@@ -83,7 +83,7 @@ def test_a_device_on_no_known_node() -> None:
         ({"memory_mib": 2049, "huge_page_mib": 0}, "does not divide over 2 NUMA cells; use 2048 or 2050"),
         ({"vcpus": 3}, r"3 vCPUs do not divide over its 2 NUMA cells \(host nodes 0, 1\); use a multiple of 2"),
         ({"vcpus": 8}, "wants 4 CPUs of NUMA node 0, and 3 are left"),
-        ({"vcpus": 256}, "vcpus 256 is over the limit of 255; guest_iommu lifts"),
+        ({"vcpus": 256}, "vcpus 256 is over the limit of 255; interrupt_remapping lifts"),
         ({"vcpus": 300, "guest_iommu": True}, "vcpus 300 is over the limit of 288"),
         ({"vcpus": None, "host_cores_per_node": 4}, "no CPU is left on NUMA node 0"),
     ],

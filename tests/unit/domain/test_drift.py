@@ -390,14 +390,14 @@ def test_whole_servers(name: str) -> None:
     for function in server.functions:
         function.driver = None
         function.iommu_group = None
-    made = plan(server, gpus={"addresses": gpus}, nics={}, vcpus=None, memory_mib=4096 * 16, huge_page_mib=0, disks=[])
+    made = plan(server, gpus={"addresses": gpus}, nics={}, vcpus=None, memory_mib=16384, huge_page_mib=0, disks=[])
     named(drift(server, render(made)), "in no IOMMU group")
     flat = plan(
         server,
         gpus={"addresses": gpus},
         nics={},
         vcpus=None,
-        memory_mib=4096 * 16,
+        memory_mib=16384,
         huge_page_mib=0,
         mirror_topology=False,
     )

@@ -102,6 +102,21 @@ def test_a_clouds_console_is_never_counted(run):
     ]
 
 
+def test_more_memory_than_the_host_has_is_refused_and_nothing_written(run, tmp_path):
+    host = cloud()
+    wishes = [
+        {"name": f"vm-{at}", "memory_mib": 400 * 1024, "vcpus": 8, "gpus": {"count": 1}, "huge_page_mib": 1024}
+        for at in range(4)
+    ]
+    result = run(topology=host.to_dict(), domains=wishes, path=str(tmp_path / "plans"))
+    assert result["failed"]
+    assert result["msg"].startswith(
+        "host: nothing was touched: 2 things are amiss\n1. strict_memory binds 819200 MiB ("
+    )
+    assert [item["severity"] for item in result["findings"] if item["severity"] != "warn"] == ["refuse", "refuse"]
+    assert contents(tmp_path / "plans") == {}
+
+
 def test_a_host_that_is_not_x86_64_is_refused_and_nothing_written(run, tmp_path):
     given = {"recording": str(RECORDINGS / f"{POWER}.json"), "path": str(tmp_path / "plans"), "host_name": POWER}
     for domains in ([], [wish()]):

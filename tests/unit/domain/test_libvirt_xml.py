@@ -30,7 +30,7 @@ def threaded() -> Host:
 def whole_server() -> DomainPlan:
     host = recording("supermicro-4029gp-ve")
     gpus = [item.address for item in host.functions if item.kind == "gpu"]
-    return plan(host, gpus={"addresses": gpus}, nics={}, vcpus=None, memory_mib=262144)
+    return plan(host, gpus={"addresses": gpus}, nics={}, vcpus=None, memory_mib=32768)
 
 
 PLANS: dict[str, Any] = {

@@ -202,7 +202,7 @@ def test_every_recorded_server_as_one_guest(path: Any) -> None:
         for item in host.functions
         if item.kind == "nic" and not item.physical_function and not item.used_by_host
     ]
-    planned = plan(host, gpus={"count": gpus}, nics={"addresses": nics}, vcpus=None, memory_mib=12288, huge_page_mib=0)
+    planned = plan(host, gpus={"count": gpus}, nics={"addresses": nics}, vcpus=None, memory_mib=3072, huge_page_mib=0)
     text = render(planned, host)
     check_nccl(text)
     ours, theirs = classes(planned, text)

@@ -9,6 +9,8 @@ import pytest
 from machines import GIB, MIB
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import parse_specs
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.whole_host import whole_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import HugePages
 
@@ -27,6 +29,19 @@ def test_everything_that_can_be_given_away():
     # Of a port with VFs the first of them; not the one with the default route.
     assert wish["nics"] == {"addresses": ["0000:14:00.0", "0000:15:10.0", "0000:84:00.0", "0000:85:10.0"]}
     assert wish["nvme"] == {"addresses": []}
+
+
+def test_it_is_on_every_node_with_cpus_and_memory():
+    host = machines.recording("llnl-tioga")
+    wish = whole_host(host)
+    assert wish["numa_nodes"] == ["all"]
+    # All GPUs on one node, as a host with sub-NUMA clusters has them: no node is lost.
+    for item in [*host.functions, *host.root_complexes]:
+        item.numa_node = 0
+    (plan,) = plan_domains(host, parse_specs([whole_host(host)]))
+    assert [cell.host_node for cell in plan.processors.cells] == [0, 1, 2, 3]
+    assert plan.processors.share.nodes_without_cell == []
+    assert whole_host(host)["memory_mib"] == wish["memory_mib"]
 
 
 def test_a_device_in_a_group_with_one_that_stays_stays_too():

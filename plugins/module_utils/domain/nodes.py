@@ -1,0 +1,122 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The NUMA nodes of the host that each virtual machine's cells are on. Pure.
+
+They are the nodes of its devices and those that ``numa_nodes`` names. Where neither tells any (no firmware says the
+nodes, a device without one), it keeps those that it has, or gets the fewest neighbouring nodes that hold what it asks.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import rooms
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Holdings
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import ALL_NODES, DomainSpec
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host, NumaNode
+
+
+def serves(node: NumaNode) -> bool:
+    """Whether a guest's cell can be on the node: it has CPUs and memory."""
+    return bool(node.cpus) and node.memory_bytes > 0
+
+
+def serving(host: Host) -> list[int]:
+    """The nodes that a cell can be on, ascending. Raises DomainError where there is none."""
+    able = sorted(node.id for node in host.numa_nodes if serves(node))
+    if not able:
+        raise DomainError("no NUMA node of this host has both CPUs and memory")
+    return able
+
+
+def serving_node(host: Host, node: int) -> int:
+    """The node itself, or, where it has no CPUs or memory, the nearest one that has."""
+    nodes = {item.id: item for item in host.numa_nodes}
+    if node not in nodes:
+        raise DomainError(f"the topology has devices on NUMA node {node} and no such node", "read the topology again")
+    if serves(nodes[node]):
+        return node
+    return min(serving(host), key=lambda other: (nodes[node].distances.get(str(other), 255), other))
+
+
+def asked(host: Host, spec: DomainSpec) -> list[int]:
+    """The nodes that ``numa_nodes`` names, ascending. Raises DomainError for one that no cell can be on."""
+    if not spec.numa_nodes:
+        return []
+    able = serving(host)
+    if spec.numa_nodes == [ALL_NODES]:
+        return able
+    wanted = sorted({int(node) for node in spec.numa_nodes})
+    for node in wanted:
+        if node not in able:
+            there = ", ".join(map(str, able))
+            raise DomainError(
+                f"numa_nodes: node {node} is not on this host, or has no CPUs or no memory",
+                f"choose among {there}",
+                domain=spec.name,
+            )
+    return wanted
+
+
+def settle(
+    host: Host,
+    specs: list[DomainSpec],
+    devices: dict[str, list[Function]],
+    held: dict[str, Holdings],
+    room: dict,
+) -> dict[str, list[int]]:
+    """The nodes of each virtual machine's cells, by name and ascending; the order of ``specs`` makes no difference.
+
+    ``devices`` are those that were chosen, ``held`` is what each has today, ``room`` that of the nodes
+    (rooms.capacities). Raises DomainError.
+    """
+    found: dict[str, list[int]] = {}
+    able = serving(host)
+    for spec in specs:
+        known = {host.node_of(function) for function in devices[spec.name]} - {None}
+        ids = {*asked(host, spec), *(serving_node(host, node) for node in known if node is not None)}
+        kept = set(_kept(host, held.get(spec.name, Holdings())))
+        if not ids and kept and kept <= set(able) and _divides(spec, len(kept)):
+            ids = kept
+        if ids:
+            found[spec.name] = sorted(ids)
+    used: dict = {}
+    for spec in sorted(specs, key=lambda item: item.name):
+        if spec.name in found:
+            used = rooms.overflow(room, used, rooms.asked(spec, room), found[spec.name])[1]
+    loose = [spec for spec in specs if spec.name not in found]
+    open_ended = sum(spec.vcpus is None for spec in loose)
+    # The largest first: what is left has to hold the others.
+    for spec in sorted(loose, key=lambda item: (item.vcpus is None, -(item.vcpus or 0), -item.memory_mib, item.name)):
+        found[spec.name], used = _place(spec, able, room, used, open_ended)
+    return found
+
+
+def _kept(host: Host, own: Holdings) -> list[int]:
+    """The nodes that a domain's memory is bound to, or its CPUs are on."""
+    if own.memory_mib:
+        return sorted(own.memory_mib)
+    return sorted({node.id for node in host.numa_nodes if set(node.cpus) & set(own.cpus)})
+
+
+def _divides(spec: DomainSpec, count: int) -> bool:
+    return spec.memory_mib % (count * max(spec.huge_page_mib, 1)) == 0 and (spec.vcpus or 0) % count == 0
+
+
+def _place(spec: DomainSpec, able: list[int], room: dict, used: dict, open_ended: int) -> tuple[list[int], dict]:
+    """Nodes for one whose devices tell none, and what is then used."""
+    counts = [count for count in range(1, len(able) + 1) if _divides(spec, count)] or [1]
+    if spec.vcpus is None:
+        # It takes what is left: all nodes, or its share of them beside others of the kind.
+        share = max(len(able) // open_ended, 1)
+        counts = sorted(counts, key=lambda count: (count > share, -count if count <= share else count))
+    best = None
+    for count in counts:
+        for at in range(len(able) - count + 1):
+            nodes = able[at : at + count]
+            worse, after = rooms.overflow(room, used, rooms.asked(spec, room), nodes)
+            loads = [after[key] * 1000 // max(room.get(key, 0), 1) for key in after if key[1] in nodes]
+            load = max(loads, default=0)
+            if best is None or (worse, counts.index(count), load) < best[0]:
+                best = ((worse, counts.index(count), load), nodes, after)
+    assert best is not None
+    return best[1], best[2]
