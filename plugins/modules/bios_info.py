@@ -13,16 +13,18 @@ version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Reads, from what Linux found, whether virtual machine extensions, IOMMU, ACS and SR-IOV are on, and says it
-    as claims.
+  - Reads, from what Linux found, whether virtual machine extensions, IOMMU, interrupt remapping, ACS and SR-IOV are
+    on, and says it as claims, in the words of the proof (M(sailloft.fleet.gpu_vm_proof)).
 options:
   required:
     description:
       - Which of them have to be on; the call fails, naming what to turn on, where one is not.
+      - V(sriov) asks for one NIC at least that has it, V(acs) for all ports above GPUs and NICs.
+        V(interrupt_remapping) can be seen only once the kernel runs the IOMMU.
       - A host without ACS works, with whole switches as one IOMMU group, and one without SR-IOV gives out whole NICs.
     type: list
     elements: str
-    choices: [extensions, iommu, acs, sriov]
+    choices: [extensions, iommu, interrupt_remapping, acs, sriov]
     default: []
 attributes:
   check_mode:
@@ -41,11 +43,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 claims:
-  description: A claim a setting.
+  description: One claim a setting, for ACS one a port, and for SR-IOV one a NIC.
   returned: success
   type: list
   elements: dict
-  sample: [{"layer": "bios", "claim": "the IOMMU is on", "seen": ["DMAR"], "holds": true}]
+  sample: [{"layer": "bios", "claim": "the IOMMU remaps interrupts", "wanted": true, "seen": true, "holds": true}]
 missing:
   description: What is not on, and what to do, a line each.
   returned: success
@@ -55,7 +57,7 @@ missing:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import bios
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import bios_settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.concerns import read_topology
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
@@ -65,12 +67,12 @@ def main() -> None:
     """The module."""
     module = AnsibleModule(
         argument_spec={
-            "required": {"type": "list", "elements": "str", "choices": list(bios.CLAIMS), "default": []},
+            "required": {"type": "list", "elements": "str", "choices": list(bios_settings.NAMES), "default": []},
         },
         supports_check_mode=True,
     )
     system = System()
-    finish(module, lambda: bios.observe(system, read_topology(system), module.params["required"]))
+    finish(module, lambda: bios_settings.observe(system, read_topology(system), module.params["required"]))
 
 
 if __name__ == "__main__":

@@ -136,6 +136,8 @@ def differences_of_domain(domain: dict[str, Any]) -> list[str] | None:
         lines = []
         for kind, key in (("defined", "differences"), ("running", "live_differences")):
             words = [item for item in domain.get("drift", []) if kind in item["where"] or item["where"] == ["host"]]
+            if domain[key] is None and (kind == "defined" or domain.get("process")):
+                lines.append(f"{kind}: it was not compared with its plan")
             for item in domain[key] or []:
                 said = next((each for each in words if item["path"] in each["paths"]), None)
                 line = f"{kind}: {item['path']}: wanted {item['wanted']}, have {item['have']}"

@@ -23,17 +23,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.evidence imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.qemu_arguments import Options, qemu_options
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import GIB, KIB, MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.words import name as _name
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci.registers import PCI_CFG_SPACE_EXP_SIZE
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology import bios
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Acs, Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import fidelity, pairs
 
 # Bit 1, translation blocking, stops exactly the translated requests that ATS makes.
 ACS_TRANSLATION_BLOCKING = 0x02
-
-# (vendor, device): switch ports without the ACS capability, by design.
-PORTS_WITHOUT_ACS = {
-    (0x104C, 0x8233): "the TI XIO3130 switch, which QEMU emulates, has no ACS capability on its downstream ports",
-}
 
 # Vendors whose functions have the ATS capability unless their firmware hides it (mlxconfig ATS_ENABLED).
 ATS_BY_FIRMWARE = {0x15B3: "the firmware of an NVIDIA ConnectX NIC shows the ATS capability when ATS_ENABLED is 1"}
@@ -77,59 +74,13 @@ def prove(evidence: Evidence) -> list[Claim]:
 
 def _bios(evidence: Evidence) -> list[Claim]:
     host, where = evidence.host, evidence.host_name
-    claims = [
-        _one_of(
-            "bios",
-            "the processor's virtualization extensions are on",
-            ["vmx", "svm"],
-            host.cpu.virtualization,
-            f"{where} /proc/cpuinfo flags",
-        ),
-        _one_of(
-            "bios",
-            "the firmware describes an IOMMU (DMAR or IVRS table), and the kernel runs it",
-            ["intel", "amd"],
-            host.iommu.kind,
-            f"{where} /sys/class/iommu",
-        ),
-        compare(
-            "bios",
-            "the IOMMU remaps interrupts",
-            True,
-            host.iommu.interrupt_remapping,
-            f"{where} IOMMU capabilities",
-        ),
+    return [
+        bios.extensions(host, where),
+        bios.iommu(host, where),
+        bios.interrupt_remapping(host, where),
+        *bios.acs(host, where, _passed_through(evidence)),
+        *bios.sriov(_physical_functions(evidence), where, f"{evidence.planned.name} has no virtual function"),
     ]
-    for port in _ports(evidence):
-        claim = f"{_port(port)} has the ACS capability"
-        source = f"{where} config space of {port.address}"
-        by_design = PORTS_WITHOUT_ACS.get((port.vendor_id, port.device_id))
-        if port.acs is None and by_design:
-            claims.append(not_applicable("bios", claim, "present", source, by_design))
-        else:
-            claims.append(compare("bios", claim, "present", "present" if port.acs else "absent", source))
-    functions = _physical_functions(evidence)
-    if not functions:
-        claims.append(
-            not_applicable(
-                "bios",
-                "the NICs have the SR-IOV capability",
-                "present",
-                f"{where} config space",
-                f"{evidence.planned.name} has no virtual function",
-            )
-        )
-    for function in functions:
-        claims.append(
-            compare(
-                "bios",
-                f"NIC {function.address} has the SR-IOV capability",
-                "present",
-                "present" if function.sriov else "absent",
-                f"{where} config space of {function.address}",
-            )
-        )
-    return claims
 
 
 # NIC firmware ------------------------------------------------------------------------------------------------------
@@ -138,7 +89,7 @@ def _bios(evidence: Evidence) -> list[Claim]:
 def _nic_firmware(evidence: Evidence) -> list[Claim]:
     nics = sorted(
         {
-            function.physical_function or function.address
+            _firmware_owner(evidence.host, function)
             for function in evidence.host.functions
             if function.kind == "nic" and function.vendor_id == CONNECTX_VENDOR
         }
@@ -167,6 +118,13 @@ def _nic_firmware(evidence: Evidence) -> list[Claim]:
                 )
             )
     return claims
+
+
+def _firmware_owner(host: Host, function: Function) -> str:
+    """Return the address that stands for the firmware of a NIC: all its functions share the one of the first."""
+    own = function.physical_function or function.address
+    first = f"{own[:-1]}0"
+    return first if first in host.by_address() else own
 
 
 # Hypervisor --------------------------------------------------------------------------------------------------------
@@ -216,14 +174,14 @@ def _hypervisor(evidence: Evidence) -> list[Claim]:
                 f"{where} /sys/devices/system/node/node{node}/hugepages/hugepages-{size_bytes // 1024}kB/nr_hugepages",
             )
         )
-    claims.extend(_acs(evidence, port) for port in _ports(evidence) if port.acs)
+    claims.extend(_acs(evidence, port) for port in bios.ports_above(host, _passed_through(evidence)) if port.acs)
     for device in evidence.planned.devices:
         claims.extend(_device_on_host(evidence, device))
     return claims
 
 
 def _acs(evidence: Evidence, port: Function) -> Claim:
-    claim = f"{_port(port)} isolates untranslated requests and lets translated ones through (ACSCtl)"
+    claim = f"{bios.port_name(port)} isolates untranslated requests and lets translated ones through (ACSCtl)"
     acs = port.acs or Acs(0, 0)
     wanted = ACS_FOR_ATS & acs.capability
     source = f"{evidence.host_name} config space of {port.address}, ACSCtl {acs.control:#04x}"
@@ -268,10 +226,12 @@ def _device_on_host(evidence: Evidence, device: Device) -> list[Claim]:
 def _ats(evidence: Evidence, function: Function) -> Claim:
     claim = f"ATS is enabled on {_name(function)}"
     source = f"{evidence.host_name} config space of {function.address}, ATSCtl"
-    if function.ats is None and function.vendor_id not in ATS_BY_FIRMWARE:
-        reason = f"{_model(function)} has no ATS capability"
-        return not_applicable("hypervisor", claim, True, source, reason)
-    reason = "" if function.ats else ATS_BY_FIRMWARE[function.vendor_id]
+    reason = "" if function.ats else ATS_BY_FIRMWARE.get(function.vendor_id, "")
+    if function.ats is None and not reason:
+        if function.config_bytes == PCI_CFG_SPACE_EXP_SIZE:
+            reason = f"{_model(function)} has no ATS capability"
+            return not_applicable("hypervisor", claim, True, source, reason)
+        reason = f"only {function.config_bytes} bytes of its config space were read: read the host as root"
     return compare("hypervisor", claim, True, function.ats.enabled if function.ats else None, source, reason)
 
 
@@ -483,7 +443,8 @@ def _device_in_guest(evidence: Evidence, device: Device, options: Options) -> li
             "guest_xml",
             f"{name} has all its memory windows in the guest (BAR sizes)",
             _bars(on_host),
-            _bars(inside) if inside else None,
+            # No device that is passed through is without memory: where there is none, it was not read.
+            (_bars(inside) or None) if inside else None,
             f"{where}/resource",
         ),
     ]
@@ -537,6 +498,11 @@ def _fidelity(evidence: Evidence) -> Claim:
     devices = evidence.planned.devices
     on_host = {_name(evidence.host.function(device.host_address)): device.host_address for device in devices}
     wanted = pairs(evidence.host, on_host)
+    claim = "pairs of devices that are as near in the guest as on the host (fidelity)"
+    source = f"guest and {evidence.host_name} /sys/bus/pci/devices"
+    if not wanted:
+        reason = f"{evidence.planned.name} has fewer than two devices, so no pair of them"
+        return not_applicable("guest_os", claim, "all", source, reason)
     seen: object = None
     if evidence.guest:
         inside = set(evidence.guest.by_address())
@@ -554,13 +520,7 @@ def _fidelity(evidence: Evidence) -> Claim:
                     for item in found.differences
                 ),
             ]
-    return compare(
-        "guest_os",
-        "pairs of devices that are as near in the guest as on the host (fidelity)",
-        f"{len(wanted)} of {len(wanted)}",
-        seen,
-        f"guest and {evidence.host_name} /sys/bus/pci/devices",
-    )
+    return compare("guest_os", claim, f"{len(wanted)} of {len(wanted)}", seen, source)
 
 
 def _nccl(evidence: Evidence) -> Claim:
@@ -597,18 +557,8 @@ def _differences(lines: list[str] | None) -> str | list[str] | None:
     return SAME if lines == [] else lines
 
 
-def _one_of(layer: str, claim: str, wanted: list[str], seen: str | None, source: str) -> Claim:
-    return Claim(layer, claim, " or ".join(wanted), seen, seen in wanted, source)
-
-
-def _ports(evidence: Evidence) -> list[Function]:
-    """The ports on the paths of the VM's devices that can have ACS: root ports and switch downstream ports."""
-    found: dict[str, Function] = {}
-    for device in evidence.planned.devices:
-        for step in evidence.host.path(device.host_address):
-            if step.port_type in ("root_port", "switch_downstream"):
-                found[step.address] = step
-    return [found[address] for address in sorted(found)]
+def _passed_through(evidence: Evidence) -> list[Function]:
+    return [evidence.host.function(device.host_address) for device in evidence.planned.devices]
 
 
 def _physical_functions(evidence: Evidence) -> list[Function]:
@@ -621,10 +571,6 @@ def _huge_pages(host: Host, node_id: int, size_bytes: int) -> int | None:
         if node.id == node_id:
             return next((pages.total for pages in node.huge_pages if pages.size_bytes == size_bytes), None)
     return None
-
-
-def _port(function: Function) -> str:
-    return f"{'root' if function.port_type == 'root_port' else 'switch'} port {function.address}"
 
 
 def _model(function: Function) -> str:

@@ -297,10 +297,67 @@ def test_a_port_that_has_no_acs_by_design_is_not_applicable():
 
 def test_a_device_without_ats_is_not_applicable_unless_firmware_can_hide_it():
     one = evidence()
-    function(one.host, "0000:13:00.0").ats = None
+    gpu = function(one.host, "0000:13:00.0")
+    gpu.ats, gpu.config_bytes = None, 4096
     (claim,) = found(prove(one), "ATS is enabled on GPU 0000:13:00.0")
     assert claim.holds is None
     assert claim.reason == "10de:2330 has no ATS capability"
+
+
+@pytest.mark.parametrize("size_bytes", [0, 64, 256])
+def test_ats_that_could_not_be_read_is_not_taken_for_none(size_bytes):
+    one = evidence()
+    gpu = function(one.host, "0000:13:00.0")
+    gpu.ats, gpu.config_bytes = None, size_bytes
+    claims = prove(one)
+    assert failed(claims) == ["ATS is enabled on GPU 0000:13:00.0"]
+    (claim,) = found(claims, "ATS is enabled on GPU 0000:13:00.0")
+    assert claim.seen is None
+    assert claim.reason == f"only {size_bytes} bytes of its config space were read: read the host as root"
+
+
+def test_a_bridge_that_could_not_be_read_is_a_port_that_fails():
+    one = evidence()
+    port = function(one.host, "0000:12:00.0")
+    port.acs, port.port_type, port.config_bytes = None, None, 64
+    claims = prove(one)
+    assert failed(claims) == ["switch port 0000:12:00.0 has the ACS capability"]
+    assert found(claims, "switch port 0000:12:00.0 has")[0].seen is None
+
+
+def test_a_conventional_bridge_is_no_port():
+    one = evidence()
+    port = function(one.host, "0000:12:00.0")
+    port.acs, port.port_type, port.config_bytes = None, None, 256
+    assert not [claim for claim in prove(one) if "0000:12:00.0" in claim.claim]
+
+
+def test_memory_windows_that_were_not_read_on_either_side_do_not_hold():
+    one = evidence()
+    function(one.host, "0000:13:00.0").bars = []
+    function(one.guest, "0000:23:00.0").bars = []
+    assert failed(prove(one)) == ["GPU 0000:13:00.0 has all its memory windows in the guest (BAR sizes)"]
+
+
+def test_a_guest_with_one_device_has_no_pair_to_claim():
+    one = evidence()
+    one.planned.devices = one.planned.devices[:1]
+    (claim,) = found(prove(one), "(fidelity)")
+    assert (claim.holds, claim.reason) == (None, "vm1 has fewer than two devices, so no pair of them")
+
+
+def test_a_domain_that_was_not_compared_is_not_as_planned():
+    for key, kind in (("differences", "defined"), ("live_differences", "running")):
+        assert differences_of_domain({**gpu_vm.domain(), key: None}) == [f"{kind}: it was not compared with its plan"]
+
+
+def test_both_ports_of_a_nic_have_the_firmware_of_the_first():
+    one = evidence()
+    second = copy.deepcopy(function(one.host, "0000:14:00.0"))
+    second.address, second.sriov = "0000:14:00.7", None
+    one.host.functions.append(second)
+    assert failed(prove(one)) == []
+    assert not found(prove(one), "NIC 0000:14:00.0: ATS is on")[1:]
 
 
 def test_a_read_only_register_is_not_applicable_only_with_the_tunings_word_for_it():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import acs_bits, bios, nic_firmware
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import acs_bits, bios_settings, nic_firmware
 
 ROLE = Path(__file__).parents[3] / "roles" / "gpu_host"
 
@@ -31,4 +31,4 @@ def test_the_default_firmware_is_the_papers():
 
 
 def test_every_bios_claim_can_be_required():
-    assert OPTIONS["gpu_host_bios_required"]["choices"] == list(bios.CLAIMS)
+    assert OPTIONS["gpu_host_bios_required"]["choices"] == list(bios_settings.NAMES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -215,3 +216,22 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path):
         write(str(path), "a plan")
     assert str(error.value) == f"cannot write {path}: Is a directory; give a folder that you own"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_page_lists_what_fails_and_nothing_else_under_what_does_not_hold():
+    text = page(proof(HELD, FAILED, APART))
+    section = text.split('<section class="failures">')[1].split("</section>")[0]
+    assert FAILED.claim in section
+    assert HELD.claim not in section
+    assert APART.claim not in section
+    assert '<section class="failures">' not in page(proof(HELD, APART))
+
+
+def test_the_page_tallies_held_failed_and_not_applicable_by_layer():
+    held = Claim("hypervisor", "a driver is bound", "vfio-pci", "vfio-pci", True, "hv01 driver")
+    text = page(proof(held, held, FAILED, APART))
+    links = re.findall(r'<span class="name">([^<]+)</span><span class="tally">(.*?)</span></a>', text)
+    assert links == [
+        ("NIC firmware", "<b>1</b> n/a"),
+        ("Hypervisor", '<b class="held">2</b> held, <b class="failed">1</b> failed'),
+    ]

@@ -1,0 +1,49 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The BIOS settings of a host: the claims of topology/bios.py about all its GPUs and NICs, by name."""
+
+from __future__ import annotations
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import show
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology import bios
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
+
+TABLES = "/sys/firmware/acpi/tables"
+NAMES = ("extensions", "iommu", "interrupt_remapping", "acs", "sriov")
+WHERE = "this host's"
+
+
+def observe(system: System, host: Host, required: list[str]) -> Outcome:
+    """Return all claims as facts. Raises HostError where one of ``required`` (of NAMES) does not hold."""
+    claims = _claims(system, host)
+    # A management NIC without SR-IOV is no reason to refuse a host: one NIC that has it is enough.
+    enough = any(claim.holds for claim in claims["sriov"])
+    asked = [claim for name in required if not (name == "sriov" and enough) for claim in claims[name]]
+    lacking = [_told(claim) for claim in asked if claim.holds is False]
+    if lacking:
+        raise HostError("; ".join(lacking))
+    every = [claim for name in NAMES for claim in claims[name]]
+    missing = [_told(claim) for claim in every if claim.holds is False]
+    return Outcome(facts={"claims": [claim.to_dict() for claim in every], "missing": missing})
+
+
+def _claims(system: System, host: Host) -> dict[str, list[Claim]]:
+    tables = [table for table in bios.IOMMU_TABLES if system.exists(f"{TABLES}/{table}")]
+    devices = [function for function in host.functions if function.kind in ("gpu", "nic")]
+    nics = [function for function in devices if function.kind == "nic" and function.physical_function is None]
+    on_pci_express = [function for function in nics if function.port_type is not None]
+    return {
+        "extensions": [bios.extensions(host, WHERE)],
+        "iommu": [bios.iommu(host, WHERE, tables)],
+        "interrupt_remapping": [bios.interrupt_remapping(host, WHERE)],
+        "acs": bios.acs(host, WHERE, devices),
+        "sriov": bios.sriov(on_pci_express, WHERE, "this host has no NIC on PCI Express"),
+    }
+
+
+def _told(claim: Claim) -> str:
+    return f"{claim.claim}: wanted {show(claim.wanted)}, found {show(claim.seen)} in {claim.source}; {claim.reason}"

@@ -1,0 +1,137 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the BIOS has to turn on for GPU virtual machines, as claims about what Linux found. Pure.
+
+The module bios_info makes these claims of all GPUs and NICs of a host, the proof of a virtual machine of its own
+devices. A claim that does not hold says in its reason what to turn on.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci.registers import (
+    PCI_CFG_SPACE_EXP_SIZE,
+    PCI_CFG_SPACE_SIZE,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, not_applicable
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
+
+LAYER = "bios"
+# The ACPI table by which firmware describes its IOMMU: DMAR (Intel VT-d specification, 8.1), IVRS (AMD I/O
+# Virtualization Technology specification, 5.1).
+IOMMU_TABLES = ("DMAR", "IVRS")
+IOMMU_KINDS = ("intel", "amd")
+# (vendor, device): switch ports without the ACS capability, by design.
+PORTS_WITHOUT_ACS = {
+    (0x104C, 0x8233): "the TI XIO3130 switch, which QEMU emulates, has no ACS capability on its downstream ports",
+}
+PORTS_WITH_ACS = ("root_port", "switch_downstream")
+
+
+def extensions(host: Host, where: str) -> Claim:
+    """The processor can run virtual machines."""
+    seen = host.cpu.virtualization
+    remedy = (
+        "the processor shows neither vmx nor svm: turn on VT-x (Intel) or SVM (AMD) in the BIOS, and in a virtual "
+        "machine nested virtualization in its hypervisor"
+    )
+    return _claim(
+        "the processor's virtualization extensions are on",
+        "vmx or svm",
+        seen,
+        seen in ("vmx", "svm"),
+        f"{where} /proc/cpuinfo flags",
+        remedy,
+    )
+
+
+def iommu(host: Host, where: str, tables: list[str] | None = None) -> Claim:
+    """The firmware describes an IOMMU. ``tables``: those of IOMMU_TABLES that are there; None: they were not read.
+
+    A kernel that runs an IOMMU was told of it, whether or not the tables are shown.
+    """
+    seen = host.iommu.kind if host.iommu.kind in IOMMU_KINDS else ", ".join(tables or []) or None
+    return _claim(
+        "the firmware describes an IOMMU (DMAR or IVRS table)",
+        "intel or amd",
+        seen,
+        seen is not None,
+        f"{where} /sys/class/iommu and /sys/firmware/acpi/tables",
+        "turn on VT-d (Intel) or the IOMMU (AMD) in the BIOS",
+    )
+
+
+def interrupt_remapping(host: Host, where: str) -> Claim:
+    """The IOMMU remaps interrupts, which passing devices through safely needs; seen only once the kernel runs it."""
+    seen = host.iommu.interrupt_remapping
+    remedy = "turn on interrupt remapping (x2APIC) in the BIOS"
+    if host.iommu.kind is None:
+        remedy = "the kernel does not run the IOMMU yet: boot with it on, and read again"
+    return _claim(
+        "the IOMMU remaps interrupts", True, seen, seen is True, f"{where} /sys/kernel/irq/*/chip_name", remedy
+    )
+
+
+def acs(host: Host, where: str, functions: list[Function]) -> list[Claim]:
+    """Each port above ``functions`` has ACS: without it devices share IOMMU groups."""
+    ports = ports_above(host, functions)
+    if not ports:
+        reason = "no GPU and no NIC is behind a port"
+        return [not_applicable(LAYER, "ports have the ACS capability", "present", f"{where} config space", reason)]
+    return [_port_acs(port, where) for port in ports]
+
+
+def sriov(owners: list[Function], where: str, why_none: str) -> list[Claim]:
+    """Each of the physical functions ``owners`` can have virtual functions; ``why_none``: why there is no owner."""
+    if not owners:
+        claim = "the NICs have the SR-IOV capability"
+        return [not_applicable(LAYER, claim, "present", f"{where} config space", why_none)]
+    return [
+        _claim(
+            f"NIC {function.address} has the SR-IOV capability",
+            "present",
+            "present" if function.sriov and function.sriov.total else "absent",
+            bool(function.sriov and function.sriov.total),
+            f"{where} sriov_totalvfs of {function.address}",
+            "turn on SR-IOV in the BIOS, and SRIOV_EN and NUM_OF_VFS in the NIC's firmware",
+        )
+        for function in owners
+    ]
+
+
+def ports_above(host: Host, functions: list[Function]) -> list[Function]:
+    """Return the root ports and switch downstream ports on the ways to ``functions``, by address.
+
+    A bridge whose config space could not be read may be one, and is among them: nobody knows that it is none.
+    """
+    found = {
+        step.address: step
+        for function in functions
+        for step in host.path(function.address)[:-1]
+        if step.port_type in PORTS_WITH_ACS
+        or (step.kind == "bridge" and step.port_type is None and step.config_bytes < PCI_CFG_SPACE_SIZE)
+    }
+    return [found[address] for address in sorted(found)]
+
+
+def port_name(port: Function) -> str:
+    """Return "root port 0000:10:01.0"."""
+    return f"{'root' if port.port_type == 'root_port' else 'switch'} port {port.address}"
+
+
+def _port_acs(port: Function, where: str) -> Claim:
+    name = f"{port_name(port)} has the ACS capability"
+    source = f"{where} config space of {port.address}"
+    by_design = PORTS_WITHOUT_ACS.get((port.vendor_id, port.device_id))
+    if port.acs is None and by_design:
+        return not_applicable(LAYER, name, "present", source, by_design)
+    if port.acs is None and port.config_bytes < PCI_CFG_SPACE_EXP_SIZE:
+        remedy = f"only {port.config_bytes} bytes of its config space were read: read the host as root"
+        return _claim(name, "present", None, False, source, remedy)
+    seen = "present" if port.acs else "absent"
+    return _claim(name, "present", seen, bool(port.acs), source, "turn on ACS in the BIOS")
+
+
+def _claim(claim: str, wanted: object, seen: object, holds: bool, source: str, remedy: str) -> Claim:
+    """A claim that says what to turn on where it does not hold; what was not seen never holds."""
+    true = holds and seen is not None
+    return Claim(LAYER, claim, wanted, seen, true, source, "" if true else remedy)
