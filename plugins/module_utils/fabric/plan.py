@@ -29,6 +29,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.record import Record
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
     CLASSES,
+    BufferShares,
     Ecn,
     Headroom,
     Pools,
@@ -320,6 +321,7 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -
     headrooms: dict[Line, Headroom] = {}
     pfc_bytes: Fraction | None = None  # the queue from which on a port may pause
     pools: Pools | None = None
+    shares: BufferShares | None = None
     if policy.lossless and spec.asic is not None:
         if hasattr(spec.system_module, "check_cable"):
             for (_speed, cable), name in lines.items():
@@ -330,7 +332,8 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -
                 for line, name in lines.items()
             }
         need = _headroom_sum(policy, spec, headrooms)
-        free = thresholds.free_bytes(spec.asic, need, getattr(spec.system_module, "BUFFER_SHARES", None), subject)
+        cut, shares = _shares(spec.system_module, spec.asic)
+        free = thresholds.free_bytes(spec.asic, need, cut, subject)
         if headrooms and getattr(spec.system_module, "HAS_POOLS", False):
             pools = _pools(spec.asic, need, free)
         pfc_bytes = thresholds.pfc_queue_bytes(
@@ -350,7 +353,7 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -
             shared[key] = _attainable(spec, qos, pfc_bytes, f"{subject}: port {name}")
         made[line] = shared[key]
     ports = {name: made[port.speed_gbit_s, port.cable_m] for name, port in spec.ports.items()}
-    return Switch(spec.name, spec.system, ports, policy.ecmp_fields, spec.queue_buffer_bytes, pools)
+    return Switch(spec.name, spec.system, ports, policy.ecmp_fields, spec.queue_buffer_bytes, pools, shares)
 
 
 def _headroom_sum(policy: Policy, spec: SwitchSpec, headrooms: Mapping[Line, Headroom]) -> thresholds.HeadroomSum:
@@ -361,6 +364,17 @@ def _headroom_sum(policy: Policy, spec: SwitchSpec, headrooms: Mapping[Line, Hea
         lossless * sum(one.xoff_bytes for one in each),
         f"{lossless} lossless {'class' if lossless == 1 else 'classes'} on {len(spec.ports)} ports",
     )
+
+
+def _shares(system: ModuleType, asic: Asic) -> tuple[BufferShares | None, BufferShares | None]:
+    """Return the parts to plan with, None for the ASIC's pools; and those that the switch must have as it is."""
+    default: BufferShares | None = getattr(system, "DEFAULT_SHARES", None)
+    if default is None:
+        return getattr(system, "BUFFER_SHARES", None), None
+    if ASICS.get(asic.name) is asic:
+        return default, default
+    own = asic.shared_bytes, asic.headroom_pool_bytes
+    return None, BufferShares(*(-(-100 * each // asic.buffer_bytes) for each in own))
 
 
 def _pools(asic: Asic, need: thresholds.HeadroomSum, free: Fraction) -> Pools:

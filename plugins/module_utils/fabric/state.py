@@ -120,6 +120,7 @@ class Switch:
     ``ecmp_fields``: what the hash over equal paths takes, of ECMP_FIELDS; None where it is not to be seen.
     ``queue_buffer_bytes``: what one queue can fill, for systems whose thresholds are in percent of it (junos); None for
     all others. ``pools``: what a planned switch must have, where its system has pools of its own (sonic), else None.
+    ``shares``: the same, where the system cuts its buffer in percent and the cut is not rendered (junos).
     """
 
     name: str
@@ -128,6 +129,7 @@ class Switch:
     ecmp_fields: tuple[str, ...] | None = None  # sorted
     queue_buffer_bytes: int | None = None
     pools: Pools | None = None
+    shares: BufferShares | None = None
 
 
 ECMP_FIELDS = ("destination_ip", "destination_port", "protocol", "source_ip", "source_port")

@@ -18,7 +18,8 @@ for.
 ``SIZES_HEADROOM = True``, where the system computes headroom alone: no row and no cable is asked for.
 ``check_cable(subject, cable_m)``: FabricError where a lossless port cannot have that cable.
 ``held_cable_m(cable_m)``: the length for which the system keeps headroom where a cable is so long.
-``BUFFER_SHARES``: the parts into which it cuts the buffer; else the pools are the ASIC's.
+``BUFFER_SHARES``: the parts into which it is made to cut the buffer; ``DEFAULT_SHARES``: those into which it cuts it
+where the ASIC's pools are not the user's own. Else the pools are the ASIC's.
 ``HAS_POOLS = True``, where ``Switch.pools`` says what its pools must have.
 ``CLASSIFIES_AT_EGRESS = True``, where a port's ``dscp_to_class`` is for the packets that leave by it; else, without the
 name, for those that come in.

@@ -47,6 +47,7 @@ SYSTEMS = {
     "few": SimpleNamespace(NOT_HELD={}, ASICS=("spectrum3",), NOT_ASICS={"jericho2": "few has other queues there"}),
     "named": SimpleNamespace(NOT_HELD={}, PORT=re.compile("Ethernet[0-9]+"), PORT_EXAMPLE="Ethernet0"),
     "parts": SimpleNamespace(NOT_HELD={}, BUFFER_SHARES=BufferShares(50)),
+    "cut": SimpleNamespace(NOT_HELD={}, DEFAULT_SHARES=BufferShares(9, 45)),
     "pools": SimpleNamespace(NOT_HELD={}, HAS_POOLS=True),
     "sizes": SimpleNamespace(NOT_HELD={"headroom": "", "cable_m": ""}, SIZES_HEADROOM=True, check_cable=check_cable),
     "steps": SimpleNamespace(NOT_HELD={"headroom": "", "cable_m": ""}, held_cable_m=lambda cable: 40),
@@ -199,6 +200,18 @@ def test_a_system_with_pools_is_told_those_that_it_was_planned_with():
     lossy = {"classes": {"roce": {"mode": "lossy"}}}
     assert planned(lossy, one(ports=32, system="pools"))["leaf1"].pools is None
     assert planned(None, one(ports=32))["leaf1"].pools is None
+
+
+def test_a_system_with_default_parts_is_planned_with_them_unless_the_pools_are_the_users():
+    given = one("tomahawk3", ports=32, system="cut")
+    switch = planned(None, given)["leaf1"]
+    q = thresholds.pfc_queue_bytes(Fraction(66_394_076 * 9, 100), 32, 3, -2)
+    assert switch.shares == BufferShares(9, 45)
+    assert switch.ports["swp0"].queues[3].ecn == Ecn(10_000, (10_000 + int((q - 10_000) * 5)) // 1000 * 1000, 100)
+    own = {"like": "tomahawk3", "source": "a test", "pool_bytes": 40_000_000, "headroom_pool_bytes": 16_000_000}
+    switch = planned(None, {"leaf1": {**given["leaf1"], "asic": "own"}}, asics={"own": own})["leaf1"]
+    assert switch.shares == BufferShares(61, 25)  # of 66,394,076, in whole percents that are as much
+    assert switch.ports["swp0"].queues[3].ecn.minimum_bytes > 60_000
 
 
 def test_a_system_that_sizes_headroom_alone_needs_no_rows():
@@ -383,11 +396,11 @@ BAD_SWITCHES = [
     (change(("leaf1", "os"), "x"), "switch leaf1: unknown setting 'os'"),
     (
         change(("leaf1", "system"), None),
-        "roce_switch_system is missing; there are few, named, parts, percents, plain, pools, reckons, sizes, soft, s",
+        "roce_switch_system is missing; there are cut, few, named, parts, percents, plain, pools, reckons, sizes",
     ),
     (
         change(("leaf1", "system"), "ios"),
-        "switch leaf1: system 'ios' is unknown; there are few, named, parts, percents, plain, pools, reckons, sizes",
+        "switch leaf1: system 'ios' is unknown; there are cut, few, named, parts, percents, plain, pools, reckons",
     ),
     (change(("leaf1", "asic"), None), "switch leaf1: roce_switch_asic is missing; there are jericho2, "),
     (change(("leaf1", "asic"), "asic9"), "switch leaf1: ASIC 'asic9' is unknown; there are jericho2, "),

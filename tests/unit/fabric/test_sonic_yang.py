@@ -1,7 +1,7 @@
-"""What is rendered, and what a patch makes, under SONiC's own models.
+"""What is rendered, and what a patch makes, under SONiC's own models, by libyang's yanglint (libyang2-tools).
 
-SAILLOFT_SONIC_YANG names the folder that holds them: /usr/local/yang-models of a switch, or sonic-buildimage's
-src/sonic-yang-models/yang-models with sonic-types.yang made of its template. `pip install yangson` besides.
+SAILLOFT_SONIC_YANG names the folder that holds the models: a copy of a switch's /usr/local/yang-models, or
+src/sonic-yang-models of a checkout of sonic-buildimage, whose templates are rendered as its setup.py renders them.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ import copy
 import json
 import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import jinja2
 import pytest
 from hypothesis import given, settings
 from sonic_configs import PORTS, default_config
@@ -26,87 +29,122 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.soni
 FOLDER = os.environ.get("SAILLOFT_SONIC_YANG")
 if not FOLDER:
     pytest.skip("SAILLOFT_SONIC_YANG names no folder of SONiC's models", allow_module_level=True)
-yangson = pytest.importorskip("yangson")
 jsonpatch = pytest.importorskip("jsonpatch")
 
 TABLES = (*SHARED, *OF_PORTS, "BUFFER_POOL")
+YIN = "{urn:ietf:params:xml:ns:yang:yin:1}"
+
+
+class InvalidConfigError(Exception):
+    """A configuration that the models refuse, with what yanglint says of it."""
+
+
+def gathered(folder: Path, into: Path) -> Path:
+    """A folder of all models: ``folder`` itself, or a checkout's models and rendered templates in ``into``."""
+    if not (folder / "yang-models").is_dir():
+        return folder
+    for model in (folder / "yang-models").glob("*.yang"):
+        shutil.copy(model, into)
+    for template in (folder / "yang-templates").glob("*.yang.j2"):
+        text = jinja2.Template(template.read_text(), trim_blocks=True).render(yang_model_type="py")
+        (into / template.stem).write_text(text)
+    return into
 
 
 class Models:
-    """SONiC's models of TABLES, and what they import."""
+    """SONiC's models of TABLES."""
 
-    def __init__(self, folder: Path) -> None:
-        texts = {each.stem.split("@")[0]: each.read_text() for each in folder.glob("*.yang")}
-        self.of_table: dict[str, str] = {}
-        for name, text in texts.items():
-            for table in TABLES:
-                inner = r"container\s+GLOBAL" if table == "SWITCH_HASH" else rf"list\s+{table}_LIST"
-                if re.search(rf"container\s+{table}\s*\{{", text) and re.search(rf"{inner}\s*\{{", text):
-                    self.of_table[table] = name
-        missing = set(TABLES) - set(self.of_table)
+    def __init__(self, folder: Path, scratch: Path) -> None:
+        self.folder, self.scratch = folder, scratch
+        self.containers: dict[str, ElementTree.Element] = {}
+        self.module_of: dict[str, str] = {}
+        self.namespaces: dict[str, str] = {}
+        wanted = re.compile(rf"container\s+({'|'.join(TABLES)})\s*\{{")
+        for path in sorted(folder.glob("*.yang")):
+            if wanted.search(path.read_text()):
+                self._add(path)
+        self.implemented = self._imported(set(self.module_of.values()))
+        missing = set(TABLES) - set(self.containers)
         assert not missing, f"{folder} has no model of {missing}"
-        needed: list[str] = []
-        queue = sorted(set(self.of_table.values()))
-        while queue:
-            name = queue.pop()
-            if name not in needed:
-                needed.append(name)
-                queue += re.findall(r"import\s+([\w-]+)", texts[name])
-        self.namespaces = {name: re.search(r'namespace\s+"([^"]+)"', texts[name])[1] for name in needed}
-        library = {
-            "ietf-yang-library:modules-state": {
-                "module-set-id": "",
-                "module": [
-                    {
-                        "name": name,
-                        "revision": max(re.findall(r"revision\s+\"?([\d-]{10})", texts[name]), default=""),
-                        "namespace": self.namespaces[name],
-                        "conformance-type": "implement",
-                    }
-                    for name in sorted(needed)
-                ],
-            }
-        }
-        self.model = yangson.DataModel(json.dumps(library), (str(folder),))
+
+    def _add(self, path: Path) -> None:
+        module = ElementTree.fromstring(self._yanglint("-f", "yin", str(path)))
+        for container in module.iter(f"{YIN}container"):
+            table = container.get("name")
+            inner = container.find(f"{YIN}list[@name='{table}_LIST']")
+            if table in TABLES and (inner is not None or container.find(f"{YIN}container[@name='GLOBAL']") is not None):
+                self.containers[table] = container
+                self.module_of[table] = path.stem.split("@")[0]
+                self.namespaces[table] = module.find(f"{YIN}namespace").get("uri")
+
+    def _imported(self, names: set[str]) -> list[str]:
+        """These models' files and those of all that they import: conditions that name a model need it."""
+        found: dict[str, str] = {}
+        left = sorted(names)
+        while left:
+            name = left.pop()
+            path = self.folder / f"{name}.yang"
+            if name not in found and path.exists():  # libyang itself has IETF's
+                found[name] = str(path)
+                left += re.findall(r"import\s+([\w-]+)", path.read_text())
+        return sorted(found.values())
+
+    def _yanglint(self, *arguments: str) -> str:
+        done = subprocess.run(
+            ["yanglint", "-p", str(self.folder), *arguments], capture_output=True, text=True, timeout=60, check=False
+        )
+        if done.returncode:
+            raise InvalidConfigError("\n".join(line for line in done.stderr.splitlines() if "err" in line.lower()))
+        return done.stdout
 
     def validate(self, config: dict[str, Any]) -> None:
-        """Raises what yangson raises."""
-        root = ElementTree.Element("config")
-        for table, name in self.of_table.items():
+        """Raise InvalidConfigError for what the models refuse."""
+        documents: dict[str, ElementTree.Element] = {}
+        for table in self.containers:
             if table in config:
-                module = self._in(root, name, name)
-                self._table(self._in(module, name, table), name, table, config[table])
-        self.model.from_xml(root).validate(ctype=yangson.enumerations.ContentType.config)
+                space = self.namespaces[table]
+                name = self.module_of[table]
+                root = documents.setdefault(name, ElementTree.Element(f"{{{space}}}{name}"))
+                self._table(space, self._in(root, space, table), table, config[table])
+        text = "\n".join(ElementTree.tostring(root, encoding="unicode") for root in documents.values())
+        data = self.scratch / "config.xml"
+        data.write_text(text)
+        self._yanglint("-t", "config", *self.implemented, str(data))
 
-    def _in(self, parent: ElementTree.Element, module: str, tag: str, text: str | None = None) -> ElementTree.Element:
-        element = ElementTree.SubElement(parent, f"{{{self.namespaces[module]}}}{tag}")
+    @staticmethod
+    def _in(parent: ElementTree.Element, space: str, tag: str, text: str | None = None) -> ElementTree.Element:
+        element = ElementTree.SubElement(parent, f"{{{space}}}{tag}")
         element.text = text
         return element
 
-    def _table(self, parent: ElementTree.Element, module: str, table: str, entries: dict[str, Any]) -> None:
-        path = f"/{module}:{module}/{table}"
-        rows = self.model.get_schema_node(f"{path}/{table}_LIST")
+    def _table(self, space: str, parent: ElementTree.Element, table: str, entries: dict[str, Any]) -> None:
+        rows = self.containers[table].findall(f"{YIN}list")
         for key, entry in entries.items():
-            element = self._in(parent, module, f"{table}_LIST" if rows else key)
-            if rows:
-                for (leaf, _ns), part in zip(rows.keys, key.split("|")):
-                    self._in(element, module, leaf, part)
-            pairs = self.model.get_schema_node(f"{path}/{table}_LIST/{table}")
+            fixed = self.containers[table].find(f"{YIN}container[@name='{key}']")
+            if fixed is not None:
+                row, element = None, self._in(parent, space, key)
+            else:
+                parts = key.split("|")
+                row = next(each for each in rows if len(each.find(f"{YIN}key").get("value").split()) == len(parts))
+                element = self._in(parent, space, row.get("name"))
+                for leaf, part in zip(row.find(f"{YIN}key").get("value").split(), parts):
+                    self._in(element, space, leaf, part)
+            pairs = None if row is None else row.find(f"{YIN}list[@name='{table}']")
             for field, value in entry.items():
-                if pairs:  # a map: its fields are an inner list's keys and values
-                    (inner, _ns), *_rest = pairs.keys
-                    [other] = [each.name for each in pairs.children if each.name != inner]
-                    pair = self._in(element, module, table)
-                    self._in(pair, module, inner, field)
-                    self._in(pair, module, other, value)
+                if pairs is not None:  # a map: its fields are an inner list's keys and values
+                    inner = pairs.find(f"{YIN}key").get("value")
+                    [other] = [leaf.get("name") for leaf in pairs.findall(f"{YIN}leaf") if leaf.get("name") != inner]
+                    pair = self._in(element, space, table)
+                    self._in(pair, space, inner, field)
+                    self._in(pair, space, other, value)
                 else:
                     for each in value if isinstance(value, list) else [value]:
-                        self._in(element, module, field, each)
+                        self._in(element, space, field, each)
 
 
 @pytest.fixture(scope="module")
-def models():
-    return Models(Path(FOLDER))
+def models(tmp_path_factory):
+    return Models(gathered(Path(FOLDER), tmp_path_factory.mktemp("yang")), tmp_path_factory.mktemp("config"))
 
 
 def merged(wanted: Switch) -> dict:
@@ -194,12 +232,12 @@ def test_what_is_broken_is_refused(models, table, key, field, value):
     broken = copy.deepcopy(config)
     entries = broken[table]
     entries[next(each for each in entries if each.startswith(key))][field] = value
-    with pytest.raises(yangson.exceptions.YangsonException):
+    with pytest.raises(InvalidConfigError):
         models.validate(broken)
 
 
 def test_a_name_of_33_characters_is_refused(models):
     config = default_config()
     config["WRED_PROFILE"]["A" * 33] = config["WRED_PROFILE"]["AZURE_LOSSLESS"]
-    with pytest.raises(yangson.exceptions.YangsonException):
+    with pytest.raises(InvalidConfigError):
         models.validate(config)

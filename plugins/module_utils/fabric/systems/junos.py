@@ -63,10 +63,11 @@ NOT_HELD = {"headroom": "Junos computes it from cable length and MRU"}
 # CoS Buffer Configuration", table 1).
 ASICS = ("tomahawk2", "tomahawk3", "tomahawk4", "tomahawk5", "trident3", "trident4")
 # The default of [edit class-of-service shared-buffer ingress buffer-partition]; see the module.
-BUFFER_SHARES = BufferShares(lossless_percent=9, headroom_percent=45)
+DEFAULT_SHARES = BufferShares(lossless_percent=9, headroom_percent=45)
 PORT_EXAMPLE = "et-0/0/1"
 OURS = "sailloft-"
 COS = ("class-of-service",)
+PARTITIONS = (*COS, "shared-buffer", "ingress", "buffer-partition")
 MACRO = (*COS, "apply-macro", "sailloft", "queue-buffer-bytes")
 CLASS = re.compile(rf"{OURS}tc([0-7])-pri([0-7])")
 WORD = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]]|[^\s\[\]"]+')
@@ -714,12 +715,35 @@ def remediation(running: str, wanted: Switch) -> str:
     reader = _Reader(
         "\n".join(each for each in running.splitlines() if " ".join(each.split()) not in hidden), wanted.name
     )
+    _check_partitions(reader, wanted)
     want = [_as_tagged(reader, line) for line in want]
     lines = [f"activate {' '.join(path)}" for path in off]
     lines += [f"delete {' '.join(path)}" for path in _unwanted(reader, wanted, set(want))]
     there = set(known)
     lines += [f"set {' '.join(line)}" for line in want if line not in there]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _check_partitions(reader: _Reader, wanted: Switch) -> None:
+    """Refuse smaller partitions of the ingress buffer than those that the plan reckons with.
+
+    They are not rendered: changing them stops the traffic of all ports (Juniper, "buffer-partition (Ingress)").
+    """
+    if wanted.shares is None:
+        return
+    for name, default, planned in (
+        ("lossless", DEFAULT_SHARES.lossless_percent, wanted.shares.lossless_percent),
+        ("lossless-headroom", DEFAULT_SHARES.headroom_percent, wanted.shares.headroom_percent or 0),
+    ):
+        path = (*PARTITIONS, name, "percent")
+        seen = next((line[-1] for line in reader.lines if line[:-1] == path), str(default))
+        if not seen.isdecimal() or int(seen) < planned:
+            raise FabricError(
+                f"{reader.name}: {' '.join(path)}",
+                f"it is {seen}, and the plan reckons with {planned}",
+                "describe the switch's pools in roce_asics (like, source, pool_bytes, headroom_pool_bytes), or set it "
+                "when no traffic has to pass, for changing it stops all ports",
+            )
 
 
 def _as_tagged(reader: _Reader, line: Line) -> Line:

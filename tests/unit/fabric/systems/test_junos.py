@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
+    BufferShares,
     Ecn,
     PortQos,
     Queue,
@@ -334,3 +335,37 @@ def test_a_port_that_rewrites_priorities_of_ethernet_may():
 def test_a_port_without_settings_is_a_port():
     text = "set interfaces xe-0/0/7 unit 0 family inet\nset interfaces em0 mtu 1500\n"
     assert junos.parse(text, "leaf1").ports == {"xe-0/0/7": PortQos()}
+
+
+def cut(lossless: int, headroom: int) -> str:
+    at = "set class-of-service shared-buffer ingress buffer-partition"
+    rest = 100 - lossless - headroom
+    parts = {"lossless": lossless, "lossless-headroom": headroom, "lossy": rest}
+    return "".join(f"{at} {name} percent {percent}\n" for name, percent in parts.items())
+
+
+@pytest.mark.parametrize(
+    ("running", "planned", "why"),
+    [
+        (cut(5, 45), BufferShares(9, 45), "lossless percent: it is 5, and the plan reckons with 9"),
+        (cut(66, 24), BufferShares(9, 45), "lossless-headroom percent: it is 24, and the plan reckons with 45"),
+        ("", BufferShares(61, 25), "lossless percent: it is 9, and the plan reckons with 61"),
+    ],
+)
+def test_smaller_partitions_than_those_planned_with_are_refused(running, planned, why):
+    wanted = replace(switches.switch("junos", ["et-0/0/0"]), shares=planned)
+    with pytest.raises(FabricError) as refused:
+        junos.remediation("set system host-name leaf1\n" + running, wanted)
+    assert str(refused.value) == (
+        f"leaf1: class-of-service shared-buffer ingress buffer-partition {why}; describe the switch's pools in "
+        "roce_asics (like, source, pool_bytes, headroom_pool_bytes), or set it when no traffic has to pass, for "
+        "changing it stops all ports"
+    )
+
+
+def test_partitions_as_large_as_planned_with_stay():
+    wanted = switches.switch("junos", ["et-0/0/0"])
+    for running, planned in (("", BufferShares(9, 45)), (cut(66, 25), BufferShares(61, 25)), (cut(5, 0), None)):
+        lines = junos.remediation("set system host-name leaf1\n" + running, replace(wanted, shares=planned))
+        assert "scheduler-maps" in lines
+        assert "shared-buffer" not in lines
