@@ -156,7 +156,8 @@ domains:
     nccl_topology:
       description:
         - The topology file that NCCL in the guest needs, with the guest's PCI tree and the host's link speeds; the
-          role C(gpu_guest) puts it there. Null for a virtual machine without a GPU.
+          role C(gpu_guest) puts it there. Null for a virtual machine without a GPU, and where it would be more than
+          NCCL reads.
       returned: unless state is absent
       type: str
     plan:

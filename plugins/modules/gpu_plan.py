@@ -126,7 +126,9 @@ domains:
       description: The libvirt XML.
       type: str
     nccl_topology:
-      description: NCCL's topology file for the guest; null for a virtual machine without a GPU.
+      description:
+        - NCCL's topology file for the guest. Null for a virtual machine without a GPU, and where it would be more than
+          NCCL reads.
       type: str
     boot_trial:
       description:

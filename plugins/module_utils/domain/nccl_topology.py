@@ -11,6 +11,7 @@ the GPUs and NICs, no family and model of the processor, no host_hash.
 - A ``cpu`` for each guest cell that carries a GPU or NIC, with its virtual CPUs. NCCL has no NODE: root complexes of
   one cell are PHB to it, in the file as without it. Where the guest does not know the node, ``numaid`` is -1, the
   kernel's.
+- Where that is more than NCCL reads, no NIC without RDMA: NCCL reads it in the guest where it uses it all the same.
 - A ``pci`` for each switch, at its upstream port, which is where NCCL itself looks (it goes up two levels at a time),
   with the host switch's ids: NCCL knows the Broadcom switches that show one switch as two, and merges these. Root ports
   and downstream ports are no elements; but a root port with several GPUs or NICs behind it is one, as they share it.
@@ -25,7 +26,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import tree
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.record import link_limit
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
@@ -63,13 +63,56 @@ class _Pci:
 def render(plan: DomainPlan, host: Host) -> str:
     """The file's text, always the same for the same plan; ``host`` is the one that was planned for.
 
-    Raises DomainError where the GPUs and NICs are more than NCCL can read.
+    Where all GPUs and NICs are more than NCCL reads it is without the NICs that have no RDMA device on the host. Even
+    that may be more: see ``elements``.
     """
+    text = _text(plan, host, frozenset())
+    if _needed(plan, text, frozenset()) <= MAX_ELEMENTS:
+        return text
+    return _text(plan, host, _without_rdma(plan))
+
+
+def for_guest(plan: DomainPlan, host: Host) -> str | None:
+    """``render`` where the guest has a GPU, and so a use for NCCL, and NCCL can read the file; else None."""
+    if not plan.chosen.gpus or elements(plan, host) > MAX_ELEMENTS:
+        return None
+    return render(plan, host)
+
+
+def elements(plan: DomainPlan, host: Host) -> int:
+    """How many of its ``MAX_ELEMENTS`` NCCL needs for the least file of the plan, with what it adds itself."""
+    text = _text(plan, host, frozenset())
+    needed = _needed(plan, text, frozenset())
+    out = _without_rdma(plan)
+    return needed if needed <= MAX_ELEMENTS else _needed(plan, _text(plan, host, out), out)
+
+
+def _needed(plan: DomainPlan, text: str, out: frozenset[str]) -> int:
+    added = sum(ADDED.get(function.kind, 0) for function in plan.chosen.all() if function.address not in out)
+    return sum(line.lstrip()[:2] != "</" for line in text[len(HEADER) :].splitlines()) + added
+
+
+def _without_rdma(plan: DomainPlan) -> frozenset[str]:
+    """NICs whose driver on the host, or their physical functions', made a network interface and no RDMA device.
+
+    Some of them NCCL may use through a plugin (Slingshot's). Of one that is bound to VFIO nothing is known.
+    """
+    found = set()
+    for function in plan.chosen.nics:
+        owner = plan.functions.get(function.physical_function or "", function)
+        names = {*function.interfaces, *owner.interfaces}
+        if "net" in names and "rdma" not in names:
+            found.add(function.address)
+    return frozenset(found)
+
+
+def _text(plan: DomainPlan, host: Host, out: frozenset[str]) -> str:
+    """The file without the NICs ``out``."""
     known = host.by_address()
     cells: dict[int, list[_Pci]] = {}
     only = plan.processors.cells[0].id if len(plan.processors.cells) == 1 else -1
     for bus in [plan.root, *plan.root.expanders]:
-        found = _below(plan, known, bus)
+        found = _below(plan, known, bus, out)
         if found:
             cells.setdefault(only if bus.cell is None else bus.cell, []).extend(found)
     lines = [f'<system version="{NCCL.version}">']
@@ -79,27 +122,21 @@ def render(plan: DomainPlan, host: Host) -> str:
             lines += element.lines(4)
         lines.append("  </cpu>")
     lines.append("</system>")
-    _refuse_too_many(plan, sum(line.lstrip()[:2] != "</" for line in lines))
     return HEADER + "\n".join(lines) + "\n"
 
 
-def for_guest(plan: DomainPlan, host: Host) -> str | None:
-    """``render`` where the guest has a GPU, and so a use for NCCL; else None. Raises DomainError."""
-    return render(plan, host) if any(function.kind == "gpu" for function in plan.chosen.all()) else None
-
-
-def _below(plan: DomainPlan, known: dict[str, Function], here: tree.Port) -> list[_Pci]:
+def _below(plan: DomainPlan, known: dict[str, Function], here: tree.Port, out: frozenset[str]) -> list[_Pci]:
     """What NCCL sees below a bus, in the order of the addresses."""
     found = []
     for endpoint in here.endpoints:
         function = known[endpoint.key] if endpoint.role == "hostdev" else None
-        if function is not None and function.kind in KINDS:
+        if function is not None and function.kind in KINDS and function.address not in out:
             address = tree.address(here.bus, endpoint.slot, endpoint.function)
             found.append(_Pci({"busid": address, "class": f"0x{function.class_code:06x}", **_link(known, function)}))
     for port in here.ports:
         if port.model == tree.EXPANDER:
             continue
-        inner = _below(plan, known, port)
+        inner = _below(plan, known, port, out)
         address = tree.address(here.bus, port.slot, port.function)
         if port.model == tree.UPSTREAM and inner and port.host in known:
             switch = known[port.host]
@@ -151,18 +188,6 @@ def _mask(cpus: list[int], count: int) -> str:
     number = sum(1 << cpu for cpu in cpus)
     words = [number >> shift & 0xFFFFFFFF for shift in range(0, count, 32)]
     return ",".join(f"{word:08x}" for word in reversed(words))
-
-
-def _refuse_too_many(plan: DomainPlan, elements: int) -> None:
-    endpoints = [plan.functions[endpoint.key] for _port, endpoint in plan.endpoints() if endpoint.role == "hostdev"]
-    added = sum(ADDED.get(function.kind, 0) for function in endpoints)
-    if elements + added > MAX_ELEMENTS:
-        raise DomainError(
-            f"NCCL's topology of its GPUs and NICs would have {elements + added} elements ({added} of them added by "
-            f"NCCL), and NCCL reads {MAX_ELEMENTS}",
-            "give it fewer NICs",
-            domain=plan.name,
-        )
 
 
 def _tag(name: str, attributes: dict[str, str]) -> str:

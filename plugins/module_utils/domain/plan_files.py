@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.picture im
 
 
 def returned_of(plan: DomainPlan, host: Host) -> dict[str, Any]:
-    """What gpu_domain, gpu_domain_info and gpu_plan return of a plan for ``host``. Raises DomainError."""
+    """What gpu_domain, gpu_domain_info and gpu_plan return of a plan for ``host``."""
     return {"plan": plan.to_dict(), "xml": libvirt_xml.render(plan), "nccl_topology": for_guest(plan, host)}
 
 

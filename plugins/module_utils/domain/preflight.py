@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain import machine_type, storage
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain import machine_type, nccl_topology, storage
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import REFUSE, WARN, Finding, RefusedError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Hypervisor, holdings
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import (
@@ -27,6 +27,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.words import
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.accelerators import models
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.architecture import SUPPORTED, architecture
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.nccl_format import MAX_ELEMENTS
 
 # The ACSCtl bit (Linux PCI_ACS_DT) that lets translated requests go straight: direct translated P2P.
 ACS_DIRECT_TRANSLATED = 0x40
@@ -220,6 +221,7 @@ def _losses(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
     yield from _address_bits(plan)
     yield from _models(plan, around.host)
     yield from _nodes(plan)
+    yield from _nccl(plan, around.host)
     # Of a host whose config space was not read nothing is known of ATS and ACS.
     if around.config_read:
         yield from _ats(plan, around)
@@ -232,6 +234,18 @@ def _address_bits(plan: DomainPlan) -> Iterator[Finding]:
             "the host's physical address bits are not known",
             f"whether a window of {plan.window.window_bytes >> 30} GiB for large BARs fits could not be checked",
             "read the topology on the host itself",
+            WARN,
+        )
+
+
+def _nccl(plan: DomainPlan, host: Host) -> Iterator[Finding]:
+    needed = nccl_topology.elements(plan, host) if plan.chosen.gpus else 0
+    if needed > MAX_ELEMENTS:
+        yield Finding(
+            plan.name,
+            f"NCCL's topology of its GPUs and NICs would have {needed} elements, and NCCL reads {MAX_ELEMENTS}",
+            "no topology file is made for the guest, where NCCL then plans with the links of QEMU's switches",
+            "give it fewer NICs, if NCCL is to be fast there",
             WARN,
         )
 
