@@ -7,11 +7,14 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import machine_type
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import InvalidValueError
 
 FIRMWARES = ("efi", "bios")
 ACCELERATORS = ("auto", "kvm", "qemu")
@@ -26,27 +29,142 @@ SHORT_ADDRESS = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # All nodes that have CPUs and memory, as the only element of numa_nodes.
 ALL_NODES = "all"
 NODE = re.compile(r"[0-9]{1,4}")
-MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
 
 # Names a virtual machine's uuid is derived from; any constant will do, as long as it never changes.
 UUID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "gpu-domain.sailloft")
+
+
+# The most that any guest can have, where no host sets a lower limit: 4096 vCPUs (QEMU's q35 since 9.0), 52 physical
+# address bits and so 4 PiB (AMD64 Architecture Programmer's Manual, volume 2, 5.1), 256 buses, a device or disk on each.
+VCPUS_MAX = 4096
+MEMORY_MIB_MAX = 1 << 32
+WINDOW_MIB_MAX = 1 << 32
+ADDRESS_BITS_MAX = 52
+DEVICES_MAX = 256
+# A disk: 1 PiB, more than QEMU's qcow2 can address with its default clusters and tables in use.
+DISK_MIB_MAX = 1 << 30
+# x86-64's sizes of huge pages; 0 is ordinary memory.
+HUGE_PAGES_MIB = (0, 2, 1024)
+# Linux on x86 takes 2048 bytes with the closing NUL (COMMAND_LINE_SIZE, arch/x86/include/asm/setup.h).
+ARGUMENTS_MAX = 2047
+# Linux: IFNAMSIZ is 16 with the closing NUL; a name has no "/" and no white space (dev_valid_name).
+BRIDGE = re.compile(r"[^\s/:]{1,15}")
+SOURCE_MAX = 255
+MODULE_ID = re.compile(r"[0-9]{1,3}")
+BITS = re.compile(r"[1-9][0-9]")
+
+CHECK = "check"
+Check = Callable[[Any], Any]
+
+
+def _number(least: int, most: int, unit: str = "") -> Check:
+    return lambda value: values.whole(value, least, most, unit)
+
+
+def _choice(*known: str) -> Check:
+    return lambda value: values.one_of(value, known)
+
+
+def _switch(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidValueError(f"{value!r} is not possible", "use true or false")
+    return value
+
+
+def _power_of_two(value: Any) -> int:
+    if values.whole(value, 0, WINDOW_MIB_MAX, "MiB") & (value - 1):
+        raise InvalidValueError(f"{value} is not a power of two", "leave it out to have it computed")
+    return value
+
+
+def _page_size(value: Any) -> int:
+    if isinstance(value, bool) or value not in HUGE_PAGES_MIB:
+        raise InvalidValueError(f"{value!r} is no size of a huge page", "x86 has 2 and 1024; 0 is ordinary memory")
+    return value
+
+
+def _address_bits(value: Any) -> str:
+    words = values.text(value)
+    if words not in ("auto", "passthrough", "off") and not (
+        BITS.fullmatch(words) and 32 <= int(words) <= ADDRESS_BITS_MAX
+    ):
+        raise InvalidValueError(
+            f"{value!r} is unknown", f"it is auto, passthrough, off, or a number from 32 to {ADDRESS_BITS_MAX}"
+        )
+    return words
+
+
+def _machine(value: Any) -> str:
+    if value != machine_type.ALIAS and not machine_type.is_version(values.text(value)):
+        raise InvalidValueError(
+            f"{value!r} is no version of q35",
+            "write it as virsh capabilities tells it, like pc-q35-8.2, or leave it out",
+        )
+    return str(value)
+
+
+def _nodes(value: Any) -> list[str]:
+    """Nodes as text; a number is as good."""
+    nodes = [str(node) for node in value] if isinstance(value, list) else [str(value)]
+    if not isinstance(value, list) or (nodes != [ALL_NODES] and not all(NODE.fullmatch(node) for node in nodes)):
+        raise InvalidValueError(f"{nodes!r} is neither [all] nor a list of NUMA nodes", "write it like [0, 1]")
+    return nodes
+
+
+def _addresses(value: Any) -> list[str]:
+    if not isinstance(value, list):
+        raise InvalidValueError(f"{value!r} is not a list", "write it like ['0000:3b:00.0']")
+    return [_address(item) for item in value]
+
+
+def _address(value: Any) -> str:
+    # YAML reads 10:00.0 without quotes as a number, of base 60.
+    address = value.lower() if isinstance(value, str) else ""
+    if SHORT_ADDRESS.fullmatch(address):
+        address = f"0000:{address}"
+    if not ADDRESS.fullmatch(address):
+        raise InvalidValueError(f"{value!r} is not a PCI address", "write it like '0000:3b:00.0', in quotes")
+    return address
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not NAME.fullmatch(value):
+        raise InvalidValueError("not a name", "use letters, digits, '.', '_', '-', 64 at most, a letter or digit first")
+    return value
+
+
+def _arguments(value: Any) -> str:
+    return values.text(value, ARGUMENTS_MAX)
+
+
+def _source(value: Any) -> str:
+    return values.text(value, SOURCE_MAX)
+
+
+def _of(check: Check, default: Any) -> Any:
+    """A setting with its type: what returns its value, or raises InvalidValueError."""
+    return field(default=default, metadata={CHECK: check})
+
+
+def _needed(check: Check) -> Any:
+    return field(metadata={CHECK: check})
 
 
 @dataclass
 class Devices:
     """Which passed-through devices: ``addresses`` exactly, and ``count`` more that the planner chooses."""
 
-    count: int = 0
-    addresses: list[str] = field(default_factory=list)
+    count: int = _of(_number(0, DEVICES_MAX), 0)
+    addresses: list[str] = field(default_factory=list, metadata={CHECK: _addresses})
 
 
 @dataclass
 class Nics:
     """Which NICs: ``addresses`` exactly, and the ``per_gpu`` nearest to each GPU, chosen among ``functions``."""
 
-    per_gpu: int = 0
-    functions: str = "vf"
-    addresses: list[str] = field(default_factory=list)
+    per_gpu: int = _of(_number(0, DEVICES_MAX), 0)
+    functions: str = _of(_choice(*NIC_FUNCTIONS), "vf")
+    addresses: list[str] = field(default_factory=list, metadata={CHECK: _addresses})
 
 
 @dataclass
@@ -56,63 +174,63 @@ class Disk:
     With ``base`` the file is made where it is missing: a qcow2 overlay of that image, of ``size_mib`` (0: the base's).
     """
 
-    path: str
-    format: str = "qcow2"
-    read_only: bool = False
-    base: str | None = None
-    base_format: str = "qcow2"
-    size_mib: int = 0
+    path: str = _needed(values.path)
+    format: str = _of(_choice(*DISK_FORMATS), "qcow2")
+    read_only: bool = _of(_switch, False)
+    base: str | None = _of(values.path, None)
+    base_format: str = _of(_choice(*DISK_FORMATS), "qcow2")
+    size_mib: int = _of(_number(0, DISK_MIB_MAX, "MiB"), 0)
 
 
 @dataclass
 class Interface:
     """A virtio network interface: ``source`` is the libvirt network or the bridge; none for "user"."""
 
-    type: str = "network"
-    source: str | None = None
-    mac: str | None = None
+    type: str = _of(_choice(*INTERFACE_TYPES), "network")
+    source: str | None = _of(_source, None)
+    mac: str | None = _of(values.unicast_mac, None)
 
 
 @dataclass
 class Boot:
     """A kernel to boot directly, past the disk's boot loader; paths on the host."""
 
-    kernel: str
-    initrd: str | None = None
-    arguments: str | None = None
+    kernel: str = _needed(values.path)
+    initrd: str | None = _of(values.path, None)
+    arguments: str | None = _of(_arguments, None)
 
 
 @dataclass
 class DomainSpec:
     """One virtual machine. Numbers are in the unit of their name; 0 of ``mmio_window_mib`` is "as computed"."""
 
-    name: str
-    memory_mib: int = 0
+    name: str = _needed(_name)
+    memory_mib: int = _of(_number(0, MEMORY_MIB_MAX, "MiB"), 0)
     gpus: Devices = field(default_factory=Devices)
     nics: Nics = field(default_factory=Nics)
     nvme: Devices = field(default_factory=Devices)
-    vcpus: int | None = None
-    huge_page_mib: int = 1024
-    lock_memory: bool = True
-    strict_memory: bool = True
-    pin_cpus: bool = True
-    host_cores_per_node: int = 1
-    iothreads: int = 1
-    mirror_topology: bool = True
-    firmware: str = "efi"
-    machine: str = machine_type.ALIAS
-    accelerator: str = "auto"
-    physical_address_bits: str = "auto"
-    guest_iommu: bool = False
-    interrupt_remapping: bool = False
-    numa_nodes: list[str] = field(default_factory=list)
-    ats: bool = True
-    mmio_window_mib: int = 0
+    vcpus: int | None = _of(_number(1, VCPUS_MAX), None)
+    huge_page_mib: int = _of(_page_size, 1024)
+    lock_memory: bool = _of(_switch, True)
+    strict_memory: bool = _of(_switch, True)
+    pin_cpus: bool = _of(_switch, True)
+    host_cores_per_node: int = _of(_number(0, VCPUS_MAX), 1)
+    iothreads: int = _of(_number(0, DEVICES_MAX), 1)
+    mirror_topology: bool = _of(_switch, True)
+    firmware: str = _of(_choice(*FIRMWARES), "efi")
+    machine: str = _of(_machine, machine_type.ALIAS)
+    accelerator: str = _of(_choice(*ACCELERATORS), "auto")
+    physical_address_bits: str = _of(_address_bits, "auto")
+    guest_iommu: bool = _of(_switch, False)
+    interrupt_remapping: bool = _of(_switch, False)
+    numa_nodes: list[str] = field(default_factory=list, metadata={CHECK: _nodes})
+    ats: bool = _of(_switch, True)
+    mmio_window_mib: int = _of(_power_of_two, 0)
     disks: list[Disk] = field(default_factory=list)
     interfaces: list[Interface] = field(default_factory=list)
     boot: Boot | None = None
-    console_log: str | None = None
-    autostart: bool = True
+    console_log: str | None = _of(values.path, None)
+    autostart: bool = _of(_switch, True)
 
     @property
     def uuid(self) -> str:
@@ -170,15 +288,16 @@ def parse_specs(data: list[dict[str, Any]]) -> list[DomainSpec]:
 def parse_module_ids(data: dict[str, Any] | None) -> dict[str, int]:
     """PCI address -> GPU physical id, from plain data. Raises DomainError where one is neither."""
     ids: dict[str, int] = {}
-    for text, number in (data or {}).items():
-        address = str(text).lower()
-        address = f"0000:{address}" if SHORT_ADDRESS.fullmatch(address) else address
-        if not ADDRESS.fullmatch(address) or not str(number).isdigit():
+    for key, number in (data or {}).items():
+        try:
+            # A key of a dictionary, and a value from the command line, may be text.
+            written = isinstance(number, str) and MODULE_ID.fullmatch(number)
+            ids[_address(key)] = values.whole(int(number) if written else number, 0, DEVICES_MAX)
+        except InvalidValueError as error:
             raise DomainError(
-                f"gpu_module_ids: {text!r}: {number!r} is not a PCI address and a number",
+                f"gpu_module_ids: {key!r}: {number!r} is not a PCI address and a number",
                 'write it like "0000:1b:00.0": 1',
-            )
-        ids[address] = int(number)
+            ) from error
     return ids
 
 
@@ -196,145 +315,98 @@ def _unique(names: Any) -> None:
 
 
 def _spec(data: dict[str, Any]) -> DomainSpec:
-    name = data.get("name")
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise DomainError(
-            "not a name", "use letters, digits, '.', '_', '-', 64 at most, a letter or digit first", domain=repr(name)
-        )
-    given = {key: value for key, value in data.items() if value is not None}
-    spec = _build(DomainSpec, given, name, "")
-    spec.gpus = _devices(Devices, data.get("gpus"), name, "gpus")
-    spec.nics = _devices(Nics, data.get("nics"), name, "nics")
-    spec.nvme = _devices(Devices, data.get("nvme"), name, "nvme")
-    spec.numa_nodes = [str(node) for node in spec.numa_nodes]
-    spec.disks = [_build(Disk, item, name, f"disks[{at}]") for at, item in enumerate(data.get("disks") or [])]
-    spec.interfaces = [
-        _build(Interface, item, name, f"interfaces[{at}]") for at, item in enumerate(data.get("interfaces") or [])
-    ]
-    spec.boot = _build(Boot, data["boot"], name, "boot") if data.get("boot") else None
-    _check(spec)
+    if not isinstance(data, dict):
+        raise DomainError(f"{data!r:.80} is not a virtual machine", "write a dictionary of settings for each")
+    given = data.get("name")
+    name = given if isinstance(given, str) and NAME.fullmatch(given) else repr(given)
+    inner = {
+        "gpus": lambda value: _build(Devices, value, name, "gpus"),
+        "nics": lambda value: _build(Nics, value, name, "nics"),
+        "nvme": lambda value: _build(Devices, value, name, "nvme"),
+        "disks": lambda value: _each(Disk, value, name, "disks"),
+        "interfaces": lambda value: _each(Interface, value, name, "interfaces"),
+        "boot": lambda value: _build(Boot, value, name, "boot") if value else None,
+    }
+    parts = {key: build(data[key]) for key, build in inner.items() if data.get(key) is not None}
+    spec = _build(DomainSpec, {**data, "name": given}, name, "", parts)
+    for check in TOGETHER:
+        check(spec)
     return spec
 
 
-def _build(kind: type, data: dict[str, Any], name: str, where: str) -> Any:
-    known = {item.name for item in fields(kind)}
-    for key in data:
+def _each(kind: type, data: Any, name: str, where: str) -> list[Any]:
+    if not isinstance(data, list):
+        raise DomainError(f"{where}: {data!r:.80} is not a list", "begin each element with '-'", domain=name)
+    return [_build(kind, item, name, f"{where}[{at}]") for at, item in enumerate(data)]
+
+
+def _build(kind: type, data: Any, name: str, where: str, parts: dict[str, Any] | None = None) -> Any:
+    """One of ``kind`` of plain data, each setting by its own type; ``parts`` are built already."""
+    before = f"{where}: " if where else ""
+    known = {item.name: item for item in fields(kind)}
+    if not isinstance(data, dict):
+        raise DomainError(
+            f"{before}{data!r:.80} is not a dictionary",
+            f"write {{setting: value}}; there are {', '.join(sorted(known))}",
+            domain=name,
+        )
+    made: dict[str, Any] = dict(parts or {})
+    for key, value in data.items():
         if key not in known:
-            at = f"{where}: " if where else ""
-            raise DomainError(f"{at}unknown setting {key!r}", f"there are {', '.join(sorted(known))}", domain=name)
-    try:
-        return kind(**{key: value for key, value in data.items() if value is not None})
-    except TypeError as error:
-        raise DomainError(f"{where}: {error}", domain=name) from error
+            raise DomainError(f"{before}unknown setting {key!r}", f"there are {', '.join(sorted(known))}", domain=name)
+        if (value is None and key != "name") or key in made:
+            continue
+        try:
+            made[key] = known[key].metadata[CHECK](value)
+        except InvalidValueError as error:
+            label = "" if kind is DomainSpec and key == "name" else f"{where}.{key} " if where else f"{key} "
+            raise DomainError(f"{label}{error.why}", error.remedy, domain=name) from error
+    for key, item in known.items():
+        if key not in made and item.default is MISSING and item.default_factory is MISSING:
+            raise DomainError(f"{before}{key} is missing", f"give {key}", domain=name)
+    return kind(**made)
 
 
-def _devices(kind: type, data: dict[str, Any] | None, name: str, where: str) -> Any:
-    devices = _build(kind, data or {}, name, where)
-    devices.addresses = [_address(address, name, where) for address in devices.addresses]
-    return devices
+# What settings must be together, whatever the host is.
 
 
-def _address(text: Any, name: str, where: str) -> str:
-    address = str(text).lower()
-    if SHORT_ADDRESS.fullmatch(address):
-        address = f"0000:{address}"
-    if not ADDRESS.fullmatch(address):
-        raise DomainError(f"{where}: {text!r} is not a PCI address", "write it like 0000:3b:00.0", domain=name)
-    return address
-
-
-def _check(spec: DomainSpec) -> None:
-    """Everything that is wrong whatever the host is."""
-
-    def need(good: bool, why: str, mend: str = "") -> None:
-        if not good:
-            raise DomainError(why, mend, spec.name)
-
-    for setting, value, known in (
-        ("firmware", spec.firmware, FIRMWARES),
-        ("accelerator", spec.accelerator, ACCELERATORS),
-        ("nics.functions", spec.nics.functions, NIC_FUNCTIONS),
-    ):
-        need(value in known, f"{setting} {value!r} is unknown", f"there are {', '.join(known)}")
-    for setting, number, least in (
-        ("memory_mib", spec.memory_mib, 0),
-        ("vcpus", spec.vcpus if spec.vcpus is not None else 1, 1),
-        ("huge_page_mib", spec.huge_page_mib, 0),
-        ("host_cores_per_node", spec.host_cores_per_node, 0),
-        ("iothreads", spec.iothreads, 0),
-        ("mmio_window_mib", spec.mmio_window_mib, 0),
-        ("gpus.count", spec.gpus.count, 0),
-        ("nics.per_gpu", spec.nics.per_gpu, 0),
-        ("nvme.count", spec.nvme.count, 0),
-    ):
-        need(
-            isinstance(number, int) and number >= least,
-            f"{setting} {number!r} is not a whole number of at least {least}",
+def _bits_and_accelerator(spec: DomainSpec) -> None:
+    if spec.accelerator == "qemu" and spec.physical_address_bits == "passthrough":
+        raise DomainError(
+            "physical_address_bits passthrough needs KVM, and accelerator is qemu",
+            "use auto, off or a number",
+            spec.name,
         )
-    need(
-        spec.machine == machine_type.ALIAS or machine_type.is_version(spec.machine),
-        f"machine {spec.machine!r} is no version of q35",
-        "write it as virsh capabilities tells it, like pc-q35-8.2, or leave it out",
-    )
-    need(
-        spec.numa_nodes == [ALL_NODES] or all(NODE.fullmatch(node) for node in spec.numa_nodes),
-        f"numa_nodes {spec.numa_nodes!r} is neither [all] nor a list of NUMA nodes",
-        "write it like [0, 1]",
-    )
-    size = spec.huge_page_mib
-    need(size & (size - 1) == 0, f"huge_page_mib {size} is no size of a huge page", "2 and 1024 are x86's, 0 is none")
-    window = spec.mmio_window_mib
-    need(
-        window & (window - 1) == 0,
-        f"mmio_window_mib {window} is not a power of two",
-        "leave it out to have it computed",
-    )
-    bits = spec.physical_address_bits
-    need(
-        bits in ("auto", "passthrough", "off") or (bits.isdigit() and 32 <= int(bits) <= 64),
-        f"physical_address_bits {bits!r} is unknown",
-        "it is auto, passthrough, off, or a number from 32 to 64",
-    )
-    need(
-        not (spec.accelerator == "qemu" and bits == "passthrough"),
-        "physical_address_bits passthrough needs KVM, and accelerator is qemu",
-        "use auto, off or a number",
-    )
+
+
+def _overlays(spec: DomainSpec) -> None:
     for disk in spec.disks:
-        need(
-            disk.format in DISK_FORMATS,
-            f"disk {disk.path}: format {disk.format!r} is unknown",
-            f"there are {', '.join(DISK_FORMATS)}",
-        )
-        need(
-            disk.base_format in DISK_FORMATS,
-            f"disk {disk.path}: base_format {disk.base_format!r} is unknown",
-            f"there are {', '.join(DISK_FORMATS)}",
-        )
-        for path in filter(None, (disk.path, disk.base)):
-            need(path.startswith("/"), f"disk {path!r}: not an absolute path on the host")
-        need(
-            disk.base is None or (disk.format == "qcow2" and not disk.path.startswith("/dev/") and not disk.read_only),
-            f"disk {disk.path}: only a writable qcow2 file can be an overlay of a base image",
-        )
-        need(
-            disk.base is not None or disk.size_mib == 0,
-            f"disk {disk.path}: size_mib is for one that is made from a base",
-        )
+        if disk.base is not None and (disk.format != "qcow2" or disk.path.startswith("/dev/") or disk.read_only):
+            raise DomainError(
+                f"disk {disk.path}: only a writable qcow2 file can be an overlay of a base image",
+                "leave out base, or format and read_only",
+                spec.name,
+            )
+        if disk.base is None and disk.size_mib:
+            raise DomainError(
+                f"disk {disk.path}: size_mib is for one that is made from a base", "leave it out", spec.name
+            )
+
+
+def _sources(spec: DomainSpec) -> None:
     for interface in spec.interfaces:
-        need(
-            interface.type in INTERFACE_TYPES,
-            f"interface type {interface.type!r} is unknown",
-            f"there are {', '.join(INTERFACE_TYPES)}",
-        )
-        named = bool(interface.source)
-        need(
-            named or interface.type == "user",
-            f"an interface of type {interface.type} needs a source: the {interface.type}'s name",
-        )
-        need(not (named and interface.type == "user"), "an interface of type user has no source")
-        need(
-            interface.mac is None or bool(MAC.fullmatch(interface.mac)),
-            f"{interface.mac!r} is not a MAC",
-            "write it like 52:54:00:12:34:56",
-        )
+        kind, source = interface.type, interface.source
+        if kind == "user":
+            if source is not None:
+                raise DomainError("an interface of type user has no source", "leave it out", spec.name)
+        elif source is None:
+            raise DomainError(
+                f"an interface of type {kind} needs a source: the {kind}'s name", "give source", spec.name
+            )
+        elif kind == "bridge" and not BRIDGE.fullmatch(source):
+            raise DomainError(
+                f"{source!r} is no name of a bridge", "it has 15 characters at most, no '/', ':' or space", spec.name
+            )
+
+
+TOGETHER = (_bits_and_accelerator, _overlays, _sources)

@@ -63,7 +63,10 @@ def test_what_libvirt_adds_is_no_difference(name: str) -> None:
         ({"pin_cpus": False}, {"cputune/vcpupin[0]": (None, "present"), "cputune/emulatorpin": (None, "present")}),
         ({"lock_memory": False}, {"memoryBacking/locked": (None, "present")}),
         ({"huge_page_mib": 0}, {"memoryBacking/hugepages": (None, "present")}),
-        ({"huge_page_mib": 4}, {"memoryBacking/hugepages/page[0-1]/@size": ("4096", "2048")}),
+        (
+            {"huge_page_mib": 1024, "memory_mib": 2048},
+            {"memoryBacking/hugepages/page[0-1]/@size": ("1048576", "2048")},
+        ),
         ({"strict_memory": False}, {"numatune/memory": (None, "present"), "numatune/memnode[1]": (None, "present")}),
         ({"iothreads": 0}, {"iothreads": (None, "1"), "cputune/iothreadpin[1]": (None, "present")}),
         ({"memory_mib": 2048}, {"memory": ("2097152", "1048576"), "cpu/numa/cell[0]/@memory": ("1048576", "524288")}),
