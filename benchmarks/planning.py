@@ -54,7 +54,7 @@ def plan(text: str, name: str, nics: list[str]) -> tuple[float, float, float]:
     start = time.process_time()
     host = Host.from_dict(json.loads(text))
     read = time.process_time()
-    wish = {"name": name, "memory_mib": 65536, "gpus": {"count": GPUS}, "nics": {"addresses": nics}}
+    wish = {"name": name, "memory_mib": 16384, "gpus": {"count": GPUS}, "nics": {"addresses": nics}}
     (planned,) = plan_domains(host, parse_specs([wish]))
     done = time.process_time()
     json.dumps(planned.to_dict())
