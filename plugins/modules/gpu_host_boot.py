@@ -108,7 +108,7 @@ pending:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns, persistence
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish_on_gpu_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
 
@@ -133,7 +133,7 @@ def main() -> None:
         saved = persistence.ensure(system, lasting, module.check_mode, running=now)
         return concerns.together(done, saved)
 
-    finish(module, ensure, live=now)
+    finish_on_gpu_host(module, system, ensure, live=now)
 
 
 if __name__ == "__main__":

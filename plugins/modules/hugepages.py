@@ -80,7 +80,7 @@ pending:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import hugepages
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish_on_gpu_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
 
 
@@ -95,7 +95,8 @@ def main() -> None:
         argument_spec={"pages": {"type": "list", "elements": "dict", "required": True, "options": page}},
         supports_check_mode=True,
     )
-    finish(module, lambda: hugepages.ensure(System(), module.params, module.check_mode))
+    system = System()
+    finish_on_gpu_host(module, system, lambda: hugepages.ensure(system, module.params, module.check_mode))
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 boot_loader:
-  description: V(grub) (Debian's way) or V(bls) (RHEL's way).
+  description: V(grub) (Debian's way) or V(bls) (RHEL's way); null where it is neither and no argument is wanted.
   returned: success
   type: str
 arguments:
@@ -110,7 +110,7 @@ pending:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import kernel_arguments
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish_on_gpu_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
 
 
@@ -130,7 +130,8 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    finish(module, lambda: kernel_arguments.ensure(System(), module.params, module.check_mode))
+    system = System()
+    finish_on_gpu_host(module, system, lambda: kernel_arguments.ensure(system, module.params, module.check_mode))
 
 
 if __name__ == "__main__":

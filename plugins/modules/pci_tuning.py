@@ -90,7 +90,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import acs_bits, pci_tuning
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.concerns import read_topology
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish_on_gpu_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.writes import READ_REQUEST_BYTES
 
@@ -109,7 +109,9 @@ def main() -> None:
         supports_check_mode=True,
     )
     system = System()
-    finish(module, lambda: pci_tuning.ensure(system, read_topology(system), module.params, module.check_mode))
+    finish_on_gpu_host(
+        module, system, lambda: pci_tuning.ensure(system, read_topology(system), module.params, module.check_mode)
+    )
 
 
 if __name__ == "__main__":

@@ -120,7 +120,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import sriov
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.concerns import read_topology
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish_on_gpu_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
 
@@ -149,7 +149,9 @@ def main() -> None:
     def read_again() -> Host:
         return read_topology(system)
 
-    finish(module, lambda: sriov.ensure(system, read_again(), module.params, module.check_mode, read_again))
+    finish_on_gpu_host(
+        module, system, lambda: sriov.ensure(system, read_again(), module.params, module.check_mode, read_again)
+    )
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import vfio_binding
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.concerns import read_topology
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish_on_gpu_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
 
 
@@ -78,7 +78,9 @@ def main() -> None:
         supports_check_mode=True,
     )
     system = System()
-    finish(module, lambda: vfio_binding.ensure(system, read_topology(system), module.params, module.check_mode))
+    finish_on_gpu_host(
+        module, system, lambda: vfio_binding.ensure(system, read_topology(system), module.params, module.check_mode)
+    )
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import show
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import bios
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.architecture import unsupported
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
 
 TABLES = "/sys/firmware/acpi/tables"
@@ -19,6 +20,9 @@ WHERE = "this host's"
 
 def observe(system: System, host: Host, required: list[str]) -> Outcome:
     """Return all claims as facts. Raises HostError where one of ``required`` (of NAMES) does not hold."""
+    reason = unsupported(host.cpu)
+    if required and reason:
+        raise HostError(f"bios_info: {reason}; it can be read and recorded")
     claims = _claims(system, host)
     # A management NIC without SR-IOV is no reason to refuse a host: one NIC that has it is enough.
     enough = any(claim.holds for claim in claims["sriov"])

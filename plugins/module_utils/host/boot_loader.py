@@ -30,12 +30,14 @@ ASSIGNMENT = re.compile(r'^(GRUB_CMDLINE_LINUX=)(["\']?)(.*?)\2[ \t]*$', re.MULT
 ENVIRONMENT_BYTES = 1024
 
 
-def find(system: System) -> type[Debian] | type[BootLoaderSpecification]:
-    """How this host boots. Raises HostError where it is neither way."""
+def find(system: System, needed: bool = True) -> type[Debian] | type[BootLoaderSpecification] | None:
+    """Return how this host boots; None where it is neither way. Raises HostError where that is ``needed``."""
     if any(name.endswith(".conf") for name in system.names(ENTRIES)) and system.exists("/boot/grub2"):
         return BootLoaderSpecification
     if system.exists(DEFAULTS) or system.exists("/usr/sbin/update-grub"):
         return Debian
+    if not needed:
+        return None
     raise HostError(
         f"kernel_arguments: found neither {DEFAULTS} with update-grub nor {ENTRIES}/*.conf with /boot/grub2: "
         "this host does not boot by GRUB as Debian or RHEL set it up; "

@@ -9,6 +9,9 @@ from typing import Any, Callable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.architecture import unsupported
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Cpu
 
 
 def in_chroot() -> bool:
@@ -25,6 +28,18 @@ def in_chroot() -> bool:
     except OSError:
         return False
     return (ours.st_dev, ours.st_ino) != (first.st_dev, first.st_ino)
+
+
+def finish_on_gpu_host(module: Any, system: System, ensure: Callable[[], Outcome], live: bool = True) -> None:
+    """As ``finish``, of a module that changes a host of GPU virtual machines: refused where it can be none."""
+
+    def supported() -> Outcome:
+        reason = unsupported(Cpu(architecture=system.machine()))
+        if reason:
+            raise HostError(f"{module._name}: {reason}: nothing was touched; such a host can be read and recorded")
+        return ensure()
+
+    finish(module, supported, live)
 
 
 def finish(module: Any, ensure: Callable[[], Outcome], live: bool = True) -> None:

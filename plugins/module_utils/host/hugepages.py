@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import wishes
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
 
 NODES = "/sys/devices/system/node"
 MIB = 1 << 20
+# Of x86_64: Intel SDM volume 3, 4.5 (pages of a page directory and of a page-directory-pointer table).
+SIZES_MIB = (2, 1024)
 
 
 @dataclass(frozen=True, order=True)
@@ -54,10 +56,14 @@ def wanted(data: Any) -> dict[Pool, int]:
         page = wishes.record(item, where, {"node": int, "size_mib": int, "count": int}, {})
         pool = Pool(
             wishes.within(page["node"], 0, 1023, f"{where}.node"),
-            wishes.within(page["size_mib"], 1, 1 << 20, f"{where}.size_mib"),
+            page["size_mib"],
         )
+        if pool.size_mib not in SIZES_MIB:
+            raise RequestError(
+                f"{where}: size_mib is {pool.size_mib}, and x86_64 has huge pages of 2 and 1024 MiB: use one of these"
+            )
         if pool in counts:
-            raise HostError(f"{where}: {pool} is given twice")
+            raise RequestError(f"{where}: {pool} is given twice")
         counts[pool] = wishes.within(page["count"], 0, 1 << 40, f"{where}.count")
     return counts
 

@@ -93,15 +93,17 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
     running = system.read("/proc/cmdline")
     if running is None:
         raise HostError("kernel_arguments: there is no /proc/cmdline to compare with")
-    loader = boot_loader.find(system)
+    loader = boot_loader.find(system, needed=bool(arguments or remove))
     outcome = Outcome(
         facts={
-            "boot_loader": loader.name,
+            "boot_loader": loader.name if loader else None,
             "arguments": arguments,
             "running": command_line.split(running),
             "reboot_required": not command_line.in_effect(running, arguments, remove),
         }
     )
+    if loader is None:
+        return outcome
     files = loader.files(system, arguments, remove)
     for path, content in files.items():
         there = system.read_bytes(path)

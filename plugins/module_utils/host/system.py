@@ -36,6 +36,10 @@ class System:
         """Where the machine's ``path`` lies for us."""
         return os.path.join(self.root, path.lstrip("/"))
 
+    def machine(self) -> str:
+        """Return the processor architecture as ``uname -m`` has it; in an image's root that of what runs there."""
+        return os.uname().machine
+
     def exists(self, path: str) -> bool:
         """Whether there is anything at ``path``; a dangling link counts."""
         return os.path.lexists(self.path(path))

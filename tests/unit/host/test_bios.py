@@ -112,3 +112,15 @@ def test_a_host_without_nics_makes_no_claim_about_them(server):
         server.put(f"{server.directory(address)}/uevent", "PCI_CLASS=78000\nPCI_ID=1AF4:1043\n")
     claim = observe(server).facts["claims"][-1]
     assert (claim["holds"], claim["reason"]) == (None, "this host has no NIC on PCI Express")
+
+
+ARM = "processor : 0\nCPU implementer : 0x41\nCPU part : 0xd4f\n\n"
+
+
+def test_a_host_of_another_architecture_can_be_read_and_is_refused_where_something_is_required(server):
+    server.put("/proc/cpuinfo", ARM)
+    assert observe(server).facts["claims"][0]["holds"] is False
+    assert refused(server, "iommu") == (
+        "bios_info: the processor of this host is aarch64, and GPU virtual machines are for x86_64 only; it can be "
+        "read and recorded"
+    )

@@ -2,10 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import hugepages
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.hugepages import Count, Pool
 
 BOTH = {"pages": [{"node": 0, "size_mib": 1024, "count": 1}, {"node": 1, "size_mib": 2, "count": 64}]}
@@ -56,10 +58,6 @@ def test_pages_that_stay_count_too():
     [
         ({"node": 0, "size_mib": 1024, "count": 3}, "node0 has 3000 MiB of memory, and 3072 MiB"),
         ({"node": 2, "size_mib": 2, "count": 1}, r"no NUMA node 2; this host has \[0, 1\]"),
-        (
-            {"node": 0, "size_mib": 16, "count": 1},
-            r"node0 has no pages of 16 MiB; this CPU and kernel have \[2, 1024\]",
-        ),
         ({"node": 0, "size_mib": 2}, r"pages\[1\]: count is missing"),
         ({"node": 0, "size_mib": 2, "count": -1}, "count is -1"),
         ({"node": 0, "size_mib": 2, "count": True}, "count is True, wanted int"),
@@ -119,3 +117,21 @@ def test_libvirt_is_told_of_a_new_mount_and_only_then(server):
 
 def test_killed_anywhere(killed_anywhere):
     assert killed_anywhere(lambda server: None, lambda server: hugepages.ensure(server, BOTH)) == 4
+
+
+@pytest.mark.parametrize("size_mib", [0, -2, 1, 4, 16, 512, 16384])
+def test_sizes_that_x86_does_not_have_are_refused_before_anything_is_written(server, size_mib):
+    pages = [{"node": 0, "size_mib": 2, "count": 1}, {"node": 0, "size_mib": size_mib, "count": 1}]
+    with pytest.raises(RequestError) as error:
+        hugepages.ensure(server, {"pages": pages})
+    assert str(error.value) == (
+        f"hugepages.pages[1]: size_mib is {size_mib}, and x86_64 has huge pages of 2 and 1024 MiB: use one of these"
+    )
+    assert server.effects == []
+
+
+def test_a_processor_without_pages_of_1_gib(server):
+    shutil.rmtree(server.path("/sys/devices/system/node/node0/hugepages/hugepages-1048576kB"))
+    with pytest.raises(HostError, match=r"node0 has no pages of 1024 MiB; this CPU and kernel have \[2\] MiB"):
+        hugepages.ensure(server, {"pages": [{"node": 0, "size_mib": 1024, "count": 1}]})
+    assert server.effects == []

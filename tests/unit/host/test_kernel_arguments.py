@@ -226,6 +226,15 @@ def test_a_host_that_boots_otherwise(server):
         kernel_arguments.ensure(server, WANT)
 
 
+def test_a_host_that_boots_otherwise_needs_no_grub_where_nothing_is_wanted(server):
+    outcome = kernel_arguments.ensure(server, {})
+    assert not outcome.changed
+    assert outcome.facts["boot_loader"] is None
+    assert not outcome.facts["reboot_required"]
+    with pytest.raises(HostError, match=r"found neither /etc/default/grub"):
+        kernel_arguments.ensure(server, {"remove": ["quiet"]})
+
+
 @pytest.mark.parametrize("arrange", [debian, red_hat])
 def test_killed_anywhere(killed_anywhere, arrange):
     places = killed_anywhere(arrange, lambda server: kernel_arguments.ensure(server, WANT))
