@@ -144,7 +144,7 @@ def boot(way: str, site: BuildHost, folder: Path) -> Boot:
         store = Path(site.store.path)
         server = HttpServer(network, store, 8001)
         node = {"name": NODE, "mac": MAC, "digest": site.store.current("node")}
-        node_scripts.ensure(site.store, [node], [server.url], f"{server.url}/report", False)
+        node_scripts.ensure(site.store, [{**node, "servers": [server.url], "report": f"{server.url}/report"}], False)
         if way != OURS:
             (store / "nodes" / f"{MAC.replace(':', '-')}.ipxe").write_text(script(way, site, server.url))
         network.dnsmasq([server.url])

@@ -13,28 +13,18 @@ version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Writes the scripts of all nodes that a boot server boots, C(nodes/MAC.ipxe) in its store, and removes those of
-    nodes that are no longer named. One call does all nodes; each script is replaced at once.
+  - Writes the scripts of O(nodes), C(nodes/MAC.ipxe) in a boot server's store, and removes those of the nodes that
+    O(removed) names. No other node's script is touched. One call does all nodes; each script is replaced at once.
   - A script asks the servers in turn, beginning with another one for each node, and when none of them boots the node,
     pauses and asks again, longer from round to round.
-  - Refused before anything is touched are two nodes with one MAC address or one name, a channel or an image that the
-    store does not have, and what iPXE or the first stage cannot understand.
+  - Refused before anything is touched are two nodes with one MAC address or one name, a MAC address that has the script
+    of another node, a channel or an image that the store does not have, what iPXE or the first stage cannot understand,
+    and a node that another run holds (M(sailloft.fleet.node_boot_hold)).
 options:
   store:
     description: The boot server's store.
     type: path
     required: true
-  servers:
-    description:
-      - The boot servers that hold the same images and channels, each C(http://ADDRESS). An address and not a name,
-        because the first stage has no resolver.
-    type: list
-    elements: str
-    required: true
-  report:
-    description: Where nodes report refusals and boots to, C(http://ADDRESS/report); empty for nowhere.
-    type: str
-    default: ""
   channels_to_come:
     description:
       - Channels that the store need not have yet, as before the first rollout to them. A node that follows one gets no
@@ -42,8 +32,17 @@ options:
     type: list
     elements: str
     default: []
+  removed:
+    description: Names of nodes whose scripts are removed, as of nodes that left the site.
+    type: list
+    elements: str
+    default: []
+  hold:
+    description: The hold of this run, as M(sailloft.fleet.node_boot_hold) took it; empty for none.
+    type: str
+    default: ""
   nodes:
-    description: All nodes that the server boots.
+    description: The nodes whose scripts are written.
     type: list
     elements: dict
     required: true
@@ -67,6 +66,17 @@ options:
         type: list
         elements: str
         default: []
+      servers:
+        description:
+          - The boot servers that it asks, each C(http://ADDRESS). An address and not a name, because the first stage
+            has no resolver. They hold the same images and channels. Nodes of different racks may have different ones.
+        type: list
+        elements: str
+        required: true
+      report:
+        description: Where it reports refusals and boots to, C(http://ADDRESS/report); empty for nowhere.
+        type: str
+        default: ""
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
@@ -80,11 +90,23 @@ EXAMPLES = r"""
 - name: What each node boots
   sailloft.fleet.node_boot_scripts:
     store: /srv/sailloft
-    servers: [http://10.9.0.1, http://10.9.0.2]
-    report: http://10.9.0.1/report
     nodes:
-      - {name: node01, mac: "52:54:00:aa:bb:01", channel: stable}
-      - {name: node02, mac: "52:54:00:aa:bb:02", channel: canary, kernel_arguments: [systemd.log_level=debug]}
+      - name: node01
+        mac: "52:54:00:aa:bb:01"
+        channel: stable
+        servers: [http://10.9.0.1, http://10.9.0.2]
+        report: http://10.9.0.1/report
+      - name: node02
+        mac: "52:54:00:aa:bb:02"
+        channel: canary
+        kernel_arguments: [systemd.log_level=debug]
+        servers: [http://10.9.0.1, http://10.9.0.2]
+
+- name: A node that left the site boots no more
+  sailloft.fleet.node_boot_scripts:
+    store: /srv/sailloft
+    nodes: []
+    removed: [node03]
 """
 
 RETURN = r"""
@@ -95,6 +117,11 @@ written:
   elements: str
 removed:
   description: The MAC addresses whose scripts were removed.
+  returned: success
+  type: list
+  elements: str
+others:
+  description: The names of the nodes whose scripts are there and were not asked for.
   returned: success
   type: list
   elements: str
@@ -116,13 +143,15 @@ def main() -> None:
         "channel": {"type": "str"},
         "digest": {"type": "str"},
         "kernel_arguments": {"type": "list", "elements": "str", "default": []},
+        "servers": {"type": "list", "elements": "str", "required": True},
+        "report": {"type": "str", "default": ""},
     }
     module = AnsibleModule(
         argument_spec={
             "store": {"type": "path", "required": True},
-            "servers": {"type": "list", "elements": "str", "required": True},
-            "report": {"type": "str", "default": ""},
             "channels_to_come": {"type": "list", "elements": "str", "default": []},
+            "removed": {"type": "list", "elements": "str", "default": []},
+            "hold": {"type": "str", "default": ""},
             "nodes": {"type": "list", "elements": "dict", "required": True, "options": node},
         },
         supports_check_mode=True,
@@ -132,10 +161,10 @@ def main() -> None:
         change = node_scripts.ensure(
             Store(options["store"]),
             options["nodes"],
-            options["servers"],
-            options["report"],
             module.check_mode,
+            options["removed"],
             options["channels_to_come"],
+            options["hold"],
         )
     except ImageError as error:
         module.fail_json(msg=str(error))
@@ -148,7 +177,13 @@ def main() -> None:
         }
         for mac in (*change.written, *change.removed)
     ]
-    module.exit_json(changed=bool(diff), written=list(change.written), removed=list(change.removed), diff=diff)
+    module.exit_json(
+        changed=bool(diff),
+        written=list(change.written),
+        removed=list(change.removed),
+        others=list(change.others),
+        diff=diff,
+    )
 
 
 if __name__ == "__main__":

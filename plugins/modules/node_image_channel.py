@@ -16,6 +16,7 @@ description:
   - A channel is one file, C(channels/NAME.ipxe) in the store, which iPXE runs as it is. It is replaced at once, so that
     a node boots the old image or the new, and a run that is killed leaves the one or the other.
   - Nothing reboots by this.
+  - Refused while another run holds the channel (M(sailloft.fleet.node_boot_hold)).
 extends_documentation_fragment:
   - sailloft.fleet.node_image
 options:
@@ -40,6 +41,10 @@ options:
       - With O(state=promoted), where it is needed, the image to name; the store must have all of it. With
         O(state=rolled_back), the image to leave.
     type: str
+  hold:
+    description: The hold of this run, as M(sailloft.fleet.node_boot_hold) took it; empty for none.
+    type: str
+    default: ""
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
@@ -97,12 +102,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 
 def change(store, params, check):
     """The channel before and after, None where there is none. Raises ImageError."""
-    name, digest = params["channel"], params["digest"]
+    name, digest, hold = params["channel"], params["digest"], params["hold"]
     if params["state"] == "promoted":
-        return channels.promote(store, name, digest, check)
+        return channels.promote(store, name, digest, check, hold)
     if params["state"] == "rolled_back":
-        return channels.rollback(store, name, digest, check)
-    return channels.remove(store, name, check), None
+        return channels.rollback(store, name, digest, check, hold)
+    return channels.remove(store, name, check, hold), None
 
 
 def main():
@@ -113,6 +118,7 @@ def main():
             "channel": {"type": "str", "required": True},
             "state": {"type": "str", "choices": ["promoted", "rolled_back", "absent"], "default": "promoted"},
             "digest": {"type": "str"},
+            "hold": {"type": "str", "default": ""},
         },
         required_if=[("state", "promoted", ["digest"])],
         supports_check_mode=True,

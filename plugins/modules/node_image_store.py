@@ -22,8 +22,9 @@ extends_documentation_fragment:
   - sailloft.fleet.node_image
 options:
   collected:
-    description: Remove what nothing names. Refused where a channel, or the manifest of an image that stays, cannot be
-      read.
+    description:
+      - Remove what nothing names. Refused where a channel, or the manifest of an image that stays, cannot be read.
+      - Refused too while another run holds anything in the store (M(sailloft.fleet.node_boot_hold)).
     type: bool
     default: false
   history:
@@ -39,6 +40,10 @@ options:
     type: list
     elements: str
     default: []
+  hold:
+    description: The hold of this run, as M(sailloft.fleet.node_boot_hold) took it; empty for none.
+    type: str
+    default: ""
 attributes:
   check_mode:
     description: Can run in check mode and return just what would be removed.
@@ -152,6 +157,7 @@ def main():
             "collected": {"type": "bool", "default": False},
             "history": {"type": "int", "default": 3},
             "keep": {"type": "list", "elements": "str", "default": []},
+            "hold": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
@@ -163,8 +169,11 @@ def main():
         reasons = collection.reasons(store, params["keep"], params["history"])
         found = collection.Garbage((), 0)
         if params["collected"]:
-            act = collection.garbage if module.check_mode else collection.collect
-            found = act(store, params["keep"], params["history"])
+            found = (
+                collection.garbage(store, params["keep"], params["history"])
+                if module.check_mode
+                else collection.collect(store, params["keep"], params["history"], params["hold"])
+            )
         seen = inventory(store, reasons, found)
     except ImageError as error:
         module.fail_json(msg=str(error))

@@ -206,7 +206,7 @@ def append_verity(path: Path, salt: str) -> str:
 def follow(image: Image, servers: list[str]) -> None:
     """Let the node follow channel stable."""
     node = {"name": networks.NODE, "mac": networks.MAC, "channel": "stable", "kernel_arguments": ["from_the_node=1"]}
-    node_scripts.ensure(image.store, [node], servers, f"{servers[-1]}/report", False)
+    node_scripts.ensure(image.store, [{**node, "servers": servers, "report": f"{servers[-1]}/report"}], False)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import holds
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import (
     DIGEST,
@@ -139,26 +140,36 @@ def require_image(store: Store, name: str, digest: str) -> None:
         )
 
 
-def promote(store: Store, name: str, digest: str, check: bool = False) -> tuple[Channel | None, Channel]:
-    """Let the channel, which may be new, name ``digest``: what it was, and what it is. Raises ImageError."""
+def promote(
+    store: Store, name: str, digest: str, check: bool = False, hold: str = ""
+) -> tuple[Channel | None, Channel]:
+    """Let the channel, which may be new, name ``digest``: what it was, and what it is.
+
+    ``hold`` is the run's own. Raises ImageError, also where another's hold is of the channel.
+    """
     checked_digest(digest, f"channel {name}")
     store.require()
     with store.locked():
+        _permit(store, name, check, hold)
         old = read(store, name)
         new = promoted(old, name, digest)
         require_image(store, name, digest)
         return _replace(store, old, new, check)
 
 
-def rollback(store: Store, name: str, digest: str | None = None, check: bool = False) -> tuple[Channel, Channel]:
+def rollback(
+    store: Store, name: str, digest: str | None = None, check: bool = False, hold: str = ""
+) -> tuple[Channel, Channel]:
     """Let the channel name what it named before: what it was, and what it is.
 
-    With ``digest``, only where it names that now: so a second call does not go back further. Raises ImageError.
+    With ``digest``, only where it names that now: so a second call does not go back further. ``hold`` is the run's own.
+    Raises ImageError, also where another's hold is of the channel.
     """
     if digest is not None:
         checked_digest(digest, f"channel {name}")
     store.require()
     with store.locked():
+        _permit(store, name, check, hold)
         old = known(store, name)
         if digest is not None and old.digest != digest:
             return old, old
@@ -168,10 +179,14 @@ def rollback(store: Store, name: str, digest: str | None = None, check: bool = F
         return old, new
 
 
-def remove(store: Store, name: str, check: bool = False) -> Channel | None:
-    """Have no such channel; returns what it was. Raises ImageError where a node follows it."""
+def remove(store: Store, name: str, check: bool = False, hold: str = "") -> Channel | None:
+    """Have no such channel; returns what it was.
+
+    ``hold`` is the run's own. Raises ImageError where a node follows the channel or another's hold is of it.
+    """
     store.require()
     with store.locked():
+        _permit(store, name, check, hold)
         old = read(store, name)
         followers = sorted(node for node, text in node_scripts(store).items() if name in FOLLOWS.findall(text))
         if old is not None and followers:
@@ -190,6 +205,12 @@ def node_scripts(store: Store) -> dict[str, str]:
     names = [name for name in store.entries(NODES) if name.endswith(SUFFIX) and not name.startswith(".")]
     texts = {name[: -len(SUFFIX)]: store.contents(NODES, name) for name in names}
     return {node: text.decode("utf-8", "replace") for node, text in texts.items() if text is not None}
+
+
+def _permit(store: Store, name: str, check: bool, hold: str) -> None:
+    # A run in check mode has no hold, and may look.
+    if not check:
+        holds.permit(store, hold, holds.Scope(channel=name))
 
 
 def _replace(store: Store, old: Channel | None, new: Channel, check: bool) -> tuple[Channel | None, Channel]:

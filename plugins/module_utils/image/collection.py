@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import channels
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import channels, holds
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import sync_folder, temporary_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.names import checked_digest
@@ -70,14 +70,16 @@ def garbage(store: Store, keep: Iterable[str], history: int) -> Garbage:
         return Garbage(tuple(sorted(going)), sum(_size_bytes(store.place(path)) for path in going))
 
 
-def collect(store: Store, keep: Iterable[str], history: int) -> Garbage:
+def collect(store: Store, keep: Iterable[str], history: int, hold: str = "") -> Garbage:
     """Remove what nothing names, the images before their blobs: what it was. Raises ImageError as ``reasons`` does.
 
+    ``hold`` is the run's own; with any other there, nothing is removed.
     An image's folder goes by one rename, so that nobody finds one without its blobs, and a run that was killed is
     completed by the next.
     """
     store.require()
     with store.locked():
+        holds.permit(store, hold, holds.Scope(whole=True))
         found = garbage(store, keep, history)
         images = [path for path in found.paths if os.path.dirname(path) == IMAGES and path not in store.left_behind()]
         store.sweep()

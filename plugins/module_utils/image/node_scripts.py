@@ -1,15 +1,16 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""All nodes' scripts on a boot server: what they should be, and making them so."""
+"""Nodes' scripts on a boot server: what they should be, and making them so. No other node's script is touched."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import channels
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import channels, holds
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.boot_script import (
     checked_mac,
     node_script,
@@ -23,70 +24,107 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import 
     sync_folder,
     write_atomic,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.names import listed
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.names import checked_node, listed
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import CHANNELS, NODES, Store
+
+# As boot_script.node_script writes it.
+OWNER = re.compile(r"^set node (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Change:
-    """Scripts by file name without their suffix: those to write, with their text before, and those to remove."""
+    """Scripts by file name without their suffix: those to write, with their text before, and those to remove.
+
+    ``others`` are the nodes whose scripts are there and were not asked for, by name.
+    """
 
     before: Mapping[str, str]
     written: Mapping[str, str]
     removed: tuple[str, ...]
+    others: tuple[str, ...]
 
 
-def wanted(nodes: Sequence[Mapping[str, Any]], servers: Sequence[str], report: str) -> dict[str, str]:
-    """MAC as in the file's name -> script. A node has name, mac, channel or digest, kernel_arguments.
+def wanted(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """MAC as in the file's name -> script.
 
-    Raises ImageError.
+    A node has name, mac, servers, channel or digest, kernel_arguments and report. Raises ImageError.
     """
     found: dict[str, str] = {}
     names: dict[str, str] = {}
+    taken: set[str] = set()
     for node in nodes:
         name = node["name"]
         subject = f"node {name}"
         mac = checked_mac(node["mac"], subject)
         if mac in names:
             raise ImageError(subject, f"has the MAC address {mac} of node {names[mac]}", "give each node its own")
-        if name in names.values():
+        if name in taken:
             raise ImageError(subject, "is there twice", "give each node a name of its own")
         names[mac] = name
+        taken.add(name)
         target = target_path(node.get("channel"), node.get("digest"), subject)
-        found[mac] = node_script(name, mac, target, servers, node.get("kernel_arguments") or [], report)
+        arguments, report = node.get("kernel_arguments") or [], node.get("report") or ""
+        found[mac] = node_script(name, mac, target, node["servers"], arguments, report)
     return found
 
 
 def ensure(
     store: Store,
     nodes: Sequence[Mapping[str, Any]],
-    servers: Sequence[str],
-    report: str,
     check: bool,
+    removed: Sequence[str] = (),
     channels_to_come: Sequence[str] = (),
+    hold: str = "",
 ) -> Change:
-    """Have these scripts in the store and no others. Raises ImageError before anything is touched.
+    """Have the scripts of ``nodes`` in the store, and none of the nodes that are ``removed``, by name.
 
-    Nodes that follow one of ``channels_to_come`` get none until the store has it.
+    A node that follows one of ``channels_to_come`` has none until the store has the channel. One whose MAC address is
+    another now has no script under the one before. ``hold`` is the run's own. Raises ImageError before anything is
+    touched, also where another's hold is of one of these nodes.
     """
-    wanted(nodes, servers, report)
+    wanted(nodes)
+    names = {node["name"] for node in nodes}
+    for name in removed:
+        if checked_node(name) in names:
+            raise ImageError(
+                f"node {name}", "its script is to be written and removed", "take it out of the inventory, or keep it"
+            )
     store.require()
     with store.locked():
+        if not check:
+            holds.permit(store, hold, holds.Scope(nodes=tuple(sorted(names | set(removed)))))
         away = [
             name for name in channels_to_come if not os.path.exists(os.path.join(store.path, CHANNELS, name + SUFFIX))
         ]
         nodes = [node for node in nodes if node.get("channel") not in away]
-        scripts = wanted(nodes, servers, report)
+        scripts = wanted(nodes)
         _require_targets(store, nodes)
         there = channels.node_scripts(store)
+        owners = {mac: _owner(text) for mac, text in there.items()}
+        ours = names | set(removed)
+        for node in nodes:
+            mac = checked_mac(node["mac"], "")
+            if mac in owners and owners[mac] not in ours:
+                raise ImageError(
+                    f"node {node['name']}",
+                    f"its MAC address {mac} has the script of node {owners[mac] or '(none)'}",
+                    "correct node_boot_mac, run for both nodes, or, where that node is gone, name it in "
+                    "node_boot_removed",
+                )
         change = Change(
             before=there,
             written={mac: text for mac, text in sorted(scripts.items()) if there.get(mac) != text},
-            removed=tuple(sorted(set(there) - set(scripts))),
+            removed=tuple(sorted(mac for mac in there if owners[mac] in ours and mac not in scripts)),
+            others=tuple(sorted({owner for owner in owners.values() if owner and owner not in ours})),
         )
         if not check and (change.written or change.removed):
             _apply(store, change)
     return change
+
+
+def _owner(script: str) -> str:
+    found = OWNER.search(script)
+    return found[1] if found else ""
 
 
 def _require_targets(store: Store, nodes: Sequence[Mapping[str, Any]]) -> None:

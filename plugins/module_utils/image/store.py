@@ -6,6 +6,7 @@
     images/DIGEST/                  manifest.json, manifest.json.minisig, boot.ipxe
     current/NAME                    the digest that the last build of image NAME has
     channels/, nodes/, identity/    of a boot server: see channels, and the roles
+    holds/NAME.json                 of a boot server: which run changes what now, see holds
 
 A kill at any point leaves at most hidden files and blobs that no image names. The next ``publish`` removes the former,
 ``collection.collect`` both.
@@ -39,9 +40,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.names import checked_digest, checked_name
 
 BLOBS, IMAGES, CURRENT, CHANNELS, NODES, IDENTITY = "blobs", "images", "current", "channels", "nodes", "identity"
+HOLDS = "holds"
 MANIFEST, SIGNATURE, BOOT_SCRIPT = "manifest.json", "manifest.json.minisig", "boot.ipxe"
 # A store may be a file system of its own.
-ITS_OWN = {BLOBS, IMAGES, CURRENT, CHANNELS, NODES, IDENTITY, "lost+found"}
+ITS_OWN = {BLOBS, IMAGES, CURRENT, CHANNELS, NODES, IDENTITY, HOLDS, "lost+found"}
 # What files.temporary_of makes.
 LEFT_BEHIND = re.compile(r"\..+\.new")
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -247,7 +249,7 @@ class Store:
 
     def left_behind(self) -> list[str]:
         """Paths in the store of what killed runs left behind."""
-        folders = [BLOBS, CHANNELS, CURRENT, IMAGES, NODES]
+        folders = [BLOBS, CHANNELS, CURRENT, HOLDS, IMAGES, NODES]
         folders += [os.path.join(IMAGES, digest) for digest in self.images()]
         return [
             os.path.join(folder, name)

@@ -44,7 +44,8 @@ class Fleet:
         for sample in (OLD, NEW):
             sample.publish(self.store, folder / "cache")
         channels.promote(self.store, "stable", OLD.digest)
-        ensure(self.store, [{"name": node, "mac": mac(node), "channel": "stable"} for node in nodes], URLS, "", False)
+        rows = [{"name": node, "mac": mac(node), "channel": "stable", "servers": URLS} for node in nodes]
+        ensure(self.store, rows, False)
         for node in nodes:
             make_node(folder, node)
             boot(folder, node)

@@ -69,7 +69,8 @@ def store(tmp_path) -> Store:
 
 
 def node(number: int = 1, **changed) -> dict:
-    return {"name": f"node{number}", "mac": f"52:54:00:AA:bb:{number:02x}", "channel": "stable", **changed}
+    own = {"name": f"node{number}", "mac": f"52:54:00:AA:bb:{number:02x}", "channel": "stable"}
+    return {**own, "servers": SERVERS, "report": REPORT, **changed}
 
 
 def scripts(store: Store) -> dict[str, str]:
@@ -168,18 +169,18 @@ def test_nodes_begin_at_different_servers_and_pause_differently():
     ],
 )
 def test_bad_nodes_are_refused_and_nothing_is_touched(store, changed, said):
-    node_scripts.ensure(store, [node()], SERVERS, REPORT, False)
+    node_scripts.ensure(store, [node()], False)
     before = scripts(store)
     with pytest.raises(ImageError, match=said):
-        node_scripts.ensure(store, [node(2), node(**changed)], SERVERS, REPORT, False)
+        node_scripts.ensure(store, [node(2), node(**changed)], False)
     assert scripts(store) == before
 
 
 def test_two_nodes_of_one_address_or_name_are_refused(store):
     with pytest.raises(ImageError, match="node other: has the MAC address 52-54-00-aa-bb-01 of node node1"):
-        node_scripts.ensure(store, [node(), node(name="other", mac="52-54-00-aa-BB-01")], SERVERS, "", False)
+        node_scripts.ensure(store, [node(), node(name="other", mac="52-54-00-aa-BB-01")], False)
     with pytest.raises(ImageError, match="node node1: is there twice"):
-        node_scripts.ensure(store, [node(), node(mac="52:54:00:aa:bb:02")], SERVERS, "", False)
+        node_scripts.ensure(store, [node(), node(mac="52:54:00:aa:bb:02")], False)
     assert scripts(store) == {}
 
 
@@ -188,7 +189,7 @@ def test_two_nodes_of_one_address_or_name_are_refused(store):
 )
 def test_servers_that_the_first_stage_cannot_reach_are_refused(store, url):
     with pytest.raises(ImageError, match="is not the URL of a server"):
-        node_scripts.ensure(store, [node()], [url], "", False)
+        node_scripts.ensure(store, [node(servers=[url])], False)
 
 
 def test_an_image_that_is_not_whole_is_refused(store):
@@ -196,11 +197,11 @@ def test_an_image_that_is_not_whole_is_refused(store):
     sha256 = store.manifest(digest).layers[0].sha256
     Path(store.place("blobs", sha256)).unlink()
     with pytest.raises(ImageError, match=f"node node1: image {digest} lacks blob {sha256}"):
-        node_scripts.ensure(store, [node(channel=None, digest=digest)], SERVERS, "", False)
+        node_scripts.ensure(store, [node(channel=None, digest=digest)], False)
 
 
 def call(store: Store, capsys, check: bool = False, **options) -> dict:
-    arguments = {"store": store.path, "servers": SERVERS, "report": REPORT, "_ansible_check_mode": check, **options}
+    arguments = {"store": store.path, "_ansible_check_mode": check, **options}
     with patch_module_args(arguments), pytest.raises(SystemExit):
         node_boot_scripts.main()
     return json.loads(capsys.readouterr().out)
@@ -220,8 +221,9 @@ def test_the_module_writes_changes_and_removes(store, capsys):
     again = call(store, capsys, nodes=nodes)
     assert (again["changed"], again["written"], again["removed"], again["diff"]) == (False, [], [], [])
 
-    changed = call(store, capsys, nodes=[node(1, kernel_arguments=["debug"])])
+    changed = call(store, capsys, nodes=[node(1, kernel_arguments=["debug"])], removed=["node2"])
     assert (changed["written"], changed["removed"]) == (["52-54-00-aa-bb-01"], ["52-54-00-aa-bb-02"])
+    assert changed["others"] == []
     assert set(scripts(store)) == {"52-54-00-aa-bb-01"}
     first, second = changed["diff"]
     assert "set node_args debug" in first["after"]
@@ -232,6 +234,60 @@ def test_the_module_writes_changes_and_removes(store, capsys):
     failed = call(store, capsys, nodes=[node(1, channel="absent")])
     assert failed["failed"]
     assert "channel absent" in failed["msg"]
+
+
+def test_no_other_nodes_script_is_touched(store):
+    node_scripts.ensure(store, [node(number) for number in (1, 2, 3)], False)
+    before = scripts(store)
+    change = node_scripts.ensure(store, [node(2, kernel_arguments=["debug"])], False)
+    assert (list(change.written), change.removed) == (["52-54-00-aa-bb-02"], ())
+    assert change.others == ("node1", "node3")
+    after = scripts(store)
+    assert {mac for mac in before if after[mac] != before[mac]} == {"52-54-00-aa-bb-02"}
+    assert set(after) == set(before)
+
+
+def test_scripts_are_removed_by_name_alone(store):
+    node_scripts.ensure(store, [node(number) for number in (1, 2, 3)], False)
+    change = node_scripts.ensure(store, [], False, removed=["node3", "node9"])
+    assert (change.written, change.removed) == ({}, ("52-54-00-aa-bb-03",))
+    assert set(scripts(store)) == {"52-54-00-aa-bb-01", "52-54-00-aa-bb-02"}
+    with pytest.raises(ImageError, match="node node1: its script is to be written and removed; take it out of"):
+        node_scripts.ensure(store, [node(1)], False, removed=["node1"])
+    with pytest.raises(ImageError, match=r"node '\.\./x': not a host's name"):
+        node_scripts.ensure(store, [], False, removed=["../x"])
+
+
+def test_a_node_with_another_nic_has_one_script(store):
+    node_scripts.ensure(store, [node(1), node(2)], False)
+    change = node_scripts.ensure(store, [node(1, mac="52:54:00:aa:bb:11")], False)
+    assert (list(change.written), change.removed) == (["52-54-00-aa-bb-11"], ("52-54-00-aa-bb-01",))
+    assert set(scripts(store)) == {"52-54-00-aa-bb-02", "52-54-00-aa-bb-11"}
+
+
+def test_a_nic_that_another_node_boots_by_is_refused_and_moves_with_both_nodes(store):
+    node_scripts.ensure(store, [node(1), node(2)], False)
+    before = scripts(store)
+    moved = node(1, mac="52:54:00:aa:bb:02")
+    with pytest.raises(ImageError) as caught:
+        node_scripts.ensure(store, [moved], False)
+    assert str(caught.value) == (
+        "node node1: its MAC address 52-54-00-aa-bb-02 has the script of node node2; correct node_boot_mac, run for "
+        "both nodes, or, where that node is gone, name it in node_boot_removed"
+    )
+    assert scripts(store) == before
+    node_scripts.ensure(store, [moved, node(2, mac="52:54:00:aa:bb:01")], False)
+    assert "set node node1\n" in scripts(store)["52-54-00-aa-bb-02"]
+    assert "set node node2\n" in scripts(store)["52-54-00-aa-bb-01"]
+    node_scripts.ensure(store, [node(3, mac="52:54:00:aa:bb:02")], False, removed=["node1"])
+    assert "set node node3\n" in scripts(store)["52-54-00-aa-bb-02"]
+
+
+def test_each_node_has_its_own_servers(store):
+    node_scripts.ensure(store, [node(1, servers=["http://10.9.1.1"], report=""), node(2)], False)
+    first, second = scripts(store).values()
+    assert "set servers http://10.9.1.1\nset report \n" in first
+    assert f"set servers {','.join(SERVERS)}\nset report {REPORT}\n" in second
 
 
 REPORT_DATA = {

@@ -1,0 +1,82 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The controller's part of node_boot_hold: it knows which run this is, and whether one that ran here has ended."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ansible import context
+from ansible.plugins.action import ActionBase
+
+
+class ActionModule(ActionBase):
+    """Runs the module with the run as its holder, and again without holds of runs that have ended on this machine."""
+
+    _supports_check_mode = True
+    _supports_async = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """As every action plugin."""
+        result = super().run(tmp, task_vars)
+        arguments = {"holder": this_run(), **self._task.args}
+        found = self._execute_module(module_args=arguments, task_vars=task_vars)
+        ended = [hold for hold in found.get("conflicts") or [] if has_ended(hold)]
+        if ended:
+            over = arguments.get("take_over") or []
+            over = over.split(",") if isinstance(over, str) else list(over)
+            arguments["take_over"] = [*over, *(hold["name"] for hold in ended)]
+            found = self._execute_module(module_args=arguments, task_vars=task_vars)
+            if not found.get("failed"):
+                said = "would be taken over" if self._task.check_mode else "is taken over"
+                warnings = [f"{hold['described']}: that process has ended, its hold {said}" for hold in ended]
+                found["warnings"] = [*found.get("warnings", []), *warnings]
+        result.update(found)
+        return result
+
+
+def this_run() -> dict[str, Any]:
+    """The run as a hold names it. Ansible runs actions in children of the process that the user started."""
+    return {
+        "user": _user(),
+        "host": socket.gethostname(),
+        "machine": _machine(),
+        "process": os.getppid(),
+        "playbook": " ".join(os.path.basename(name) for name in context.CLIARGS.get("args") or ()) or "ansible",
+        "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def has_ended(hold: Mapping[str, Any]) -> bool:
+    """Whether the process of the hold certainly has ended: it was one of this machine, and there is none of its id."""
+    if not hold["machine"] or hold["machine"] != _machine():
+        return False
+    try:
+        os.kill(hold["process"], 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A container's user may have no name.
+        return f"uid {os.getuid()}"
+
+
+def _machine() -> str:
+    """The boot and the namespace that process ids belong to; empty but on Linux."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
+            return f"{stream.read().strip()} {os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return ""

@@ -1,0 +1,102 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What nodes boot, out of the inventory and into the form of the module node_boot_scripts."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: node_boot_nodes
+short_description: What the module node_boot_scripts wants of nodes, out of their variables
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Takes C(node_boot_mac), C(node_boot_image), C(node_boot_kernel_arguments), C(node_boot_server_urls) and
+    C(node_boot_report_url) of each node, and checks their types. Each node has its own, of its host or its groups.
+options:
+  _input:
+    description: The names of the nodes.
+    type: list
+    elements: str
+    required: true
+  hostvars:
+    description: The variables of all hosts.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+nodes: "{{ ['bm01', 'bm02'] | sailloft.fleet.node_boot_nodes(hostvars) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The nodes as M(sailloft.fleet.node_boot_scripts#module) takes them, by name.
+  type: list
+  elements: dict
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import (
+    InvalidValueError,
+    text,
+    unicast_mac,
+)
+
+DEFAULT_IMAGE = {"channel": "stable"}
+
+
+def node_boot_nodes(names: Any, hostvars: Any) -> list[dict[str, Any]]:
+    """Rows of the module's option ``nodes``. Raises AnsibleFilterError, naming the node and the variable."""
+    return [_row(name, hostvars[name]) for name in sorted(names)]
+
+
+def _row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
+    image = variables.get("node_boot_pin") or variables.get("node_boot_image") or DEFAULT_IMAGE
+    if not isinstance(image, Mapping) or len(image) != 1 or not set(image) <= {"channel", "digest"}:
+        raise _error(name, "node_boot_image", f"{image!r} is not possible", "write {channel: NAME} or {digest: DIGEST}")
+    ((kind, value),) = image.items()
+    return {
+        "name": name,
+        "mac": _checked(name, "node_boot_mac", variables.get("node_boot_mac") or "", unicast_mac),
+        kind: _checked(name, f"node_boot_image.{kind}", value, text),
+        "kernel_arguments": _texts(name, "node_boot_kernel_arguments", variables),
+        "servers": _texts(name, "node_boot_server_urls", variables, least=1),
+        "report": _report(name, variables.get("node_boot_report_url") or ""),
+    }
+
+
+def _report(name: str, value: Any) -> str:
+    return _checked(name, "node_boot_report_url", value, text) if value else ""
+
+
+def _texts(name: str, setting: str, variables: Mapping[str, Any], least: int = 0) -> list[str]:
+    values = variables.get(setting) or []
+    if not isinstance(values, (list, tuple)):
+        raise _error(name, setting, f"{values!r} is not a list", "write it like [one, another]")
+    if len(values) < least:
+        raise _error(name, setting, "it is empty", "give it in the node's own variables or in those of its group")
+    return [_checked(name, setting, value, text) for value in values]
+
+
+def _checked(name: str, setting: str, value: Any, check: Callable[[Any], str]) -> str:
+    try:
+        return str(check(value))
+    except InvalidValueError as error:
+        raise _error(name, setting, error.why, error.remedy) from error
+
+
+def _error(name: str, setting: str, why: str, remedy: str) -> AnsibleFilterError:
+    return AnsibleFilterError(f"node {name}: {setting}: {why}; {remedy}")
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Any]:
+        """By name."""
+        return {"node_boot_nodes": node_boot_nodes}

@@ -1,0 +1,190 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Holds of nodes, a channel, or a whole store."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_boot_hold
+short_description: Hold nodes and a channel on a boot server, so that two runs do not change the same
+version_added: 0.1.0
+description:
+  - A hold is a file in the store of a boot server, where all operators meet. It says who changes which nodes, which
+    channel or the whole store, from which controller and since when. It is written under the lock of the store.
+  - Two holds that share a node or a channel exclude each other, and a hold of the whole store excludes all others. The
+    second run is refused with the holder's name. Runs for other nodes go on.
+  - The modules that change scripts, channels and images refuse what another run holds. With the name of the own hold
+    they also refuse to go on once that hold was taken over.
+  - A hold stays until it is released. The hold of a run that was killed is taken over by name with O(take_over). On the
+    machine of that run this is done without being asked, with a warning, once its process has ended.
+  - A hold is of the run itself, so taking and releasing it are not reported as changes. In check mode no hold is taken,
+    and holds of others are told as warnings.
+extends_documentation_fragment:
+  - sailloft.fleet.node_image
+options:
+  name:
+    description: The hold's name, C(hold-) and eight hexadecimal digits. The same for all stores of one run.
+    type: str
+    required: true
+  state:
+    description: V(held), the run has the hold; a hold of the same name is replaced. V(released), there is no such hold.
+    type: str
+    choices: [held, released]
+    default: held
+  nodes:
+    description: Names of the nodes that the run changes.
+    type: list
+    elements: str
+    default: []
+  channel:
+    description: The channel that the run changes; empty for none.
+    type: str
+    default: ""
+  whole:
+    description: Whether the run may change anything in the store, as the removal of images does.
+    type: bool
+    default: false
+  take_over:
+    description: Names of holds to take over, whose runs must have ended.
+    type: list
+    elements: str
+    default: []
+  holder:
+    description: The run. The controller fills this in.
+    type: dict
+    suboptions:
+      user:
+        description: Who runs ansible-playbook.
+        type: str
+        required: true
+      host:
+        description: The controller's host name.
+        type: str
+        required: true
+      machine:
+        description: What process ids are unique in, empty where that cannot be told.
+        type: str
+        required: true
+      process:
+        description: Process id of ansible-playbook.
+        type: int
+        required: true
+      playbook:
+        description: The playbook.
+        type: str
+        required: true
+      since:
+        description: The time on the controller, UTC.
+        type: str
+        required: true
+attributes:
+  check_mode:
+    description: Takes no hold in check mode, and warns of what would refuse the run.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed.
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Hold a node and the channel
+  sailloft.fleet.node_boot_hold:
+    store: /srv/sailloft
+    name: hold-0123abcd
+    nodes: [bm01]
+    channel: stable
+
+- name: Release them
+  sailloft.fleet.node_boot_hold:
+    store: /srv/sailloft
+    name: hold-0123abcd
+    state: released
+"""
+
+RETURN = r"""
+conflicts:
+  description: The holds that exclude this one; the task fails where there are any, but in check mode.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: The hold's name.
+      type: str
+    machine:
+      description: What its process id is unique in.
+      type: str
+    process:
+      description: Process id of its ansible-playbook.
+      type: int
+    described:
+      description: Who holds what since when.
+      type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import holds
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import Store
+
+HOLDER = {
+    "user": {"type": "str", "required": True},
+    "host": {"type": "str", "required": True},
+    "machine": {"type": "str", "required": True},
+    "process": {"type": "int", "required": True},
+    "playbook": {"type": "str", "required": True},
+    "since": {"type": "str", "required": True},
+}
+
+
+def conflict(hold):
+    """A hold as the result shows it."""
+    return {
+        "name": hold.name,
+        "machine": hold.holder.machine,
+        "process": hold.holder.process,
+        "described": holds.described(hold),
+    }
+
+
+def main():
+    """Run as an Ansible module."""
+    module = AnsibleModule(
+        argument_spec={
+            "store": {"type": "path", "required": True},
+            "name": {"type": "str", "required": True},
+            "state": {"type": "str", "choices": ["held", "released"], "default": "held"},
+            "nodes": {"type": "list", "elements": "str", "default": []},
+            "channel": {"type": "str", "default": ""},
+            "whole": {"type": "bool", "default": False},
+            "take_over": {"type": "list", "elements": "str", "default": []},
+            "holder": {"type": "dict", "options": HOLDER},
+        },
+        required_if=[("state", "held", ["holder"])],
+        supports_check_mode=True,
+    )
+    params = module.params
+    store = Store(params["store"])
+    try:
+        if params["state"] == "released":
+            if not module.check_mode:
+                holds.release(store, params["name"])
+            module.exit_json(changed=False, conflicts=[])
+        scope = holds.scope_of(params["nodes"], params["channel"], params["whole"])
+        hold = holds.Hold(params["name"], holds.Holder(**params["holder"]), scope)
+        found = holds.take(store, hold, params["take_over"], module.check_mode)
+    except ImageError as error:
+        module.fail_json(msg=str(error), conflicts=[])
+    conflicts = [conflict(other) for other in found]
+    if found and not module.check_mode:
+        module.fail_json(msg=str(holds.refusal(scope, found)), conflicts=conflicts)
+    if found:
+        module.warn(f"this run would be refused: {holds.refusal(scope, found)}")
+    module.exit_json(changed=False, conflicts=conflicts)
+
+
+if __name__ == "__main__":
+    main()
