@@ -47,7 +47,8 @@ images: packages .venv/.runtime
 lab: packages .venv/.runtime
 	$(watch) ansible-playbook -i inventories/lab playbooks/lab.yml
 	$(watch) ansible-playbook -i inventories/lab playbooks/site.yml
-	$(watch) ansible-playbook -i inventories/lab playbooks/boot_servers.yml playbooks/node_images.yml playbooks/node_identities.yml
+	$(watch) ansible-playbook -i inventories/lab playbooks/boot_servers.yml playbooks/node_images.yml
+	$(watch) ansible-playbook -i inventories/lab playbooks/node_identities.yml playbooks/lab_approve.yml playbooks/node_identities.yml
 	[ -e $(cache)/lab/identities/opened ] || $(watch) ansible-playbook -i inventories/lab --limit nodes,localhost playbooks/lab_break.yml
 	@cat proofs/*.txt; echo; echo "The whole report:"; ls proofs/*.html
 

@@ -11,9 +11,9 @@ module: node_identity
 short_description: Encrypt nodes' secrets to their TPMs, as files that a boot server may show to anyone
 version_added: 0.1.0
 description:
-  - Writes C(identity/NODE) in a store for each of O(nodes), and removes all others there. Each has the files that are
-    the node's own, such as SSH host keys and join tokens, encrypted with a key that only the node's TPM 2.0 gives out,
-    and is signed.
+  - Writes C(identity/NODE) in a store for each of O(nodes), and removes those of O(removed). No other node's is
+    touched. Each has the files that are the node's own, such as SSH host keys and join tokens, encrypted with a key
+    that only the node's TPM 2.0 gives out, and is signed.
   - Runs where the secrets and the signing key are, on the controller or the host that builds images, and needs no TPM
     there. All nodes are done by one run.
   - Encryption is random, and yet an unchanged secret changes nothing. A bundle has an HMAC of what is in it, whose key
@@ -23,8 +23,13 @@ extends_documentation_fragment:
 requirements:
   - tpm2-tools, openssl and minisign on the host that it runs on
 options:
+  removed:
+    description: Names of nodes whose bundles are removed, as of nodes that left the site.
+    type: list
+    elements: str
+    default: []
   nodes:
-    description: All nodes that have secrets.
+    description: The nodes whose bundles are written.
     type: list
     elements: dict
     required: true
@@ -111,8 +116,13 @@ removed:
   returned: success
   type: list
   elements: str
+others:
+  description: The nodes whose bundles are there and were not asked for.
+  returned: success
+  type: list
+  elements: str
 bundles:
-  description: What each bundle says of itself, by node.
+  description: What each of O(nodes)' bundles says of itself, by node.
   returned: success
   type: dict
   sample: {bm01: {node: bm01, ek: 5d0c..., digest: 9a31...}}
@@ -153,6 +163,7 @@ def main():
         argument_spec={
             "store": {"type": "path", "required": True},
             "nodes": {"type": "list", "elements": "dict", "required": True, "options": NODE},
+            "removed": {"type": "list", "elements": "str", "default": []},
             "signing_key": {"type": "path", "required": True, "no_log": False},
             "signing_password": {"type": "str", "no_log": True},
             "public_key": {"type": "path", "required": True},
@@ -164,19 +175,21 @@ def main():
     try:
         nodes = identities.read_nodes(params["nodes"])
         signer = Signer(params["signing_key"], params["public_key"], params["signing_password"])
-        change = identities.ensure(store, nodes, signer, module.check_mode)
+        change = identities.ensure(store, nodes, signer, module.check_mode, params["removed"])
     except ImageError as error:
         module.fail_json(msg=str(error))
     folder = store.place(identities.IDENTITY)
     # A bundle whose digest is right and whose signature is not differs in nothing that is shown.
     forged = [name for name in change.written if change.before.get(name) == change.after[name]]
     before = {**change.before, **dict.fromkeys(forged, "not signed by this key")}
+    after = {name: bundle for name, bundle in before.items() if name in change.others} | change.after
     module.exit_json(
         changed=bool(change.written or change.removed),
         written=list(change.written),
         removed=list(change.removed),
+        others=list(change.others),
         bundles=change.after,
-        diff={"before_header": folder, "after_header": folder, "before": text(before), "after": text(change.after)},
+        diff={"before_header": folder, "after_header": folder, "before": text(before), "after": text(after)},
     )
 
 

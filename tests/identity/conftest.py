@@ -12,6 +12,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterable
@@ -24,10 +25,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image import identi
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity_tools import Signer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import Store
 
+# kills.py, which the tests of stores have.
+sys.path.append(str(Path(__file__).parents[1] / "unit/image"))
 SCRIPT = Path(__file__).parents[2] / "roles" / "node_identity" / "files" / "sailloft-identity"
 # All commands that the node's script has: a test runs it with these and no others, and sees their arguments.
 COMMANDS = (
-    *("base64", "cat", "chmod", "cp", "cut", "head", "install", "mkdir", "mktemp", "mv", "od", "rm", "sha256sum"),
+    "sh",
+    *("base64", "cat", "chmod", "cp", "cut", "head", "install", "ln", "mkdir", "mktemp", "mv", "od", "rm", "sha256sum"),
     *("shuf", "sleep", "tail", "tr", "wc", "sed", "curl", "minisign", "openssl", "ssh-keygen"),
     *("tpm2_createek", "tpm2_flushcontext", "tpm2_loadexternal", "tpm2_startauthsession", "tpm2_policysecret"),
     "tpm2_activatecredential",
@@ -142,8 +146,8 @@ class Site:
     signer: Signer
     nodes: list[dict] = field(default_factory=list)
 
-    def publish(self, check: bool = False) -> identities.Change:
-        return identities.ensure(self.store, identities.read_nodes(self.nodes), self.signer, check)
+    def publish(self, check: bool = False, removed: Iterable[str] = ()) -> identities.Change:
+        return identities.ensure(self.store, identities.read_nodes(self.nodes), self.signer, check, tuple(removed))
 
     def bundle(self, node: str) -> Path:
         return Path(self.store.place("identity", node))
@@ -184,13 +188,29 @@ def serve():
         server.server_close()
 
 
+# For ``record_arguments``: the script whose process id is in the file "script" is killed before the command that
+# changes files whose number is in the file "kill", counted from the one on that opens the secrets.
+KILL = """
+case "{name} $*" in
+"openssl enc"*) : >{folder}/counting ;;
+"cp "* | "ln "* | "mv "* | "rm "* | "mkdir "*)
+    if [ -e {folder}/counting ] && [ -e {folder}/kill ]; then
+        left=$(/bin/cat {folder}/kill)
+        echo $((left - 1)) >{folder}/kill
+        if [ "$left" -eq 1 ]; then kill -9 "$(/bin/cat {folder}/script)"; exit 1; fi
+    fi ;;
+esac
+"""
+
+
 def record_arguments(folder: Path, log: Path, commands: Iterable[str]) -> Path:
     """A folder for PATH whose commands are the real ones, after their arguments were written to ``log``."""
     folder.mkdir()
     for name in commands:
         real = shutil.which(name)
         assert real, f"{name} is not installed"
-        (folder / name).write_text(f'#!/bin/sh\nprintf "%s\\n" "{name} $*" >>{log}\nexec {real} "$@"\n')
+        kill = KILL.format(name=name, folder=folder.parent)
+        (folder / name).write_text(f'#!/bin/sh\nprintf "%s\\n" "{name} $*" >>{log}\n{kill}exec {real} "$@"\n')
         (folder / name).chmod(0o755)
     return folder
 
@@ -213,24 +233,33 @@ class Booted:
 
 @pytest.fixture
 def boot(tmp_path, tpms, keys):
-    """boot(name, servers...): run the node's script. With tpm, on that machine; with files before it runs."""
+    """boot(name, servers...): run the script of the node, on that TPM, with files before it, or again in its root."""
     log = tmp_path / "arguments"
     commands = record_arguments(tmp_path / "bin", log, COMMANDS)
 
     def run(
-        name: str, *servers: str, tpm: Tpm | None = None, wait_s: int = 1, before: dict[str, str] | None = None
+        name: str,
+        *servers: str,
+        tpm: Tpm | None = None,
+        wait_s: int = 1,
+        before: dict[str, str] | None = None,
+        again: Path | None = None,
     ) -> Booted:
-        root = Path(tmp_path, f"node{len(list(tmp_path.glob('node*')))}")
+        root = again or Path(tmp_path, f"node{len(list(tmp_path.glob('node*')))}")
         for folder in ("proc", "etc/sailloft", "etc/ssh"):
-            (root / folder).mkdir(parents=True)
+            (root / folder).mkdir(parents=True, exist_ok=True)
         (root / "proc/cmdline").write_text(f"quiet sailloft.servers={','.join(servers)} sailloft.node={name} ro\n")
         shutil.copy(keys.public_key, root / "etc/sailloft/identity.pub")
         for path, text in (before or {}).items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_text(text)
         log.write_text("")
         environment = {"PATH": str(commands), "TPM2TOOLS_TCTI": (tpm or tpms[name]).tcti}
         done = subprocess.run(
-            [shutil.which("sh"), str(SCRIPT), str(wait_s), str(root)],
+            [
+                *(shutil.which("sh"), "-c", f'echo $$ >{tmp_path}/script; exec sh "$@"', "sh"),
+                *(str(SCRIPT), str(wait_s), str(root)),
+            ],
             env=environment,
             check=False,
             stdout=subprocess.PIPE,

@@ -33,7 +33,10 @@ def play(tmp_path):
         every = {"localhost": local, **hosts}
         inventory.write_text(json.dumps({"all": {"hosts": every}}))
         playbook = tmp_path / "play.yml"
-        playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
+        plays = (
+            tasks if tasks and "hosts" in tasks[0] else [{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]
+        )
+        playbook.write_text(json.dumps(plays))
         environment = {
             **os.environ,
             "PATH": f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"],
@@ -166,6 +169,7 @@ def shown(output):
 
 def certify(tpm, owner):
     """Put a certificate of the endorsement key of ``owner`` into ``tpm``, signed by a key made for this."""
+    (tpm.folder / "v3.cnf").write_text("basicConstraints = critical, CA:FALSE\nextendedKeyUsage = 2.23.133.8.1\n")
     (owner.folder / "ek.pem").write_bytes(owner.run("tpm2_print", "-t", "TPM2B_PUBLIC", "-f", "pem", "ek.pub"))
     for argv in (
         (
@@ -186,6 +190,7 @@ def certify(tpm, owner):
         (
             *("openssl", "x509", "-req", "-in", "request.pem", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial"),
             *("-force_pubkey", str(owner.folder / "ek.pem"), "-outform", "DER", "-out", "certificate.der"),
+            *("-extfile", "v3.cnf"),
         ),
     ):
         subprocess.run(argv, cwd=tpm.folder, check=True, capture_output=True)
@@ -239,5 +244,97 @@ def test_a_node_is_enrolled_once(tpms, play, enrolled, status):
     assert ended == status, output
     # Without what Ansible shows of the arguments.
     said = "".join(output[output.rindex("fatal:" if status else "ok: [localhost]") :].split())
-    assert f"node_identity_ek:{tpms['bm01'].ek}" in said
-    assert ("anotherendorsementkeythannode_identity_ek" in said) is (status != 0)
+    fingerprint = identity.ek_digest(identity.read_ek(tpms["bm01"].ek, ""))
+    if status:
+        assert "nodelocalhost:itsTPMhasanotherendorsementkeythannode_identity_ek" in said
+        assert f"putitsfingerprint{fingerprint}intonode_identity_approved" in said
+    else:
+        assert f"node_identity_ek:{tpms['bm01'].ek}" in said
+        what = "approved,itistheenrolledone" if enrolled else "pending,itsfingerprintisnotinnode_identity_approved"
+        assert f"Fingerprint{fingerprint}:{what}" in said
+
+
+@pytest.fixture
+def run(site, tmp_path, play):
+    """run(tpm, variables): enrol bm01 by ``tpm`` and publish, as playbooks/node_identities.yml does in one run.
+
+    Returns what was said, the files of the enrolled, and the bundles in the store.
+    """
+    (tmp_path / "served").mkdir()
+    enrolled = tmp_path / "enrolled"
+
+    def go(tpm, **variables):
+        lookup = f"{{{{ lookup('file', '{enrolled}/bm01', errors='ignore') or '' }}}}"
+        secrets = {"/etc/site/token": {"content": TOKEN}}
+        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        node = {**local, "node_identity_ek": lookup, "node_identity_secrets": secrets}
+        role = {"name": "sailloft.fleet.node_identity", "tasks_from": "enroll"}
+        enrol = {
+            "block": [{"ansible.builtin.include_role": role}],
+            "module_defaults": {"sailloft.fleet.node_identity_info": {"tcti": tpm.tcti}},
+        }
+        both = [
+            {"hosts": "bm01", "gather_facts": False, "tasks": [enrol]},
+            {"hosts": "localhost", "gather_facts": False, "tasks": publish(site, tmp_path, site.signer)},
+        ]
+        given = {"node_identity_enrolled_dir": str(enrolled), **variables}
+        output, status = play(both, {"bm01": node}, "-e", json.dumps(given))
+        return output, status, sorted(os.listdir(enrolled)) if enrolled.exists() else [], site.store.entries("identity")
+
+    return go
+
+
+def test_no_secret_is_sealed_to_an_unknown_tpm_until_its_fingerprint_is_approved(run, tpms):
+    tpm = tpms["bm01"]
+    for _time in range(2):
+        output, status, enrolled, bundles = run(tpm)
+        assert status == 0, output
+        assert (enrolled, bundles) == (["bm01.pending"], [])
+        assert "No secret is sealed to it." in " ".join(output.split())
+    other = identity.ek_digest(identity.read_ek(tpms["bm02"].ek, ""))
+    assert run(tpm, node_identity_approved=[other])[2:] == (["bm01.pending"], [])
+    fingerprint = identity.ek_digest(identity.read_ek(tpm.ek, ""))
+    output, status, enrolled, bundles = run(tpm, node_identity_approved=[fingerprint])
+    assert status == 0, output
+    assert (enrolled, bundles) == (["bm01"], ["bm01"])
+    output, status, *_rest = run(tpm)
+    assert status == 0, output
+    assert "changed=0" in output
+    # Another machine that answers as bm01 changes nothing, and takes nothing away.
+    output, status, enrolled, bundles = run(tpms["bm02"])
+    assert status != 0
+    assert "another endorsement key than node_identity_ek" in " ".join(output.split())
+    assert (enrolled, bundles) == (["bm01"], ["bm01"])
+
+
+def test_a_certificate_of_a_given_authority_approves(run, new_tpm, tmp_path):
+    tpm = new_tpm()
+    assert tpm.ek
+    certify(tpm, tpm)
+    assert run(tpm)[2:] == (["bm01.pending"], [])
+    output, status, enrolled, bundles = run(tpm, node_identity_tpm_ca=[str(tpm.folder / "ca.pem")])
+    assert status == 0, output
+    assert (enrolled, bundles) == (["bm01"], ["bm01"])
+
+
+def test_a_node_that_is_missing_keeps_its_bundle_until_it_is_removed_by_name(site, tmp_path, nodes, play):
+    tasks = publish(site, tmp_path, site.signer)
+    output, status = play(tasks, nodes)
+    assert status == 0, output
+    del nodes["bm02"]
+    output, status = play(tasks, nodes)
+    assert status == 0, output
+    assert "changed=0" in output
+    assert "the store has secrets of nodes without node_identity_ek in this inventory: bm02;" in " ".join(
+        output.split()
+    )
+    assert sorted(os.listdir(tmp_path / "served/identity")) == ["bm01", "bm02"]
+    removed = ["-e", json.dumps({"node_identity_removed": ["bm02"]})]
+    output, status = play(tasks, nodes, *removed, "--check")
+    assert status == 0, output
+    assert "changed=2" in output
+    output, status = play(tasks, nodes, *removed)
+    assert status == 0, output
+    assert "changed=2" in output
+    assert os.listdir(tmp_path / "served/identity") == ["bm01"]
+    assert site.store.entries("identity") == ["bm01"]

@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import pytest
 from conftest import SECRET, TOKEN, files, make_keys
+from kills import kills
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import identities, identity, identity_tools
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
@@ -48,12 +50,61 @@ def test_another_board_gets_another_bundle(site, new_tpm):
     assert site.publish().written == ("bm01",)
 
 
-def test_a_node_that_goes_takes_its_bundle_along(site):
+def test_a_bundle_goes_by_its_nodes_name_alone(site):
+    """Not because a fresh checkout, or one whose node did not answer, has no key of it."""
     site.publish()
-    gone = site.nodes.pop()
+    site.nodes.pop()
     (site.bundle(".bm01.new")).write_text("left by a run that was killed")
-    assert site.publish().removed == (gone["name"],)
+    change = site.publish()
+    assert (change.written, change.removed, change.others) == ((), (), ("bm02",))
+    assert site.store.entries("identity") == ["bm01", "bm02"]
+    change = site.publish(check=True, removed=["bm02", "bm09"])
+    assert (change.removed, change.others) == (("bm02",), ())
+    assert site.bundle("bm02").exists()
+    assert site.publish(removed=["bm02", "bm09"]).removed == ("bm02",)
     assert os.listdir(site.store.place("identity")) == ["bm01"]
+
+
+def test_a_node_that_is_published_and_removed_is_refused(site):
+    site.publish()
+    before = contents(site)
+    with pytest.raises(ImageError) as caught:
+        site.publish(removed=["bm01"])
+    assert str(caught.value) == (
+        "node bm01: its bundle is to be written and removed; take its node_identity_ek out of the inventory, or its "
+        "name out of node_identity_removed"
+    )
+    with pytest.raises(ImageError, match=r"node '\.\./bm01': not a host's name"):
+        site.publish(removed=["../bm01"])
+    assert contents(site) == before
+
+
+def test_a_kill_at_any_point_leaves_whole_bundles_and_is_completed_by_the_next_run(site, tmp_path):
+    """bm01 gets new secrets and bm02 goes."""
+    site.publish()
+    before = contents(site)
+    start = tmp_path / "start"
+    shutil.copytree(site.store.path, start)
+    site.nodes.pop()
+    site.nodes[0]["secrets"] = files(token="another")
+    digest = site.publish(check=True).after["bm01"]["digest"]
+
+    def again():
+        shutil.rmtree(site.store.path)
+        shutil.copytree(start, site.store.path)
+
+    points = 0
+    for _kill in kills(lambda: site.publish(removed=["bm02"]), again):
+        points += 1
+        for name, data in contents(site).items():
+            if not name.startswith("."):
+                bundle, _signed, _signature = identity.parse(data, name)
+                assert data == before[name] or (name, bundle.digest) == ("bm01", digest)
+        site.publish(removed=["bm02"])
+        assert list(contents(site)) == ["bm01"]
+        assert site.publish().written == ()
+    # In memory: the key, the credential, minisign's files; then the bundle is opened, made readable and renamed.
+    assert points >= 4
 
 
 def test_a_new_signing_key_writes_all(site, tmp_path):

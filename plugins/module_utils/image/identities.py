@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""All nodes' bundles in a store: what they should be, and making them so."""
+"""Nodes' bundles in a store: what they should be, and making them so. No other node's bundle is touched."""
 
 from __future__ import annotations
 
@@ -43,12 +43,16 @@ class Node:
 
 @dataclass(frozen=True)
 class Change:
-    """Bundles by node: what is stated of all before and after; None where a file is no bundle of ours. Which change."""
+    """Bundles by node: what is stated of all before, and of the wanted ones after. Which change.
+
+    None stands where a file is no bundle of ours. ``others`` are the nodes whose bundles were not asked for.
+    """
 
     before: Mapping[str, Mapping[str, str] | None]
     after: Mapping[str, Mapping[str, str]]
     written: tuple[str, ...]
     removed: tuple[str, ...]
+    others: tuple[str, ...]
 
 
 def read_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[Node]:
@@ -70,11 +74,19 @@ def read_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[Node]:
     return [found[name] for name in sorted(found)]
 
 
-def ensure(store: Store, nodes: Sequence[Node], signer: Signer, check: bool) -> Change:
-    """Have these nodes' bundles in the store and no others. Raises ImageError before anything is touched.
+def ensure(store: Store, nodes: Sequence[Node], signer: Signer, check: bool, removed: Sequence[str] = ()) -> Change:
+    """Have these nodes' bundles in the store, and none of the nodes that are ``removed``, by name.
 
     A bundle that is there stays when it says the digest of what is wanted, and its signature is the signing key's own.
+    Raises ImageError before anything is touched.
     """
+    both = sorted({checked_node(name) for name in removed} & {node.name for node in nodes})
+    if both:
+        raise ImageError(
+            f"node {both[0]}",
+            "its bundle is to be written and removed",
+            "take its node_identity_ek out of the inventory, or its name out of node_identity_removed",
+        )
     store.require()
     with store.locked():
         there = {name: store.contents(IDENTITY, name) or b"" for name in _names(store)}
@@ -89,7 +101,8 @@ def ensure(store: Store, nodes: Sequence[Node], signer: Signer, check: bool) -> 
                 for node in nodes
             },
             written=tuple(node.name for node in new),
-            removed=tuple(sorted(set(there) - set(wanted))),
+            removed=tuple(sorted(set(there) & set(removed))),
+            others=tuple(sorted(set(there) - set(wanted) - set(removed))),
         )
         # In check mode too: what openssl or the TPM's tool refuses must be known before.
         bundles = _bundles(new, wanted, signer)

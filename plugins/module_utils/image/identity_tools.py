@@ -53,6 +53,42 @@ def encrypt(data: bytes, key: bytes, subject: str) -> bytes:
         os.close(reading)
 
 
+def verify(certificate: bytes, authorities: Sequence[str]) -> str:
+    """What is wrong with a DER certificate; empty where its chain ends at a root among the ``authorities``.
+
+    Those are files of PEM certificates, roots and intermediates; the system's own count for nothing. Raises ImageError
+    for a file that cannot be read or has no certificate.
+    """
+    chain = b"".join(_pem(path) for path in authorities)
+    _require("openssl")
+    with _folder() as folder:
+        for name, data in (("chain.pem", chain), ("certificate.der", certificate)):
+            with open(os.path.join(folder, name), "wb") as stream:
+                stream.write(data)
+        for argv in (
+            ("openssl", "x509", "-inform", "DER", "-in", "certificate.der", "-out", "certificate.pem"),
+            # Certificate authorities of the web, which the system may have, certify no TPM.
+            ("openssl", "verify", "-no-CApath", "-no-CAstore", "-CAfile", "chain.pem", "certificate.pem"),
+        ):
+            environment = {"PATH": search_path(), "LC_ALL": "C.UTF-8"}
+            done = subprocess.run(argv, check=False, capture_output=True, env=environment, cwd=folder)
+            if done.returncode:
+                lines = done.stderr.decode("utf-8", "replace").splitlines()
+                return next((line for line in lines if line.startswith("error ")), " ".join(lines))
+    return ""
+
+
+def _pem(path: str) -> bytes:
+    subject = f"node_identity_tpm_ca {path}"
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ImageError(subject, str(error.strerror), "give a file that is there") from error
+    if b"-----BEGIN CERTIFICATE-----" not in data:
+        raise ImageError(subject, "it has no certificate in PEM", "convert it to PEM")
+    return data.rstrip(b"\n") + b"\n"
+
+
 @dataclass(frozen=True)
 class Signer:
     """minisign with a pair of keys, files of this machine. ``password`` is the secret key's, None without."""

@@ -1,0 +1,133 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Whether secrets may be sealed to a TPM."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_identity_approval
+short_description: Decide whether secrets may be sealed to the TPM that a node has shown
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - A TPM is approved where it is the enrolled one, where the operator has approved its fingerprint, or where its
+    certificate verifies against the given certificate authorities. Every other one is pending.
+  - A certificate says that the key is in a TPM of that maker. It does not say in which machine, so it replaces no key
+    that is enrolled.
+  - Runs on the controller. What the node says of its own certificate counts for nothing.
+requirements:
+  - openssl (3.0 or later) on the host that it runs on, where O(tpm_ca) is given
+options:
+  node:
+    description: The node's name.
+    type: str
+    required: true
+  ek:
+    description: The public part of the endorsement key, as M(sailloft.fleet.node_identity_info) returns it.
+    type: str
+    required: true
+  certificate:
+    description: Its certificate, as M(sailloft.fleet.node_identity_info) returns it; empty for none.
+    type: str
+    default: ""
+  enrolled:
+    description: The key that the inventory has for the node; empty for none.
+    type: str
+    default: ""
+  approved:
+    description: Fingerprints of the keys that the operator approves, each the sha256 of the public part, hexadecimal.
+    type: list
+    elements: str
+    default: []
+  tpm_ca:
+    description: Files with the certificates of the TPMs' makers in PEM, roots and intermediates.
+    type: list
+    elements: path
+    default: []
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed.
+    support: none
+seealso:
+  - module: sailloft.fleet.node_identity_info
+"""
+
+EXAMPLES = r"""
+- name: Decide whether secrets may be sealed to the TPM
+  sailloft.fleet.node_identity_approval:
+    node: bm01
+    ek: "{{ found.ek }}"
+    certificate: "{{ found.certificate or '' }}"
+    tpm_ca: [/etc/sailloft/tpm-roots.pem]
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+approved:
+  description: Whether secrets may be sealed to it.
+  returned: success
+  type: bool
+fingerprint:
+  description: The sha256 of the public part of the endorsement key, hexadecimal.
+  returned: success
+  type: str
+why:
+  description: Why it is approved, or not.
+  returned: success
+  type: str
+"""
+
+import base64
+import binascii
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import identity, identity_approval, identity_tools
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+
+
+def decided(params):
+    """The approval. Raises ImageError."""
+    subject = f"node {params['node']}"
+    try:
+        certificate = base64.b64decode(params["certificate"], validate=True) or None
+    except (binascii.Error, ValueError) as error:
+        raise ImageError(subject, "its certificate is not base64", "read it by node_identity_info") from error
+    return identity_approval.decide(
+        params["node"],
+        identity.read_ek(params["ek"], subject),
+        certificate,
+        identity.read_ek(params["enrolled"], f"{subject}: node_identity_ek") if params["enrolled"] else None,
+        params["approved"],
+        (lambda data: identity_tools.verify(data, params["tpm_ca"])) if params["tpm_ca"] else None,
+    )
+
+
+def main():
+    """Run as an Ansible module."""
+    module = AnsibleModule(
+        argument_spec={
+            "node": {"type": "str", "required": True},
+            "ek": {"type": "str", "required": True},
+            "certificate": {"type": "str", "default": ""},
+            "enrolled": {"type": "str", "default": ""},
+            "approved": {"type": "list", "elements": "str", "default": []},
+            "tpm_ca": {"type": "list", "elements": "path", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        found = decided(module.params)
+    except ImageError as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=False, approved=found.approved, fingerprint=found.fingerprint, why=found.why)
+
+
+if __name__ == "__main__":
+    main()
