@@ -135,7 +135,11 @@ def test_a_path_that_is_no_store_is_refused(tmp_path):
 
 def test_a_file_system_of_its_own_becomes_a_store(tmp_path):
     (tmp_path / "store" / "lost+found").mkdir(parents=True)
-    OLD.publish(Store(str(tmp_path / "store")), tmp_path / "cache")
+    store = Store(str(tmp_path / "store"))
+    assert OLD.publish(store, tmp_path / "cache") == OLD.digest
+    require_whole(store)
+    assert sorted(os.listdir(store.path)) == ["blobs", "current", "images", "lost+found"]
+    assert os.listdir(store.place("lost+found")) == []
 
 
 def test_an_image_that_was_changed_is_refused(store):
