@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nxos_switch import apply, told
-from switches import policies, switch
+from switches import OWN_ASICS, policies, switch
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.plan import plan, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
     ECMP_FIELDS,
     Ecn,
@@ -465,3 +467,33 @@ def test_an_object_of_ours_goes_when_nothing_uses_it_and_others_stay():
     used = text + f"interface Ethernet1/40\n  service-policy type qos input {left.split(' ')[-1]}\n"
     assert f"no {left}" not in nxos.remediation(used, REFERENCE)
     assert "class-map" not in nxos.remediation(used, REFERENCE)
+
+
+def test_a_cable_beyond_100_m_is_refused_where_a_class_is_lossless():
+    nxos.check_cable("leaf1: port Ethernet1/1", 100)
+    with pytest.raises(FabricError) as refused:
+        nxos.check_cable("leaf1: port Ethernet1/1", 101)
+    assert str(refused.value) == (
+        "leaf1: port Ethernet1/1: a cable of 101 m needs `pause buffer-size` and its thresholds, which NX-OS requires "
+        "beyond 100 m and for which Cisco publishes no numbers; take a cable of 100 m or less, or make the classes "
+        "lossy"
+    )
+    with pytest.raises(FabricError) as refused:
+        nxos.check_cable("leaf1: port Ethernet1/1", None)
+    assert str(refused.value) == (
+        "leaf1: port Ethernet1/1: cable_m is missing, and NX-OS keeps headroom for 100 m of cable; give it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "cable", "planned"), [("lossless", 100, True), ("lossy", 300, True), ("lossless", 300, False)]
+)
+def test_only_lossless_classes_need_a_short_cable(mode, cable, planned):
+    policy = read_policy({"classes": {"roce": {"mode": mode}}})
+    ports = {"Ethernet1/1": {"speed_gbit_s": 400, "cable_m": cable}}
+    specs = read_switches({"leaf1": {"system": "nxos", "asic": "nexus", "ports": ports}}, asics=OWN_ASICS)
+    if planned:
+        assert plan(policy, specs)["leaf1"].ports["Ethernet1/1"].headroom == (None,) * 8
+        return
+    with pytest.raises(FabricError, match="switch leaf1: port Ethernet1/1: a cable of 300 m needs `pause buffer-size`"):
+        plan(policy, specs)
