@@ -182,6 +182,11 @@ def table(nodes: list[Node], target: str, step: Step, waves: tuple[tuple[str, ..
     lines = [f"rollout of {target[:12]}: {step.kind}, {step.why}"]
     if there:
         lines.append(f"  run it       {_names(there)}")
+    # Not this rollout's doing, and yet they leave less of the budget for it.
+    silent = [node.name for node in nodes if not node.reachable and not node.tried]
+    if silent:
+        left = max(0, rules.budget - len(silent))
+        lines.append(f"  no answer    {_names(silent)} (before they were to boot; of the budget {left} is left)")
     if lost:
         lines.append(f"  failed       {_names(lost)} ({len(lost)}, budget {rules.budget})")
     if step.kind in (CANARY, PROMOTE, WAVE):

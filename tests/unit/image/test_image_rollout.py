@@ -272,3 +272,16 @@ def test_the_module(run):
         "  wave 2       bm03, bm04",
     ]
     assert run(target=NEW, channel=[OLD], nodes=nodes, waves=["9", "1"])["msg"].startswith("waves ['9', '1']")
+
+
+def test_nodes_that_were_dead_before_are_told_with_what_they_leave_of_the_budget():
+    nodes = fleet(4, bm03={"reachable": False, "running": ""})
+    rules = Rules((4,), 1)
+    step = decide(nodes, NEW, Channel((OLD,)), rules)
+    assert rollout.table(nodes, NEW, step, (("bm02", "bm04"),), rules) == [
+        f"rollout of {NEW[:12]}: canary, canaries first",
+        "  no answer    bm03 (before they were to boot; of the budget 0 is left)",
+        "  failed       bm03 (1, budget 1)",
+        "  canaries     bm01",
+        "  wave 1       bm02, bm04",
+    ]

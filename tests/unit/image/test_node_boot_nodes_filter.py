@@ -1,0 +1,84 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What nodes boot, as the inventory says it: each node's own variables, each checked."""
+
+from __future__ import annotations
+
+import pytest
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.sailloft.fleet.plugins.filter.node_boot_nodes import node_boot_nodes
+
+NODE = {"node_boot_mac": "52:54:00:AA:bb:01", "node_boot_server_urls": ["http://10.9.0.1"]}
+
+
+def test_each_node_has_what_its_own_variables_say():
+    hostvars = {
+        "bm02": {
+            **NODE,
+            "node_boot_server_urls": ["http://10.9.1.1"],
+            "node_boot_report_url": "http://10.9.1.1/report",
+        },
+        "bm01": {**NODE, "node_boot_image": {"digest": "a" * 64}, "node_boot_kernel_arguments": ["debug"]},
+        "bm03": {},
+    }
+    assert node_boot_nodes(["bm02", "bm01"], hostvars) == [
+        {
+            "name": "bm01",
+            "mac": "52:54:00:aa:bb:01",
+            "digest": "a" * 64,
+            "kernel_arguments": ["debug"],
+            "servers": ["http://10.9.0.1"],
+            "report": "",
+        },
+        {
+            "name": "bm02",
+            "mac": "52:54:00:aa:bb:01",
+            "channel": "stable",
+            "kernel_arguments": [],
+            "servers": ["http://10.9.1.1"],
+            "report": "http://10.9.1.1/report",
+        },
+    ]
+
+
+def test_a_canary_is_pinned_until_the_pin_is_empty():
+    pinned = {**NODE, "node_boot_image": {"channel": "lab"}, "node_boot_pin": {"digest": "b" * 64}}
+    assert node_boot_nodes(["bm01"], {"bm01": pinned})[0]["digest"] == "b" * 64
+    assert node_boot_nodes(["bm01"], {"bm01": {**pinned, "node_boot_pin": {}}})[0]["channel"] == "lab"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (
+            {"node_boot_mac": "52:54:00:aa:bb"},
+            "node_boot_mac: '52:54:00:aa:bb' is not a MAC address; write it like 52:54:00:12:34:56",
+        ),
+        ({"node_boot_mac": None}, "node_boot_mac: the text is empty; leave the setting out, or give it a value"),
+        (
+            {"node_boot_image": {"channel": "stable", "digest": "a" * 64}},
+            f"node_boot_image: {{'channel': 'stable', 'digest': '{'a' * 64}'}} is not possible; "
+            "write {channel: NAME} or {digest: DIGEST}",
+        ),
+        (
+            {"node_boot_image": "stable"},
+            "node_boot_image: 'stable' is not possible; write {channel: NAME} or {digest: DIGEST}",
+        ),
+        ({"node_boot_image": {"channel": 7}}, "node_boot_image.channel: 7 is not text; write it in quotes"),
+        (
+            {"node_boot_server_urls": []},
+            "node_boot_server_urls: it is empty; give it in the node's own variables or in those of its group",
+        ),
+        (
+            {"node_boot_server_urls": "http://10.9.0.1"},
+            "node_boot_server_urls: 'http://10.9.0.1' is not a list; write it like [one, another]",
+        ),
+        ({"node_boot_kernel_arguments": [1]}, "node_boot_kernel_arguments: 1 is not text; write it in quotes"),
+        ({"node_boot_report_url": ["x"]}, "node_boot_report_url: ['x'] is not text; write it in quotes"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_node_and_the_variable(wrong, said):
+    with pytest.raises(AnsibleFilterError) as caught:
+        node_boot_nodes(["bm01"], {"bm01": {**NODE, **wrong}})
+    assert str(caught.value) == f"node bm01: {said}"
