@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import RequestError
 
 ARGUMENT = re.compile(r'(?:[^\s"]|"[^"]*")+')
 # No quotes and no shell: these end in a file that a shell reads.
-SAFE = re.compile(r"^[A-Za-z0-9_.-]+(?:=[A-Za-z0-9_.,:;/@+*%^~=-]*)?$")
+SAFE = re.compile(r"[A-Za-z0-9_.-]+(?:=[A-Za-z0-9_.,:;/@+*%^~=-]*)?")
 # Keys whose order and repetition carry meaning: hugepages= counts pages of the hugepagesz= before it
 # (Linux Documentation/admin-guide/mm/hugetlbpage.rst), so they come and go together.
 FAMILIES = ({"hugepagesz", "hugepages", "default_hugepagesz"},)
@@ -31,24 +31,24 @@ def split(line: str) -> list[str]:
 
 
 def checked(arguments: list[str], remove: list[str]) -> tuple[list[str], list[str]]:
-    """The wanted arguments and the keys to be without, found to make sense. Raises HostError."""
+    """The wanted arguments and the keys to be without, found to make sense. Raises RequestError."""
     for argument in arguments:
-        if not SAFE.match(argument):
-            raise HostError(
+        if not SAFE.fullmatch(argument):
+            raise RequestError(
                 f"kernel_arguments: {argument!r} is not one kernel argument "
                 "(name or name=value, without spaces and quotes)"
             )
     for name in remove:
-        if not re.match(r"^[A-Za-z0-9_.-]+$", name):
-            raise HostError(f"kernel_arguments: to be removed is {name!r}, which is no name of an argument")
+        if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
+            raise RequestError(f"kernel_arguments: to be removed is {name!r}, which is no name of an argument")
     both = sorted({key(argument) for argument in arguments} & {key(name) for name in remove})
     if both:
-        raise HostError(f"kernel_arguments: {', '.join(both)} cannot be both set and removed")
+        raise RequestError(f"kernel_arguments: {', '.join(both)} cannot be both set and removed")
     size_seen = False
     for argument in arguments:
         size_seen = size_seen or key(argument) in ("hugepagesz", "default_hugepagesz")
         if key(argument) == "hugepages" and not size_seen:
-            raise HostError(
+            raise RequestError(
                 f"kernel_arguments: {argument} needs a hugepagesz= before it, which says the size of its pages"
             )
     return arguments, remove

@@ -31,7 +31,7 @@ PAPER = (
 )
 # Settings that firmware hides until another one is on.
 REVEALED_BY = {"MAX_ACC_OUT_READ": "ADVANCED_PCI_SETTINGS"}
-NAME = re.compile(r"^[A-Z][A-Za-z0-9_]*(\[\d+\])?$")
+NAME = re.compile(r"[A-Z][A-Za-z0-9_]*(\[[0-9]+\])?")
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,9 @@ def wanted(data: Any, host: Host) -> dict[str, dict[str, Any]]:
         entry = wishes.record(item, where, {"devices": list, "values": dict}, {})
         for name, value in entry["values"].items():
             if (
-                not NAME.match(str(name))
+                not NAME.fullmatch(str(name))
                 or not isinstance(value, (bool, int, str))
-                or not re.match(r"^[\w.-]+$", str(value))
+                or not re.fullmatch(r"[A-Za-z0-9_.-]+", str(value))
             ):
                 raise RequestError(f"{where}: {name}={value!r} is no setting of firmware")
         for selector in wishes.strings(entry["devices"], f"{where}.devices"):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import selectors, users, wishes
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
@@ -125,14 +125,14 @@ def _wish(entry: dict[str, Any], where: str) -> Wish:
         one = wishes.record(item, at, {"index": int}, kinds)
         index = one.pop("index")
         if not 0 <= index < count:
-            raise HostError(f"{at}: index is {index}, and there will be {count} VFs (0 to {count - 1})")
+            raise RequestError(f"{at}: index is {index}, and there will be {count} VFs (0 to {count - 1})")
         settings.setdefault(index, {}).update(one)
     for index, values in settings.items():
         for name, pattern in (("mac", MAC), ("node_guid", GUID), ("port_guid", GUID)):
             if name in values:
                 values[name] = values[name].lower().replace("-", ":")
-                if not pattern.match(values[name]):
-                    raise HostError(f"{where}: {name} of VF {index} is {values[name]!r}, which is none")
+                if not pattern.fullmatch(values[name]):
+                    raise RequestError(f"{where}: {name} of VF {index} is {values[name]!r}, which is none")
         if "mac" in values and int(values["mac"][:2], 16) & 1:
             raise HostError(
                 f"{where}: mac of VF {index}, {values['mac']}, is a multicast address; use a local one (02:...)"

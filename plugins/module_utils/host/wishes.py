@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import RequestError
 
 
@@ -28,6 +29,8 @@ def record(data: Any, where: str, required: dict[str, type], optional: dict[str,
         # bool is an int to Python, but "count: yes" is a mistake.
         if not isinstance(value, known[key]) or (known[key] is int and isinstance(value, bool)):
             raise RequestError(f"{where}: {key} is {value!r}, wanted {known[key].__name__}")
+        if known[key] is str:
+            _text(value, f"{where}.{key}")
     return given
 
 
@@ -35,7 +38,14 @@ def strings(value: Any, where: str) -> list[str]:
     """A list of strings. Raises RequestError."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise RequestError(f"{where}: wanted a list of strings, got {value!r}")
-    return [str(item) for item in value]
+    return [_text(item, f"{where}[{number}]") for number, item in enumerate(value)]
+
+
+def _text(value: str, where: str) -> str:
+    try:
+        return values.text(value)
+    except values.InvalidValueError as error:
+        raise RequestError(f"{where}: {error}") from error
 
 
 def within(value: int, low: int, high: int, where: str) -> int:

@@ -205,6 +205,14 @@ def test_an_amd_host_needs_no_argument_to_turn_it_on(server):
     ("data", "message"),
     [
         ({"arguments": ["iommu=pt quiet"]}, "'iommu=pt quiet' is not one kernel argument"),
+        (
+            {"arguments": ["iommu=pt\n"]},
+            r"kernel_arguments.arguments\[0\]: 'iommu=pt\\n' contains '\\n', which is not a",
+        ),
+        ({"arguments": ["x=\x1b"]}, "which is not a printable character; remove it"),
+        ({"arguments": [""]}, r"kernel_arguments.arguments\[0\]: the text is empty"),
+        ({"arguments": ["x='a'"]}, "is not one kernel argument"),
+        ({"remove": ["quiet\n"]}, r"kernel_arguments.remove\[0\]: 'quiet\\n' contains"),
         ({"arguments": ["x=$(reboot)"]}, "is not one kernel argument"),
         ({"arguments": ["hugepages=4"]}, "hugepages=4 needs a hugepagesz= before it"),
         ({"arguments": ["iommu=pt"], "remove": ["iommu"]}, "iommu cannot be both set and removed"),
