@@ -54,9 +54,10 @@ class Debian:
     def files(system: System, arguments: list[str], remove: list[str]) -> dict[str, str]:
         """The files that have to be so, by path."""
         del system  # the drop-in depends on nothing but what is wanted
-        line = shlex.quote(" ".join(arguments))
+        line = shlex.quote(" ".join(map(command_line.quoted, arguments)))
         patterns = "|".join(
-            f"{_either(name)}|{_either(name)}=*" for name in sorted(command_line.owned(arguments, remove))
+            f'{_either(name)}|{_either(name)}=*|\\"{_either(name)}=*'
+            for name in sorted(command_line.owned(arguments, remove))
         )
         return {
             DROP_IN: f"""# Written by sailloft.fleet.kernel_arguments; changes here are lost.
@@ -105,7 +106,7 @@ class BootLoaderSpecification:
         if defaults is not None:
             text = defaults.decode()
             wanted[DEFAULTS] = ASSIGNMENT.sub(
-                lambda found: f'{found[1]}"{command_line.merged(found[3], arguments, remove)}"', text
+                lambda found: found[1] + _in_quotes(command_line.merged(found[3], arguments, remove)), text
             )
         new = system.read_bytes(FOR_NEW_KERNELS)
         if new is not None:
@@ -129,6 +130,11 @@ class BootLoaderSpecification:
     def generate(system: System) -> None:
         """Nothing is generated."""
         del system
+
+
+def _in_quotes(line: str) -> str:
+    """Return a command line as a value in a file that a shell reads; double quotes, unless it has some itself."""
+    return f"'{line}'" if '"' in line else f'"{line}"'
 
 
 def _either(name: str) -> str:

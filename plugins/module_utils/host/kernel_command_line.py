@@ -21,8 +21,13 @@ FAMILIES = ({"hugepagesz", "hugepages", "default_hugepagesz"},)
 
 
 def key(argument: str) -> str:
-    """The name of an argument as the kernel compares it: "pci=realloc" has "pci"."""
-    return argument.split("=", 1)[0].replace("-", "_")
+    """The name of an argument as the kernel compares it: "pci=realloc" has "pci"; quotes around it all do not count."""
+    return argument.lstrip('"').split("=", 1)[0].replace("-", "_")
+
+
+def quoted(argument: str) -> str:
+    """Return an argument as GRUB's files have it: to GRUB's script ";" ends a command (GRUB manual, "Quoting")."""
+    return f'"{argument}"' if ";" in argument else argument
 
 
 def split(line: str) -> list[str]:
@@ -66,10 +71,10 @@ def owned(arguments: list[str], remove: list[str]) -> set[str]:
 def merged(line: str, arguments: list[str], remove: list[str]) -> str:
     """``line`` without the arguments that are ours, and then ``arguments``. Doing it twice changes nothing."""
     keys = owned(arguments, remove)
-    return " ".join([argument for argument in split(line) if key(argument) not in keys] + arguments)
+    return " ".join([argument for argument in split(line) if key(argument) not in keys] + list(map(quoted, arguments)))
 
 
 def in_effect(line: str, arguments: list[str], remove: list[str]) -> bool:
     """Whether a kernel started with ``line`` has just ``arguments`` of the keys that are ours, in that order."""
     keys = owned(arguments, remove)
-    return [argument for argument in split(line) if key(argument) in keys] == arguments
+    return [argument.replace('"', "") for argument in split(line) if key(argument) in keys] == arguments

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 
 import pytest
 from hypothesis import given
@@ -257,6 +258,41 @@ def test_merging_twice_is_merging_once(line, arguments):
     once = command_line.merged(" ".join(line), arguments, [])
     assert command_line.merged(once, arguments, []) == once
     assert command_line.in_effect(once, arguments, [])
+
+
+ACS = "pci=config_acs=1x111x1@0000:12:00.0;xx111x1@0000:12:01.0"
+
+
+def test_a_semicolon_is_quoted_for_debians_grub(server):
+    debian(server)
+    outcome = kernel_arguments.ensure(server, {"arguments": [ACS]})
+    assert line_of(server).split()[4:] == ["console=ttyS0", "quiet", "iommu=off", "hugepages=7", f'"{ACS}"']
+    assert outcome.facts["arguments"] == [ACS]
+    assert not kernel_arguments.ensure(server, {"arguments": [ACS]}).changed
+    # GRUB takes the quotes away.
+    server.put("/proc/cmdline", f"root=UUID=1 ro {ACS}\n")
+    assert not kernel_arguments.ensure(server, {"arguments": [ACS]}).facts["reboot_required"]
+
+
+def test_a_quoted_argument_of_another_run_or_of_others_is_replaced(server):
+    debian(server)
+    server.put(boot_loader.DEFAULTS, f"GRUB_CMDLINE_LINUX_DEFAULT='quiet \"{ACS}\"'\nGRUB_CMDLINE_LINUX=''\n")
+    kernel_arguments.ensure(server, {"arguments": ["pci=realloc"]})
+    assert line_of(server).split()[4:] == ["quiet", "pci=realloc"]
+
+
+def test_a_semicolon_is_quoted_for_red_hats_grub(server):
+    red_hat(server)
+    kernel_arguments.ensure(server, {"arguments": [ACS]})
+    assert f'crashkernel=1G iommu=off "{ACS}"' in (server.read(f"{boot_loader.ENTRIES}/1-5.14.conf") or "")
+    read = subprocess.run(
+        ["sh", "-euc", '. "$1"; printf %s "$GRUB_CMDLINE_LINUX"', "sh", server.path(boot_loader.DEFAULTS)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert read.stdout == f'crashkernel=1G iommu=off "{ACS}"'
+    assert not kernel_arguments.ensure(server, {"arguments": [ACS]}).changed
+    kernel_arguments.ensure(server, {"remove": ["pci"]})
+    assert "pci=" not in (server.read(boot_loader.DEFAULTS) or "")
 
 
 def test_quoted_arguments_of_others_stay_whole():
