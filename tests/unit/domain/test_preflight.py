@@ -106,10 +106,10 @@ def test_huge_pages_that_a_node_has_not() -> None:
 
 def test_huge_pages_of_a_size_that_there_is_not() -> None:
     refused(
-        "needs 64 huge pages of 16 MiB on NUMA node 0, which has 0 free",
-        plan(huge_page_mib=16),
+        "needs 512 huge pages of 2 MiB on NUMA node 0, which has 0 free",
+        plan(huge_page_mib=2),
         None,
-        hypervisor(hugetlbfs_mib=[16]),
+        hypervisor(hugetlbfs_mib=[2]),
     )
 
 
