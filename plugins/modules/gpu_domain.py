@@ -275,7 +275,7 @@ import platform
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.arguments import domain_options
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.arguments import domain_options, module_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.client import URI
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import RefusedError, warnings
@@ -285,7 +285,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 
 def main() -> None:
     """Run as an Ansible module."""
-    module = AnsibleModule(
+    module = module_of(
+        AnsibleModule,
         argument_spec={
             "domains": {"type": "list", "elements": "dict", "required": True, "options": domain_options()},
             "state": {

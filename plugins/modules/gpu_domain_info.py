@@ -172,7 +172,7 @@ domains:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.arguments import domain_options
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.arguments import domain_options, module_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.client import URI
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.service import info
@@ -181,7 +181,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 
 def main() -> None:
     """Run as an Ansible module."""
-    module = AnsibleModule(
+    module = module_of(
+        AnsibleModule,
         argument_spec={
             "domains": {"type": "list", "elements": "dict", "options": domain_options()},
             "names": {"type": "list", "elements": "str"},

@@ -146,7 +146,7 @@ files:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.arguments import domain_options
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.arguments import domain_options, module_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import RefusedError, warnings
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.planning import planned
@@ -156,7 +156,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 
 def main():
     """Run as an Ansible module."""
-    module = AnsibleModule(
+    module = module_of(
+        AnsibleModule,
         argument_spec={
             "domains": {"type": "list", "elements": "dict", "options": domain_options()},
             "topology": {"type": "dict"},

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.machine_type import ALIAS
@@ -14,6 +15,19 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import 
     INTERFACE_TYPES,
     NIC_FUNCTIONS,
 )
+
+
+def module_of(make: Callable[..., Any], **given: Any) -> Any:
+    """An AnsibleModule, made by ``make``, of which ``given`` is the rest: with domains that ``parse_specs`` can refuse.
+
+    Ansible takes what stands in place of a nested dictionary (``gpus: 8``) for one, and ends with a TypeError
+    (ansible.module_utils.common.parameters, _validate_sub_spec). Then the nested options are left to ``parse_specs``.
+    """
+    try:
+        return make(**given)
+    except TypeError:
+        domains = {key: value for key, value in given["argument_spec"]["domains"].items() if key != "options"}
+        return make(**{**given, "argument_spec": {**given["argument_spec"], "domains": domains}})
 
 
 def domain_options() -> dict[str, Any]:

@@ -26,6 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement im
     why_one_group,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import DomainSpec, explicit_addresses
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.words import KINDS
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function
 
 
@@ -50,6 +51,10 @@ def choose_together(
     return _Chooser(specs, around, held, fabric, room or {}).choose()
 
 
+# The setting of a spec that names devices of each kind. What is of no known kind may be given in any.
+ADDRESSED = {"gpu": "gpus", "nic": "nics", "nvme": "nvme"}
+
+
 def _check_explicit(spec: DomainSpec, around: Surroundings) -> None:
     explicit = explicit_addresses(spec)
     for address in explicit:
@@ -57,6 +62,15 @@ def _check_explicit(spec: DomainSpec, around: Surroundings) -> None:
             raise DomainError(
                 f"no PCI function {address} on this host",
                 "see host_topology_info for those there are",
+                domain=spec.name,
+            )
+        kind = around.functions[address].kind
+        asked = next(each for each in ADDRESSED if address in getattr(spec, ADDRESSED[each]).addresses)
+        if kind in KINDS and kind != asked:
+            there = f"; give it in {ADDRESSED[kind]}.addresses" if kind in ADDRESSED else ""
+            raise DomainError(
+                f"{ADDRESSED[asked]}.addresses: PCI device {address} is of kind {KINDS[kind]}, not {KINDS[asked]}"
+                + there,
                 domain=spec.name,
             )
         reason = obstacle(around, around.functions[address], spec.name, explicit)

@@ -14,8 +14,8 @@ import xml.etree.ElementTree as ET
 ALIAS = "q35"
 
 # QEMU's own are pc-q35-10.0, RHEL's pc-q35-rhel9.4.0, Ubuntu's pc-q35-noble and, with the host's physical address bits,
-# pc-q35-jammy-hpb; Proxmox appends +pve0.
-VERSION = re.compile(r"pc-q35-[A-Za-z0-9][A-Za-z0-9.+_-]{0,56}")
+# pc-q35-jammy-hpb.
+VERSION = re.compile(r"pc-q35-[A-Za-z0-9][A-Za-z0-9._-]{0,56}")
 
 
 def is_version(machine: str) -> bool:

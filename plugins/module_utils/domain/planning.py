@@ -8,12 +8,14 @@ import os
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import boot_trial, preflight, storage
+from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import RefusedError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import plan_domains, require_x86
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan_files import plan_files, returned_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.show import show
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import parse_module_ids, parse_specs
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.whole_host import whole_host
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.accelerators import recognise
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
@@ -26,6 +28,7 @@ def planned(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
 
     Raises DomainError, TopologyError, and ProofError where a file cannot be read or written.
     """
+    _check_names(params)
     host = _host(params)
     require_x86(host)
     specs = parse_specs(params["domains"] or [whole_host(host)])
@@ -62,6 +65,19 @@ def planned(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
             if path.endswith(".xml")
         ],
     }
+
+
+def _check_names(params: dict[str, Any]) -> None:
+    """Refuse what is no name of a host: the playbook makes the folder of the plan from it."""
+    name = params["host_name"]
+    try:
+        values.text(name, 255)
+        if params["path"]:
+            values.text(params["path"], values.PATH_BYTES_MAX)
+    except values.InvalidValueError as error:
+        raise DomainError(f"host_name or path: {error.why}", error.remedy) from error
+    if name in (".", "..") or "/" in name:
+        raise DomainError(f"host_name {name!r} is no name of a folder", "give another, or rename the recording")
 
 
 def _host(params: dict[str, Any]) -> Host:

@@ -39,9 +39,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import 
     parse_specs,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.words import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.accelerators import recognise
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
+
+# A day; nobody waits longer for one guest.
+SHUTDOWN_MAX_S = 86400
 
 # In what order actions are taken over all domains of a call: what is let go of is free before anything starts.
 PHASES = ("stop", "undefine", "remove_disks", "make_disks", "define", "autostart", "no_autostart", "start", "resume")
@@ -50,6 +54,10 @@ PHASES = ("stop", "undefine", "remove_disks", "make_disks", "define", "autostart
 def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     """Bring the domains of ``params`` (the module's) into their state. Raises DomainError, TopologyError."""
     state = params["state"]
+    try:
+        values.whole(params["shutdown_timeout_s"], 0, SHUTDOWN_MAX_S, "seconds")
+    except values.InvalidValueError as error:
+        raise DomainError(f"shutdown_timeout_s {error.why}", error.remedy) from error
     specs = parse_specs(params["domains"])
     module_ids = parse_module_ids(params["gpu_module_ids"])
     client = Client(params["uri"])

@@ -35,7 +35,7 @@ UUID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "gpu-domain.sailloft")
 
 
 # The most that any guest can have, where no host sets a lower limit: 4096 vCPUs (QEMU's q35 since 9.0), 52 physical
-# address bits and so 4 PiB (AMD64 Architecture Programmer's Manual, volume 2, 5.1), 256 buses, a device or disk on each.
+# address bits and so 4 PiB (AMD64 Architecture Programmer's Manual, volume 2, 5.1), 256 buses, a device on each.
 VCPUS_MAX = 4096
 MEMORY_MIB_MAX = 1 << 32
 WINDOW_MIB_MAX = 1 << 32
@@ -47,8 +47,8 @@ DISK_MIB_MAX = 1 << 30
 HUGE_PAGES_MIB = (0, 2, 1024)
 # Linux on x86 takes 2048 bytes with the closing NUL (COMMAND_LINE_SIZE, arch/x86/include/asm/setup.h).
 ARGUMENTS_MAX = 2047
-# Linux: IFNAMSIZ is 16 with the closing NUL; a name has no "/" and no white space (dev_valid_name).
-BRIDGE = re.compile(r"[^\s/:]{1,15}")
+# Linux: IFNAMSIZ is 16 with the closing NUL. The characters are those of libvirt's schema.
+BRIDGE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,14}")
 SOURCE_MAX = 255
 MODULE_ID = re.compile(r"[0-9]{1,3}")
 BITS = re.compile(r"[1-9][0-9]")
@@ -405,7 +405,7 @@ def _sources(spec: DomainSpec) -> None:
             )
         elif kind == "bridge" and not BRIDGE.fullmatch(source):
             raise DomainError(
-                f"{source!r} is no name of a bridge", "it has 15 characters at most, no '/', ':' or space", spec.name
+                f"{source!r} is no name of a bridge", "it has 15 letters, digits, '_', '.', '-' at most", spec.name
             )
 
 

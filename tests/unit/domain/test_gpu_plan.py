@@ -36,6 +36,49 @@ def run(capsys):
     return call
 
 
+@pytest.mark.parametrize("name", ["..", ".", "", "a/b", "a\n"])
+def test_a_host_whose_name_is_no_folders(run, tmp_path, name):
+    """A recording called "...json" is a host called ".."."""
+    result = run(recording=str(RECORDINGS / f"{NAMES[0]}.json"), path=str(tmp_path / "plans" / name), host_name=name)
+    assert result["failed"] is True
+    assert result["msg"] in (
+        f"{name}: host_name {name!r} is no name of a folder; give another, or rename the recording",
+        f"{name}: host_name or path: {name!r} contains '\\n', which is not a printable character; remove it",
+        f"{name}: host_name or path: the text is empty; leave the setting out, or give it a value",
+    )
+    assert contents(tmp_path) == {}
+
+
+def test_a_number_in_place_of_a_dictionary(run):
+    result = run(topology=lab().to_dict(), domains=[{"name": "a", "memory_mib": 1024, "gpus": 8}])
+    assert result["msg"] == (
+        "host: virtual machine a: gpus: 8 is not a dictionary; write {setting: value}; there are addresses, count"
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (
+            {"gpus": {"addresses": ["14:00.0"]}},
+            "gpus.addresses: PCI device 0000:14:00.0 is of kind NIC, not GPU; give it in nics.addresses",
+        ),
+        (
+            {"nics": {"addresses": ["13:00.0"]}},
+            "nics.addresses: PCI device 0000:13:00.0 is of kind GPU, not NIC; give it in gpus.addresses",
+        ),
+        (
+            {"nvme": {"addresses": ["15:10.0"]}},
+            "nvme.addresses: PCI device 0000:15:10.0 is of kind NIC, not NVMe drive; give it in nics.addresses",
+        ),
+    ],
+)
+def test_a_device_of_another_kind(run, asked, message):
+    given = {"topology": lab().to_dict(), "accelerators": {"1af4:1043": True}}
+    result = run(**given, domains=[{"name": "a", "memory_mib": 1024, **asked}])
+    assert result["msg"] == f"host: virtual machine a: {message}"
+
+
 def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.exists() else {}
 
@@ -272,7 +315,7 @@ def test_the_playbook_record_reads_the_machine_itself(tmp_path):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"path": "\0"}, "embedded null byte; leave that character out"),
+        ({"path": "\0"}, r"contains '\\x00', which is not a printable character; remove it"),
         ({"path": "/dev/null/plans"}, "Not a directory; give a folder that you own"),
     ],
 )

@@ -36,9 +36,19 @@ VERSIONS = (
     "pc-q35-jammy-hpb",
     "pc-q35-6.2-hpb",
     "pc-q35-focal-hpb",
-    "pc-q35-9.0+pve0",
 )
-OTHERS = ("q35", "pc", "pc-i440fx-7.2", "pc-i440fx-rhel7.6.0", "pc-i440fx-noble", "microvm", "pc-q35-", "pc-q35- 1", "")
+OTHERS = (
+    "pc-q35-9.0+x",
+    "q35",
+    "pc",
+    "pc-i440fx-7.2",
+    "pc-i440fx-rhel7.6.0",
+    "pc-i440fx-noble",
+    "microvm",
+    "pc-q35-",
+    "pc-q35- 1",
+    "",
+)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -137,7 +137,7 @@ def disk(**settings: Any) -> dict[str, Any]:
         ),
         (
             of(interfaces=[{"type": "bridge", "source": "a/b"}]),
-            "'a/b' is no name of a bridge; it has 15 characters at most, no '/', ':' or space",
+            "'a/b' is no name of a bridge; it has 15 letters, digits, '_', '.', '-' at most",
         ),
         (
             of(interfaces=[{"type": "user", "mac": "1"}]),
