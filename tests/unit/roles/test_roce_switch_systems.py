@@ -202,6 +202,8 @@ def test_a_change_is_applied_kept_and_restored_or_refused_as_a_whole(tmp_path, s
     assert len(set(dies.held)) > 1, "it had made the change"
     assert dies.running == dies.startup == dies.saved[-1] == start
 
-    assert seen["garbage"]["said_read"].startswith("garbage: its running configuration cannot be read: ")
+    assert seen["garbage"]["said_read"].startswith(
+        f"garbage: its running configuration cannot be read at {garbage.http.host}: "
+    )
     assert garbage.running == start
     assert garbage.saved == []

@@ -1,0 +1,63 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Fails where the host is not reached, in one sentence.
+
+Ansible's own answer is another: "unreachable" names neither the address nor a next step, is censored where the task has
+no_log, and does not end the playbook where any_errors_fatal asks for that (the host is counted as failed and as
+unreachable, so that the number of failures is not that of the play's hosts: ansible-core 2.16 to 2.20,
+executor/playbook_executor.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.errors import AnsibleConnectionFailure
+from ansible.module_utils.connection import Connection, ConnectionError
+from ansible.plugins.action import ActionBase
+
+PREFIX = "Failed to connect to the host via ssh: "
+LONGEST = 300  # of what is told of the cause: its end, since banners come first
+
+
+class ActionModule(ActionBase):
+    """Runs nothing but `true` on the host, or asks a network device what it is."""
+
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """As every action plugin."""
+        result = super().run(tmp, task_vars)
+        self.validate_argument_spec(argument_spec={})
+        given = task_vars or {}
+        try:
+            self._connect()
+        except (AnsibleConnectionFailure, ConnectionError) as error:
+            name = self._task.delegate_to or given.get("inventory_hostname", "")
+            why = cause(str(error))
+            result.update(
+                failed=True,
+                cause=why,
+                msg=f"{name} is not reached at {self._address(name, given)}: {why}. See that it is up and "
+                "that the inventory has its address, port, user and key (ansible_host, ansible_port, ansible_user, "
+                "ansible_ssh_private_key_file), then run again",
+            )
+        return result
+
+    def _connect(self) -> None:
+        if self._connection.supports_persistence or self._connection.force_persistence:
+            Connection(self._connection.socket_path).get_capabilities()
+        else:
+            # Not as become's user: that is another cause, which the first task names that needs it.
+            self._low_level_execute_command("true", sudoable=False)
+
+    def _address(self, name: str, given: dict[str, Any]) -> str:
+        host = getattr(self._connection, "host", None) or given.get("ansible_host") or name
+        port = getattr(self._connection, "port", None) or given.get("ansible_port")
+        return f"{host}, port {port}" if port else str(host)
+
+
+def cause(said: str) -> str:
+    """What a connection plugin said of its failure, in one line."""
+    line = "; ".join(part.strip() for part in said.replace(PREFIX, "").splitlines() if part.strip())
+    return (line if len(line) <= LONGEST else f"...{line[-LONGEST:]}").rstrip(".")
