@@ -315,7 +315,7 @@ def test_the_playbook_record_reads_the_machine_itself(tmp_path):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"path": "\0"}, r"contains '\\x00', which is not a printable character; remove it"),
+        ({"path": "\0"}, r"contains '\x00', which is not a printable character; remove it"),
         ({"path": "/dev/null/plans"}, "Not a directory; give a folder that you own"),
     ],
 )
