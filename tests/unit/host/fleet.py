@@ -24,6 +24,7 @@ SERVER = {
     "guests": [],  # a list of names for each time that they are read; the last one stays
     "firmware_boots": 0,  # boots until firmware has shown and taken everything
     "firmware_failures": [],
+    "answers_after_seconds": 0,
     "does_not_come_up": False,
 }
 STAND_IN = """#!/usr/bin/python
@@ -53,6 +54,7 @@ def finish(**result):
 DOES = {
     "bios_info": "finish(claims=[], missing=[])",
     "kernel_arguments": """
+time.sleep(state["answers_after_seconds"])
 changed, state["written"] = not state["written"], True
 pending = ["the running kernel was not started with iommu=pt: reboot"] if state["needs_reboot"] else []
 finish(changed=changed, pending=pending, reboot_required=bool(pending))

@@ -55,7 +55,7 @@ def test_a_host_with_guests_is_refused_by_their_names_and_the_others_reboot(tmp_
 
 
 def test_a_guest_that_starts_meanwhile_is_seen_just_before_and_stops_the_batches_after_it(tmp_path):
-    fleet = Fleet(tmp_path, a={**DUE, "guests": [[], ["late"]]}, b=DUE)
+    fleet = Fleet(tmp_path, a={**DUE, "guests": [[], ["late"]], "answers_after_seconds": 3}, b=DUE)
     status, output = fleet.play()
     assert status == 2
     assert failed(output) == ["a"]
