@@ -1,22 +1,25 @@
-# make lab       raise the emulated site and run the real playbooks on it
+# make lab       raise an emulated GPU server, tune it, run a GPU VM on it and prove it
+# make lab-site  and the rest of a site: RoCE hosts and their switch, a boot server and its diskless nodes
 # make check     lint, types and the tests of what you changed: under a minute
 # make test      all tests that run in minutes: lint, unit tests, booted plans, Molecule
 # make test-all  and those that take longer
 # make bench-plan  benchmarks of planning, which need no machine
-# make lab-down  remove all that `make lab` made
+# make lab-down  remove all that `make lab` and `make lab-site` made
 
 SHELL := /bin/bash -o pipefail
 .DEFAULT_GOAL := help
 bin := .venv/bin
 cache := .cache/lab
-# Resets machines that the emulator loses in a boot, which takes up to four minutes where all share two cores.
-watch := roles/lab/files/watch-consoles $(cache)/lab "" 300
+# Resets machines that the emulator loses in a boot: 180 s of their processors' time without a word on their console.
+watch := roles/lab/files/watch-consoles $(cache)/lab "" 180
+lab_playbook := $(watch) ansible-playbook -i inventories/lab
 as_root := $(if $(filter 0,$(shell id -u)),,sudo env PATH="$$PATH" )
+libvirt := $(if $(filter 0,$(shell id -u)),qemu:///system,qemu:///session)
 export PATH := $(CURDIR)/$(bin):$(PATH)
 # Ansible and Molecule show what they do as they do it.
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help check environments types thorough mutation lab lab-down packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb sanity docs galaxy molecule molecule-long bench bench-plan clean
+.PHONY: help check environments types thorough mutation lab lab-site lab-down packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb sanity docs galaxy molecule molecule-long bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -45,12 +48,30 @@ images: packages .venv/.runtime
 	ansible-playbook -i inventories/lab -e '{lab_machines: [hv01]}' playbooks/lab_images.yml
 
 lab: packages .venv/.runtime
-	$(watch) ansible-playbook -i inventories/lab playbooks/lab.yml
-	$(watch) ansible-playbook -i inventories/lab playbooks/site.yml
-	$(watch) ansible-playbook -i inventories/lab playbooks/boot_servers.yml playbooks/node_images.yml
-	$(watch) ansible-playbook -i inventories/lab playbooks/node_identities.yml playbooks/lab_approve.yml playbooks/node_identities.yml
-	[ -e $(cache)/lab/identities/opened ] || $(watch) ansible-playbook -i inventories/lab --limit nodes,localhost playbooks/lab_break.yml
-	@cat proofs/*.txt; echo; echo "The whole report:"; ls proofs/*.html
+	@echo "1 of 3: build the images of the GPU server and of its guest (2 minutes, once), and boot the server (1 minute)"
+	$(lab_playbook) -e '{lab_machines: [hv01]}' playbooks/lab.yml
+	@echo "2 of 3: tune the server, with one reboot; plan, start and settle the GPU VM; prove it (5 minutes; again: 1)"
+	$(lab_playbook) --limit gpu_hosts,gpu_guests,localhost playbooks/site.yml
+	@echo "3 of 3: the verdict"
+	@cat proofs/gpu01.txt
+	@roles/lab/files/what-next
+
+# Machines are raised when they are needed; those that would only cost time are paused.
+lab-site: lab
+	@echo "1 of 4: raise two RoCE hosts and their switch (3 minutes), and bring them to one policy (3 minutes)"
+	virsh --connect $(libvirt) suspend hv01
+	$(lab_playbook) -e '{lab_machines: [ro01, ro02, sw01]}' playbooks/lab.yml
+	$(lab_playbook) playbooks/fabric_qos.yml
+	@echo "2 of 4: raise a boot server (1 minute), build the nodes' image and boot two diskless nodes from it (5 minutes)"
+	for machine in ro01 ro02 sw01; do virsh --connect $(libvirt) suspend $$machine; done
+	$(lab_playbook) -e '{lab_machines: [boot01, bm01, bm02]}' playbooks/lab.yml
+	$(lab_playbook) playbooks/boot_servers.yml playbooks/node_images.yml
+	$(lab_playbook) playbooks/node_identities.yml playbooks/lab_approve.yml playbooks/node_identities.yml
+	@echo "3 of 4: break a node, and image both anew (4 minutes)"
+	[ -e $(cache)/lab/identities/opened ] || $(lab_playbook) --limit nodes,localhost playbooks/lab_break.yml
+	@echo "4 of 4: the verdicts"
+	for machine in hv01 ro01 ro02 sw01; do virsh --connect $(libvirt) resume $$machine; done
+	@cat proofs/*.txt; echo; echo "The whole reports:"; ls proofs/*.html
 
 lab-down: .venv/.runtime
 	ansible-playbook -i inventories/lab playbooks/lab_down.yml

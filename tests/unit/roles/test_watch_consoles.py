@@ -1,6 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Machines that the emulator loses in a boot are reset, once, and no others: made-up consoles, a virsh that notes."""
+"""Machines that the emulator loses in a boot are reset, once, and no others: made-up consoles, a virsh that notes.
+
+The made-up virsh counts SPEED seconds of processor time each time it is asked.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,10 @@ STALL = "[   60.0] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:\n"
 LOGIN = "\ngpu-server login: "
 # "off" is a machine that was stopped.
 VIRSH = """#!/bin/sh
+shift 2
 case $1 in
   domstate) case $2 in off-*) echo "shut off" ;; *) echo running ;; esac ;;
+  domstats) echo x >> "$RESETS.asked"; echo "  cpu.time=$(($(wc -l < "$RESETS.asked") * SPEED * 1000000000))" ;;
   reset) echo "$2" >> "$RESETS" ;;
 esac
 """
@@ -44,7 +49,8 @@ def reset(tmp_path, monkeypatch):
                 file.write(text)
             os.utime(console, (time.time() - ago,) * 2)
 
-    def run(now, earlier=None, command=("/bin/sleep", "1.5")):
+    def run(now, earlier=None, command=("/bin/sleep", "1.5"), speed=0):
+        monkeypatch.setenv("SPEED", str(speed))
         write(earlier or {})
         watch = subprocess.Popen([WATCH, consoles, "-test", str(SILENT_S), *command], stderr=subprocess.PIPE, text=True)
         time.sleep(0.3)
@@ -57,8 +63,16 @@ def reset(tmp_path, monkeypatch):
     return run
 
 
-def test_a_silence_in_the_middle_of_a_boot(reset):
-    assert reset({"hv01": (BOOT, SILENT_S + 5)}) == (["hv01-test"], 0)
+def test_a_silence_in_which_its_processors_work(reset):
+    assert reset({"hv01": (BOOT, 0)}, speed=SILENT_S) == (["hv01-test"], 0)
+
+
+def test_a_silence_in_which_it_does_nothing(reset):
+    assert reset({"hv01": (BOOT, 5 * SILENT_S + 5)}) == (["hv01-test"], 0)
+
+
+def test_a_loaded_host_makes_a_slow_boot_and_no_reset(reset):
+    assert reset({"hv01": (BOOT, 4 * SILENT_S)}, speed=1) == ([], 0)
 
 
 def test_stalls_before_there_is_a_user_space(reset):
@@ -68,12 +82,12 @@ def test_stalls_before_there_is_a_user_space(reset):
 @pytest.mark.parametrize(
     ("machine", "text", "ago"),
     [
-        ("hv01", BOOT, SILENT_S - 60),
+        ("hv01", BOOT, SILENT_S),
         ("hv01", BOOT + STALL, 0),
-        ("hv01", BOOT + STALL + LOGIN, SILENT_S + 5),
+        ("hv01", BOOT + STALL + LOGIN, 5 * SILENT_S + 5),
         ("hv01", BOOT + STALL + BOOT + STALL, 0),
-        ("hv01", "SeaBIOS (version 1.16.3)\n", SILENT_S + 5),
-        ("off", BOOT, SILENT_S + 5),
+        ("hv01", "SeaBIOS (version 1.16.3)\n", 5 * SILENT_S + 5),
+        ("off", BOOT, 5 * SILENT_S + 5),
     ],
     ids=["a pause", "one stall", "up", "a stall in each of two boots", "no kernel yet", "stopped"],
 )
@@ -82,7 +96,7 @@ def test_others_are_left_alone(reset, machine, text, ago):
 
 
 def test_what_was_said_before_is_of_another_time(reset):
-    assert reset({}, earlier={"hv01": (BOOT, SILENT_S + 5)}) == ([], 0)
+    assert reset({}, earlier={"hv01": (BOOT, 5 * SILENT_S + 5)}) == ([], 0)
 
 
 def test_the_status_is_the_commands(reset):
