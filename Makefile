@@ -158,7 +158,7 @@ galaxy: .venv/publish/.done
 
 molecule: packages .venv/.tests images
 	molecule test
-	molecule/run node_image gpu_host gpu_vm
+	molecule/run node_image gpu_server
 
 molecule-long: packages .venv/.tests images
 	molecule/run gpu_guest interrupted node_boot roce_path
