@@ -24,8 +24,15 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.usage import find_usage
 
-# What stands in /proc/cpuinfo of each architecture alone.
-ARCHITECTURES = {"vendor_id": "x86_64", "CPU implementer": "aarch64", "cpu": "ppc64le"}
+# A key of /proc/cpuinfo of each architecture, the first that is there counts: s390x has a vendor_id, too. Linux
+# arch/{s390,riscv,x86,arm64,powerpc}: show_cpuinfo and what it calls.
+ARCHITECTURES = {
+    "# processors": "s390x",
+    "hart": "riscv64",
+    "vendor_id": "x86_64",
+    "CPU implementer": "aarch64",
+    "cpu": "ppc64le",
+}
 # Names of the devices in /sys/class/iommu: drivers/iommu/intel/dmar.c and drivers/iommu/amd/init.c.
 IOMMU_KINDS = {"dmar": "intel", "ivhd": "amd"}
 

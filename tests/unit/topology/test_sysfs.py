@@ -137,6 +137,8 @@ def test_malformed_kernel_lists(text):
         ),
         ("processor : 0\nBogoMIPS : 2000.00\nCPU implementer : 0x41\n", "aarch64", None, None),
         ("processor : 0\ncpu : POWER9, altivec supported\n", "ppc64le", None, None),
+        ("vendor_id       : IBM/S390\n# processors    : 2\nbogomips per cpu: 3033.00\n", "s390x", None, None),
+        ("processor\t: 0\nhart\t\t: 2\nisa\t\t: rv64imafdc\n", "riscv64", None, None),
         ("", None, None, None),
     ],
 )
