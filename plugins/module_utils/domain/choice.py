@@ -51,7 +51,7 @@ def choose_together(
     return _Chooser(specs, around, held, fabric, room or {}).choose()
 
 
-# The setting of a spec that names devices of each kind. What is of no known kind may be given in any.
+# The setting of a spec that names devices of each kind. What is of another kind (an NVSwitch) may be given in any.
 ADDRESSED = {"gpu": "gpus", "nic": "nics", "nvme": "nvme"}
 
 
@@ -66,11 +66,10 @@ def _check_explicit(spec: DomainSpec, around: Surroundings) -> None:
             )
         kind = around.functions[address].kind
         asked = next(each for each in ADDRESSED if address in getattr(spec, ADDRESSED[each]).addresses)
-        if kind in KINDS and kind != asked:
-            there = f"; give it in {ADDRESSED[kind]}.addresses" if kind in ADDRESSED else ""
+        if kind in ADDRESSED and kind != asked:
             raise DomainError(
-                f"{ADDRESSED[asked]}.addresses: PCI device {address} is of kind {KINDS[kind]}, not {KINDS[asked]}"
-                + there,
+                f"{ADDRESSED[asked]}.addresses: PCI device {address} is of kind {KINDS[kind]}, not {KINDS[asked]}",
+                f"give it in {ADDRESSED[kind]}.addresses",
                 domain=spec.name,
             )
         reason = obstacle(around, around.functions[address], spec.name, explicit)

@@ -1,9 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The options of a virtual machine stand in four places: they must say the same."""
+"""The options of a virtual machine stand in three places: they must say the same."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ import yaml
 from ansible_collections.sailloft.fleet.plugins.doc_fragments.gpu_domain import ModuleDocFragment
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import spec
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.arguments import domain_options
+from ansible_collections.sailloft.fleet.tests.unit.playing import ansible_playbook
 
-ROLE = Path(__file__).parents[3] / "roles" / "gpu_vm"
 KEYS = ("type", "elements", "required", "default", "choices")
 CLASSES = {
     "gpus": spec.Devices,
@@ -42,10 +43,24 @@ def test_documentation_and_modules_agree() -> None:
     assert facts(documented, "suboptions") == facts(domain_options(), "options")
 
 
-def test_role_and_modules_agree() -> None:
-    data = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text(encoding="utf-8"))
-    options = data["argument_specs"]["main"]["options"]
-    assert facts(options["gpu_vm_domains"]["options"], "options") == facts(domain_options(), "options")
+def test_a_wrong_shape_is_one_error_of_the_role_too(tmp_path: Path) -> None:
+    play = [
+        {
+            "hosts": "localhost",
+            "gather_facts": False,
+            "vars": {"gpu_vm_domains": [{"name": "a", "memory_mib": 1024, "gpus": 8}]},
+            "roles": ["sailloft.fleet.gpu_vm"],
+        }
+    ]
+    (tmp_path / "play.yml").write_text(yaml.safe_dump(play), encoding="utf-8")
+    status, said = ansible_playbook(
+        str(tmp_path / "play.yml"), f"-eansible_python_interpreter={sys.executable}", "-clocal"
+    )
+    assert status != 0
+    assert (
+        "virtual machine a: gpus: 8 is not a dictionary; write {setting: value}; there are addresses, count"
+        in " ".join(said.split())
+    )
 
 
 def test_spec_and_modules_agree() -> None:
