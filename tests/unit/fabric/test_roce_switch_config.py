@@ -226,6 +226,9 @@ def test_the_playbook_on_the_example(tmp_path):
         "spine-001.example.com.sonic",
     ]
     assert play() == "3 switches, 0 of them other than before"
+    # The fabric has one plan, whichever of its switches the play is limited to.
+    (tmp_path / "fabric" / "spine-001.example.com.sonic").unlink()
+    assert play("--limit", "leaf-002.example.com") == "3 switches, 1 of them other than before"
     # A fabric's variables do not come back with the result: Ansible would take longer for them than for all else.
     done = subprocess.run([*command, "-vvv"], cwd=PROJECT, capture_output=True, text=True, check=True)
     assert "module_args" in done.stdout

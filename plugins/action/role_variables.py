@@ -1,0 +1,86 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Holds the names of variables against those that a role has: all hosts at once, on the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.names import is_of, missing_names, unknown_names
+
+ROLES = Path(__file__).parents[2] / "roles"
+
+display = Display()
+
+
+class ActionModule(ActionBase):
+    """Looks at names only: no value is read, templated or decrypted."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """As every action plugin; the result says nothing but that it changed nothing."""
+        variables = task_vars or {}
+        result = super().run(tmp, variables)
+        _given, arguments = self.validate_argument_spec(
+            {
+                "role": {"type": "str", "default": (variables.get("ansible_role_name") or "").split(".")[-1]},
+                "hosts": {"type": "list", "elements": "str", "default": variables.get("ansible_play_batch") or []},
+                "others": {"type": "list", "elements": "str", "default": []},
+                "required_by": {"type": "str"},
+            }
+        )
+        role, roles = arguments["role"], [path.name for path in ROLES.iterdir()]
+        if role not in roles:
+            raise AnsibleActionFail(f"there is no role {role!r} in sailloft.fleet; set role to one that there is")
+        entries = _entries(role)
+        known = {*arguments["others"], *(name for options in entries.values() for name in options)}
+        given = self._given(arguments["hosts"], variables, role)
+        named = {name: hosts for name, hosts in given.items() if is_of(name, role, roles)}
+        for text in unknown_names(role, named, known):
+            display.warning(text)
+        entry = arguments["required_by"]
+        required = [name for name, option in entries.get(entry, {}).items() if option.get("required")]
+        missing = missing_names(role, arguments["hosts"], given, required)
+        if missing:
+            raise AnsibleActionFail(missing)
+        return {**result, "changed": False}
+
+    def _given(self, hosts: list[str], variables: dict[str, Any], role: str) -> dict[str, list[str]]:
+        """By name that begins as the role's do the hosts that have it: of inventory, play and command line.
+
+        Not those that tasks have set (set_fact, register), nor those of the task and the blocks around it.
+        """
+        hostvars = variables.get("hostvars") or {}
+        # How Ansible keeps apart what tasks have set; without it, they would be taken for given.
+        manager = getattr(hostvars, "_variable_manager", None)
+        set_by_tasks = getattr(manager, "_nonpersistent_fact_cache", {})
+        start = f"{role}_"
+        found: dict[str, list[str]] = {}
+        here = variables.get("inventory_hostname")
+        of_task = {*self._task.get_vars(), *self._task.get_include_params()}
+        in_play = {name for name in variables if name.startswith(start)} - of_task
+        for host in hosts:
+            own = hostvars.raw_get(host) if hasattr(hostvars, "raw_get") else {}
+            names = {name for name in own if name.startswith(start)} if isinstance(own, Mapping) else set()
+            if host == here:
+                names |= in_play
+            for name in names - set(set_by_tasks.get(host, ())):
+                found.setdefault(name, []).append(host)
+        return found
+
+
+def _entries(role: str) -> dict[str, dict[str, Any]]:
+    """By entry point of the role its variables."""
+    text = (ROLES / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
+    entries = yaml.safe_load(text)["argument_specs"]
+    return {name: entry.get("options") or {} for name, entry in entries.items()}

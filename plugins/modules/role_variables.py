@@ -1,0 +1,68 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: role_variables
+short_description: Hold the names of variables against those that a role has
+version_added: 0.1.0
+description:
+  - Warns of each variable that begins with the name of a role, such as C(roce_switch_headrom), and that none of the
+    role's entry points has, with the hosts that have it and the nearest name that there is.
+  - Looked at are the variables of inventory, C(group_vars), C(host_vars), play, roles and command line; not what tasks
+    have set (C(set_fact), C(register)), nor the C(vars) of tasks and blocks.
+  - It runs on the controller, once for all hosts with C(run_once), and sees names only, no value.
+options:
+  role:
+    description: The role's name, without the collection. It is that of the role in which the task is.
+    type: str
+  hosts:
+    description: The hosts to look at. They are those of the play, or of its batch with C(serial).
+    type: list
+    elements: str
+  others:
+    description: Variables that begin with the role's name and are of something else, such as a filter.
+    type: list
+    elements: str
+    default: []
+  required_by:
+    description:
+      - Fail where a host lacks a variable that this entry point of the role requires, once for all hosts.
+      - It is for a play's C(pre_tasks). Ansible checks a role's arguments one host at a time, before the role's own
+        tasks, and says of a missing one that others are made of that it is undefined at an unknown place.
+    type: str
+attributes:
+  check_mode:
+    description: The same in check mode.
+    support: full
+  diff_mode:
+    description: It changes nothing, so there is nothing to show.
+    support: none
+author:
+  - The Sailloft maintainers (@sailloft)
+"""
+
+EXAMPLES = r"""
+- name: Check the names of the variables
+  sailloft.fleet.role_variables:
+  run_once: true
+  tags: always
+
+- name: Check the names of the switches' variables, outside of the role
+  sailloft.fleet.role_variables:
+    role: roce_switch
+    hosts: "{{ groups.all }}"
+    others: [roce_switch_asic]
+  run_once: true
+
+- name: Check that the boot servers have what their role requires
+  sailloft.fleet.role_variables:
+    role: boot_server
+    required_by: main
+  run_once: true
+"""
+
+RETURN = r"""
+"""
