@@ -138,20 +138,27 @@ def test_two_lossless_classes_are_read_back():
 def test_the_modules_refuse_what_is_not_theirs():
     """So that the test above can fail."""
     arguments = rendered(dell())
-    for module, path, value in [
-        ("sonic_qos_wred", (0, "ecn"), "ecn_all"),
-        ("sonic_qos_scheduler", (0, "schedulers", 0, "scheduler_type"), "STRICT"),
-        ("sonic_qos_interfaces", (0, "pfc", "watchdog"), 200),
-        ("sonic_qos_maps", ("dscp_maps", 0, "entries", 0, "dscp"), "x"),
-        ("sonic_qos_buffer", ("buffer_init",), "x"),
-        ("sonic_interfaces", (0, "mtu"), "x"),
+    for module, path, value, why in [
+        ("sonic_qos_wred", (0, "ecn"), "ecn_all", "value of ecn must be one of: green, got: ecn_all"),
+        (
+            "sonic_qos_scheduler",
+            (0, "schedulers", 0, "scheduler_type"),
+            "STRICT",
+            "value of scheduler_type must be one of: dwrr, wrr, strict, got: STRICT",
+        ),
+        ("sonic_qos_interfaces", (0, "pfc", "watchdog"), 200, "config.pfc.watchdog. Supported parameters include: "),
+        ("sonic_qos_maps", ("dscp_maps", 0, "entries", 0, "dscp"), "x", "argument 'dscp' is of type str"),
+        ("sonic_qos_buffer", ("buffer_init",), "x", "argument 'buffer_init' is of type str"),
+        ("sonic_interfaces", (0, "mtu"), "x", "argument 'mtu' is of type str"),
     ]:
         broken = copy.deepcopy(arguments[module])
         holder = broken["config"]
         for each in path[:-1]:
             holder = holder[each]
         holder[path[-1]] = value
-        assert validate(module, broken).error_messages, module
+        (said,) = validate(module, broken).error_messages
+        assert said.startswith(why)
+        assert validate(module, arguments[module]).error_messages == []
 
 
 @pytest.mark.parametrize(

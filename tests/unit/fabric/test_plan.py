@@ -479,7 +479,8 @@ def test_switches_refused(switches, message):
 
 
 def test_a_host_whose_nics_are_not_given_is_only_looked_for():
-    assert read(change(("leaf1", "ports", "swp1", "peer", "host"), "gpu03"))
+    (leaf, *_others) = read(change(("leaf1", "ports", "swp1", "peer", "host"), "gpu03"))
+    assert str(leaf.ports["swp1"].peer) == "host gpu03's mlx5_0"
     both = change(("leaf1", "ports", "swp1", "peer"), {"host": "gpu03", "port": "a"})
     both["leaf1"]["ports"]["swp2"]["peer"] = {"host": "gpu03", "port": "a"}
     with pytest.raises(FabricError, match="port swp2: host gpu03's a is at switch leaf1: port swp1 too"):

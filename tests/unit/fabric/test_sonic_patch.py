@@ -430,7 +430,8 @@ def test_what_could_not_be_read_afterwards_is_refused():
 
 
 def test_a_cable_is_not_sonics_to_hold():
-    assert patch(default_config(), switch("sonic", list(PORTS), cable_m=30))
+    without, told = (patch(default_config(), switch("sonic", list(PORTS), cable_m=metres)) for metres in (None, 30))
+    assert told == without != []
 
 
 def test_a_pause_without_headroom_is_refused():

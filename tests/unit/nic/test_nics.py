@@ -444,6 +444,43 @@ def test_a_boot_without_the_nic_says_so_in_the_end(host):
     assert "mlx5_7: no such RDMA device" in boot.apply(host(), wanted, print, lambda _seconds: None)
 
 
+def test_a_boot_that_fails_says_why_on_stderr(tmp_path, monkeypatch, capsys):
+    """By the very start of the boot's program, on this machine, which has no such device."""
+    monkeypatch.setattr(boot, "PATIENCE_SECONDS", boot.PAUSE_SECONDS)  # one try
+    saved = tmp_path / "roce_host.json"
+    assert boot.main([str(saved)]) == 1
+    assert capsys.readouterr() == ("", f"there is no {saved}: run the role roce_host again\n")
+    saved.write_text(json.dumps(ensure.settings({}, {"mlx5_7": {}}, None)))
+    assert boot.main([str(saved)]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("mlx5_7: no such RDMA device on this host; ")
+
+
+def test_the_folder_of_rdma_cm_goes_again_where_reading_made_it(host):
+    system = host()
+    mine = "/sys/kernel/config/rdma_cm/mlx5_9"
+    with read.connections(system, "mlx5_9") as path:
+        assert path == f"{mine}/ports/1/default_roce_tos"
+        assert system.exists(mine)
+    assert not system.exists(mine)
+    system.put(f"{mine}/ports/1/default_roce_tos", "106")
+    with read.connections(system, "mlx5_9") as path:
+        assert system.read(path) == "106"
+    assert system.exists(mine)
+
+
+def test_what_no_reading_made_is_not_brought_back(host):
+    system = host()
+    bad = {"mlx5_0": {"name": "mlx5_0", "interface": "ens1np0", "priority_to_class": [1]}}
+    with pytest.raises(HostError) as refused:
+        ensure.restore(system, bad)
+    assert str(refused.value) == (
+        "mlx5_0: not a NIC as roce_nic_info returns it (priority_to_class has not 8 entries); give its result as it is"
+    )
+    assert system.effects == []
+
+
 # Any policy
 
 

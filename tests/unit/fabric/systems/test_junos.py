@@ -245,6 +245,8 @@ def test_thresholds_are_not_seen_where_the_profile_is_not_used():
         ("set system host-name leaf1", "system { host-name leaf1; }", "line 3: 'system"),
         ("forwarding-class CNP loss-priority low code-points nc1", "import mydscp", "imports itself"),
         ("mtu 9216", "mtu jumbo", "et-0/0/0: mtu 'jumbo'"),
+        ("mtu 9216", "mtu 65536", "et-0/0/0: mtu '65536'"),
+        ("mtu 9216", "mtu 255", "et-0/0/0: mtu '255'"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_place(old, new, named):
@@ -253,6 +255,38 @@ def test_what_cannot_be_is_refused_with_its_place(old, new, named):
         junos.parse(BY_HAND.replace(old, new), "leaf1")
     assert str(caught.value).startswith("leaf1: Junos configuration: ")
     assert named in str(caught.value)
+
+
+@pytest.mark.parametrize("mtu", [256, 65535])
+def test_the_least_and_the_largest_mtu_are_read(mtu):
+    lines = (line for line in BY_HAND.replace("mtu 9216", f"mtu {mtu}").splitlines() if "family inet" not in line)
+    seen = junos.parse("\n".join(lines), "leaf1")
+    assert seen.ports["et-0/0/0"].ip_mtu_bytes == mtu - 14  # an untagged frame's header
+
+
+def test_ports_that_give_a_class_another_meaning_are_refused():
+    alike = reference()
+    first = alike.ports["et-0/0/1"]
+
+    def moved(field, old, new):
+        values = getattr(first, field)
+        return tuple(values[old] if at == new else None if at == old else each for at, each in enumerate(values))
+
+    def said(**changes):
+        mixed = replace(alike, ports={**alike.ports, "et-0/0/0": replace(first, **changes)})
+        with pytest.raises(FabricError) as refused:
+            junos.render(mixed)
+        return str(refused.value)
+
+    def at(field, place, value):
+        return tuple(value if each == place else number for each, number in enumerate(getattr(first, field)))
+
+    rest = "differs between its ports, and Junos keeps one for the whole switch; give all ports the same"
+    queue = {"class_to_queue": at("class_to_queue", 3, 5), "queues": moved("queues", 3, 5)}
+    assert said(**queue, priority_to_queue=at("priority_to_queue", 3, 5)) == f"leaf1: the queue of class 3 {rest}"
+    priority = {"class_to_priority": at("class_to_priority", 3, 5), "pfc": (5,), "headroom": moved("headroom", 3, 5)}
+    priority["priority_to_queue"] = moved("priority_to_queue", 3, 5)
+    assert said(**priority) == f"leaf1: the priority of class 3 {rest}"
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "## Last commit\n", "hello", "error: syntax error", "{}", "set", '"'])
