@@ -1,0 +1,23 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the documentation says of tests."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
+
+
+def test_every_test_that_the_documentation_names_exists():
+    missing, seen = [], 0
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        for path, name in NAMED.findall(page.read_text()):
+            seen += 1
+            file = ROOT / path
+            if not file.exists() or (name and not re.search(rf"^def {name}\(", file.read_text(), re.MULTILINE)):
+                missing.append(f"{page.name}: {path}::{name}")
+    assert seen > 80
+    assert missing == []
