@@ -17,7 +17,7 @@ def test_every_test_that_the_documentation_names_exists():
         for path, name in NAMED.findall(page.read_text()):
             seen += 1
             file = ROOT / path
-            if not file.exists() or (name and not re.search(rf"^def {name}\(", file.read_text(), re.MULTILINE)):
+            if not file.exists() or (name and not re.search(rf"^(def|class) {name}\b", file.read_text(), re.MULTILINE)):
                 missing.append(f"{page.name}: {path}::{name}")
     assert seen > 80
     assert missing == []
