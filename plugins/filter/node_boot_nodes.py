@@ -45,9 +45,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import
     InvalidValueError,
     text,
     unicast_mac,
+    whole,
 )
 
 DEFAULT_IMAGE = {"channel": "stable"}
+# Waits, in seconds: a node with terabytes of memory trains it for a quarter of an hour; a day is a mistake in the unit.
+WAITS = ("node_boot_timeout_s", "node_boot_restart_timeout_s")
+WAIT_S_MAX = 86400
 
 
 def node_boot_nodes(names: Any, hostvars: Any) -> list[dict[str, Any]]:
@@ -56,6 +60,7 @@ def node_boot_nodes(names: Any, hostvars: Any) -> list[dict[str, Any]]:
 
 
 def _row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
+    _check_waits(name, variables)
     image = variables.get("node_boot_pin") or variables.get("node_boot_image") or DEFAULT_IMAGE
     if not isinstance(image, Mapping) or len(image) != 1 or not set(image) <= {"channel", "digest"}:
         raise _error(name, "node_boot_image", f"{image!r} is not possible", "write {channel: NAME} or {digest: DIGEST}")
@@ -68,6 +73,18 @@ def _row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         "servers": _texts(name, "node_boot_server_urls", variables, least=1),
         "report": _report(name, variables.get("node_boot_report_url") or ""),
     }
+
+
+def _check_waits(name: str, variables: Mapping[str, Any]) -> None:
+    """Raise AnsibleFilterError for a wait that cannot be meant, before anything is touched."""
+    bmc = variables.get("node_boot_bmc") or {}
+    given = {setting: variables.get(setting) for setting in WAITS}
+    given["node_boot_bmc.power_timeout_s"] = bmc.get("power_timeout_s") if isinstance(bmc, Mapping) else None
+    for setting, value in given.items():
+        if value is not None:
+            # What comes from the command line (-e) is text.
+            number = int(value) if isinstance(value, str) and value.isdecimal() else value
+            _checked(name, setting, number, lambda number: whole(number, 1, WAIT_S_MAX, "seconds"))
 
 
 def _report(name: str, value: Any) -> str:
@@ -83,7 +100,7 @@ def _texts(name: str, setting: str, variables: Mapping[str, Any], least: int = 0
     return [_checked(name, setting, value, text) for value in values]
 
 
-def _checked(name: str, setting: str, value: Any, check: Callable[[Any], str]) -> str:
+def _checked(name: str, setting: str, value: Any, check: Callable[[Any], object]) -> str:
     try:
         return str(check(value))
     except InvalidValueError as error:

@@ -42,6 +42,11 @@ class Rules:
     waves: tuple[int, ...]
     budget: int
 
+    def __post_init__(self) -> None:
+        """Raise ImageError for a budget that is no number of nodes."""
+        if self.budget < 0:
+            raise ImageError(f"budget {self.budget}", "is no number of nodes", "give 0 or more")
+
 
 @dataclass(frozen=True)
 class Channel:

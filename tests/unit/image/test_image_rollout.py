@@ -285,3 +285,9 @@ def test_nodes_that_were_dead_before_are_told_with_what_they_leave_of_the_budget
         "  canaries     bm01",
         "  wave 1       bm02, bm04",
     ]
+
+
+def test_a_budget_is_a_number_of_nodes():
+    with pytest.raises(ImageError) as refused:
+        rollout.Rules((1,), -1)
+    assert str(refused.value) == "budget -1: is no number of nodes; give 0 or more"

@@ -42,6 +42,10 @@ def test_each_node_has_what_its_own_variables_say():
     ]
 
 
+def test_a_wait_from_the_command_line_is_text():
+    assert node_boot_nodes(["bm01"], {"bm01": {**NODE, "node_boot_timeout_s": "600"}})[0]["name"] == "bm01"
+
+
 def test_a_canary_is_pinned_until_the_pin_is_empty():
     pinned = {**NODE, "node_boot_image": {"channel": "lab"}, "node_boot_pin": {"digest": "b" * 64}}
     assert node_boot_nodes(["bm01"], {"bm01": pinned})[0]["digest"] == "b" * 64
@@ -54,6 +58,18 @@ def test_a_canary_is_pinned_until_the_pin_is_empty():
         (
             {"node_boot_mac": "52:54:00:aa:bb"},
             "node_boot_mac: '52:54:00:aa:bb' is not a MAC address; write it like 52:54:00:12:34:56",
+        ),
+        (
+            {"node_boot_timeout_s": 0},
+            "node_boot_timeout_s: 0 is not possible; use a whole number from 1 to 86400 seconds",
+        ),
+        (
+            {"node_boot_restart_timeout_s": "2m"},
+            "node_boot_restart_timeout_s: '2m' is not possible; use a whole number from 1 to 86400 seconds",
+        ),
+        (
+            {"node_boot_bmc": {"power_timeout_s": -1}},
+            "node_boot_bmc.power_timeout_s: -1 is not possible; use a whole number from 1 to 86400 seconds",
         ),
         ({"node_boot_mac": None}, "node_boot_mac: the text is empty; leave the setting out, or give it a value"),
         (
