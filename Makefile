@@ -108,7 +108,7 @@ thorough: packages .venv/.tests
 
 # The share of small mistakes in the library that the unit tests notice; hours for all rooms.
 mutation: packages .venv/.tests
-	tests/mutation/run.py
+	python tests/mutation/run.py
 
 # Rollouts, re-imaging and the fabric's policy: whole playbooks on nodes and switches that are made up.
 fleet: packages .venv/.tests

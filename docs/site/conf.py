@@ -23,6 +23,7 @@ include_patterns = [
     "README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
+    "inventories/vela/README.md",
     "tests/recordings/README.md",
 ]
 nitpicky = True

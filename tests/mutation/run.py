@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Change the library one small mistake at a time and count how many the unit tests notice: run.py [--room ROOM] ...

@@ -109,14 +109,13 @@ def _place(spec: DomainSpec, able: list[int], room: dict, used: dict, open_ended
         # It takes what is left: all nodes, or its share of them beside others of the kind.
         share = max(len(able) // open_ended, 1)
         counts = sorted(counts, key=lambda count: (count > share, -count if count <= share else count))
-    best = None
+    found = []
     for count in counts:
         for at in range(len(able) - count + 1):
             nodes = able[at : at + count]
             worse, after = rooms.overflow(room, used, rooms.asked(spec, room), nodes)
             loads = [after[key] * 1000 // max(room.get(key, 0), 1) for key in after if key[1] in nodes]
-            load = max(loads, default=0)
-            if best is None or (worse, counts.index(count), load) < best[0]:
-                best = ((worse, counts.index(count), load), nodes, after)
-    assert best is not None
-    return best[1], best[2]
+            found.append(((worse, counts.index(count), max(loads, default=0)), nodes, after))
+    # The first of the best.
+    _rank, nodes, after = min(found, key=lambda item: item[0])
+    return nodes, after

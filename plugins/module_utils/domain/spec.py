@@ -141,30 +141,26 @@ def _source(value: Any) -> str:
     return values.text(value, SOURCE_MAX)
 
 
-def _of(check: Check, default: Any) -> Any:
-    """A setting with its type: what returns its value, or raises InvalidValueError."""
-    return field(default=default, metadata={CHECK: check})
-
-
-def _needed(check: Check) -> Any:
-    return field(metadata={CHECK: check})
+def _by(check: Check) -> dict[str, Check]:
+    """The metadata of a field with its type: ``check`` returns its value, or raises InvalidValueError."""
+    return {CHECK: check}
 
 
 @dataclass
 class Devices:
     """Which passed-through devices: ``addresses`` exactly, and ``count`` more that the planner chooses."""
 
-    count: int = _of(_number(0, DEVICES_MAX), 0)
-    addresses: list[str] = field(default_factory=list, metadata={CHECK: _addresses})
+    count: int = field(default=0, metadata=_by(_number(0, DEVICES_MAX)))
+    addresses: list[str] = field(default_factory=list, metadata=_by(_addresses))
 
 
 @dataclass
 class Nics:
     """Which NICs: ``addresses`` exactly, and the ``per_gpu`` nearest to each GPU, chosen among ``functions``."""
 
-    per_gpu: int = _of(_number(0, DEVICES_MAX), 0)
-    functions: str = _of(_choice(*NIC_FUNCTIONS), "vf")
-    addresses: list[str] = field(default_factory=list, metadata={CHECK: _addresses})
+    per_gpu: int = field(default=0, metadata=_by(_number(0, DEVICES_MAX)))
+    functions: str = field(default="vf", metadata=_by(_choice(*NIC_FUNCTIONS)))
+    addresses: list[str] = field(default_factory=list, metadata=_by(_addresses))
 
 
 @dataclass
@@ -174,63 +170,63 @@ class Disk:
     With ``base`` the file is made where it is missing: a qcow2 overlay of that image, of ``size_mib`` (0: the base's).
     """
 
-    path: str = _needed(values.path)
-    format: str = _of(_choice(*DISK_FORMATS), "qcow2")
-    read_only: bool = _of(_switch, False)
-    base: str | None = _of(values.path, None)
-    base_format: str = _of(_choice(*DISK_FORMATS), "qcow2")
-    size_mib: int = _of(_number(0, DISK_MIB_MAX, "MiB"), 0)
+    path: str = field(metadata=_by(values.path))
+    format: str = field(default="qcow2", metadata=_by(_choice(*DISK_FORMATS)))
+    read_only: bool = field(default=False, metadata=_by(_switch))
+    base: str | None = field(default=None, metadata=_by(values.path))
+    base_format: str = field(default="qcow2", metadata=_by(_choice(*DISK_FORMATS)))
+    size_mib: int = field(default=0, metadata=_by(_number(0, DISK_MIB_MAX, "MiB")))
 
 
 @dataclass
 class Interface:
     """A virtio network interface: ``source`` is the libvirt network or the bridge; none for "user"."""
 
-    type: str = _of(_choice(*INTERFACE_TYPES), "network")
-    source: str | None = _of(_source, None)
-    mac: str | None = _of(values.unicast_mac, None)
+    type: str = field(default="network", metadata=_by(_choice(*INTERFACE_TYPES)))
+    source: str | None = field(default=None, metadata=_by(_source))
+    mac: str | None = field(default=None, metadata=_by(values.unicast_mac))
 
 
 @dataclass
 class Boot:
     """A kernel to boot directly, past the disk's boot loader; paths on the host."""
 
-    kernel: str = _needed(values.path)
-    initrd: str | None = _of(values.path, None)
-    arguments: str | None = _of(_arguments, None)
+    kernel: str = field(metadata=_by(values.path))
+    initrd: str | None = field(default=None, metadata=_by(values.path))
+    arguments: str | None = field(default=None, metadata=_by(_arguments))
 
 
 @dataclass
 class DomainSpec:
     """One virtual machine. Numbers are in the unit of their name; 0 of ``mmio_window_mib`` is "as computed"."""
 
-    name: str = _needed(_name)
-    memory_mib: int = _of(_number(0, MEMORY_MIB_MAX, "MiB"), 0)
+    name: str = field(metadata=_by(_name))
+    memory_mib: int = field(default=0, metadata=_by(_number(0, MEMORY_MIB_MAX, "MiB")))
     gpus: Devices = field(default_factory=Devices)
     nics: Nics = field(default_factory=Nics)
     nvme: Devices = field(default_factory=Devices)
-    vcpus: int | None = _of(_number(1, VCPUS_MAX), None)
-    huge_page_mib: int = _of(_page_size, 1024)
-    lock_memory: bool = _of(_switch, True)
-    strict_memory: bool = _of(_switch, True)
-    pin_cpus: bool = _of(_switch, True)
-    host_cores_per_node: int = _of(_number(0, VCPUS_MAX), 1)
-    iothreads: int = _of(_number(0, DEVICES_MAX), 1)
-    mirror_topology: bool = _of(_switch, True)
-    firmware: str = _of(_choice(*FIRMWARES), "efi")
-    machine: str = _of(_machine, machine_type.ALIAS)
-    accelerator: str = _of(_choice(*ACCELERATORS), "auto")
-    physical_address_bits: str = _of(_address_bits, "auto")
-    guest_iommu: bool = _of(_switch, False)
-    interrupt_remapping: bool = _of(_switch, False)
-    numa_nodes: list[str] = field(default_factory=list, metadata={CHECK: _nodes})
-    ats: bool = _of(_switch, True)
-    mmio_window_mib: int = _of(_power_of_two, 0)
+    vcpus: int | None = field(default=None, metadata=_by(_number(1, VCPUS_MAX)))
+    huge_page_mib: int = field(default=1024, metadata=_by(_page_size))
+    lock_memory: bool = field(default=True, metadata=_by(_switch))
+    strict_memory: bool = field(default=True, metadata=_by(_switch))
+    pin_cpus: bool = field(default=True, metadata=_by(_switch))
+    host_cores_per_node: int = field(default=1, metadata=_by(_number(0, VCPUS_MAX)))
+    iothreads: int = field(default=1, metadata=_by(_number(0, DEVICES_MAX)))
+    mirror_topology: bool = field(default=True, metadata=_by(_switch))
+    firmware: str = field(default="efi", metadata=_by(_choice(*FIRMWARES)))
+    machine: str = field(default=machine_type.ALIAS, metadata=_by(_machine))
+    accelerator: str = field(default="auto", metadata=_by(_choice(*ACCELERATORS)))
+    physical_address_bits: str = field(default="auto", metadata=_by(_address_bits))
+    guest_iommu: bool = field(default=False, metadata=_by(_switch))
+    interrupt_remapping: bool = field(default=False, metadata=_by(_switch))
+    numa_nodes: list[str] = field(default_factory=list, metadata=_by(_nodes))
+    ats: bool = field(default=True, metadata=_by(_switch))
+    mmio_window_mib: int = field(default=0, metadata=_by(_power_of_two))
     disks: list[Disk] = field(default_factory=list)
     interfaces: list[Interface] = field(default_factory=list)
     boot: Boot | None = None
-    console_log: str | None = _of(values.path, None)
-    autostart: bool = _of(_switch, True)
+    console_log: str | None = field(default=None, metadata=_by(values.path))
+    autostart: bool = field(default=True, metadata=_by(_switch))
 
     @property
     def uuid(self) -> str:

@@ -47,7 +47,7 @@ def _object(kind: type, data: Any) -> Any:
     scalars, readers, required = _fields(kind)
     values = {}
     for key, value in data.items():
-        if type(value) in scalars.get(key, ()) and (type(value) is not str or value.isprintable()):
+        if type(value) in scalars.get(key, ()) and (not isinstance(value, str) or value.isprintable()):
             values[key] = value
             continue
         reader = readers.get(key)

@@ -111,7 +111,9 @@ def test_the_systems_own_authorities_certify_no_tpm(maker, tpms, tmp_path, monke
     real = subprocess.run
     folder = {"SSL_CERT_DIR": str(maker.folder)}
     monkeypatch.setattr(
-        identity_tools.subprocess, "run", lambda *argv, env, **more: real(*argv, env={**env, **folder}, **more)
+        identity_tools.subprocess,
+        "run",
+        lambda *argv, env, check, **more: real(*argv, env={**env, **folder}, check=check, **more),
     )
     assert identity_tools.verify(tpms["bm01"][1], other.authorities) != ""
 
