@@ -59,6 +59,10 @@ class Setting:
     current: Value | None
     next_boot: Value
 
+    def waits_for_boot(self, wanted: Any) -> bool:
+        """Return whether another value than what a person wrote is known to be in effect."""
+        return self.current is not None and not self.current.is_wanted(wanted)
+
 
 def parse(output: str) -> dict[str, Setting]:
     """What ``mstconfig -e query`` printed, by name. Raises HostError where there is no table in it."""
@@ -182,9 +186,7 @@ def _report(outcome: Outcome, address: str, seen: dict[str, Setting], want: dict
     waiting = sorted(
         name
         for name, value in want.items()
-        if name in planned.changes
-        or name in planned.hidden
-        or (name in seen and seen[name].current is not None and not seen[name].current.is_wanted(value))
+        if name in planned.changes or name in planned.hidden or (name in seen and seen[name].waits_for_boot(value))
     )
     if waiting:
         outcome.facts["reboot_required"] = True

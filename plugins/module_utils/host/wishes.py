@@ -29,7 +29,7 @@ def record(data: Any, where: str, required: dict[str, type], optional: dict[str,
         # bool is an int to Python, but "count: yes" is a mistake.
         if not isinstance(value, known[key]) or (known[key] is int and isinstance(value, bool)):
             raise RequestError(f"{where}: {key} is {value!r}, wanted {known[key].__name__}")
-        if known[key] is str:
+        if known[key] is str and isinstance(value, str):
             _text(value, f"{where}.{key}")
     return given
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci import registers as r
@@ -52,7 +53,9 @@ class Ats(NamedTuple):
     smallest_translation_unit: int
 
 
-class VfBar(NamedTuple):
+# No NamedTuple: a tuple's ``index`` is a method.
+@dataclass(frozen=True)
+class VfBar:
     """A VF base address register: where it stands. Its size is known only to who may write to it."""
 
     index: int

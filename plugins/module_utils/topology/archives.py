@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import os
 import tarfile
 import tempfile
 import zlib
-from typing import IO
+from collections.abc import Callable
+from typing import IO, Literal
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import TopologyError
 
@@ -24,7 +26,11 @@ LIMIT_BYTES = 256 << 20
 LIMIT_MEMBERS = 200_000
 
 # How compressed files begin: RFC 1952; the bzip2 and xz file formats.
-COMPRESSED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+COMPRESSED: dict[bytes, Callable[[str, Literal["rb"]], io.BufferedIOBase]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+}
 # POSIX 1003.1 ustar, which GNU's and pax keep: the magic lies at byte 257 of a block of 512.
 BLOCK = 512
 USTAR = slice(257, 262)

@@ -61,7 +61,7 @@ def check(host: Host) -> None:
                 f"PCI function {function.address} has another PCI domain than its root complex {function.root_complex}"
             )
         if function.parent is not None:
-            _check_place(function, known)
+            _check_place(function, function.parent, known)
         elif (
             host.source != "nccl"
             and function.physical_function is None
@@ -145,8 +145,9 @@ def _check_function(function: Function, known: dict[str, Function], domains: dic
                 raise _wrong(f"{where} has the virtual function {address}, which is not there")
     if function.physical_function is not None and function.physical_function not in known:
         raise _wrong(f"{where} is a virtual function of {function.physical_function}, which is not there")
-    if _has_buses(function):
-        first, last = function.secondary_bus, function.subordinate_bus
+    buses = _buses_below(function)
+    if buses is not None:
+        first, last = buses
         if not 0 < first <= last <= LAST_BUS:
             raise _wrong(f"bridge {function.address} has the buses {first:02x}-{last:02x}, which cannot be")
 
@@ -168,32 +169,36 @@ def _check_bars(bars: Iterable[Bar], where: str) -> None:
             )
 
 
-def _has_buses(bridge: Function) -> bool:
-    """Whether it is known which buses are below; 0 is what a bridge has that was never given one."""
-    return bool(bridge.secondary_bus) and bridge.subordinate_bus is not None
+def _buses_below(bridge: Function) -> tuple[int, int] | None:
+    """The first and the last bus below a bridge; None where they are not known: a bridge without buses has 0."""
+    if not bridge.secondary_bus or bridge.subordinate_bus is None:
+        return None
+    return bridge.secondary_bus, bridge.subordinate_bus
 
 
-def _check_place(function: Function, known: dict[str, Function]) -> None:
-    """A function below a bridge is on the bridge's bus, and what is below it is within the bridge's."""
-    where = f"PCI function {function.address} is below {function.parent}"
-    parent = known.get(function.parent)
+def _check_place(function: Function, above: str, known: dict[str, Function]) -> None:
+    """A function below the bridge ``above`` is on its bus, and the buses below the function are within the bridge's."""
+    where = f"PCI function {function.address} is below {above}"
+    parent = known.get(above)
     if parent is None:
         raise _wrong(f"{where}, which is not there")
     if parent.kind != "bridge":
         raise _wrong(f"{where}, which is no bridge")
     if parent.root_complex != function.root_complex:
         raise _wrong(f"{where}, which is under another root complex")
-    if not _has_buses(parent):
+    buses = _buses_below(parent)
+    if buses is None:
         return
-    first, last = parent.secondary_bus, parent.subordinate_bus
+    first, last = buses
     bus = _bus(function)
     # A virtual function's bus follows from its PF's address (SR-IOV's First VF Offset and VF Stride).
     if bus != first and not (function.physical_function is not None and first <= bus <= last):
         raise _wrong(f"{where}, whose bus is {first:02x}")
-    if _has_buses(function) and not first < function.secondary_bus <= function.subordinate_bus <= last:
+    own = _buses_below(function)
+    if own is not None and not first < own[0] <= own[1] <= last:
         raise _wrong(
-            f"bridge {function.address} has the buses {function.secondary_bus:02x}-{function.subordinate_bus:02x}, and "
-            f"{function.parent} above it {first:02x}-{last:02x}"
+            f"bridge {function.address} has the buses {own[0]:02x}-{own[1]:02x}, and {above} above it "
+            f"{first:02x}-{last:02x}"
         )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import TypedDict
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host, TopologyError
 
@@ -27,6 +28,14 @@ PATH_CLASSES = {
 }
 
 
+class PairDifference(TypedDict):
+    """A pair of devices that is not as near in the guest as on the host, by two keys of ``PATH_CLASSES``."""
+
+    pair: list[str]
+    host: str
+    guest: str
+
+
 @dataclass
 class Fidelity:
     """How many pairs of devices are as far apart in the guest as on the host."""
@@ -34,7 +43,7 @@ class Fidelity:
     total: int
     equal: int
     # The pairs that differ: {"pair": ["gpu0", "nic0"], "host": "PIX", "guest": "SYS"}.
-    differences: list[dict[str, object]] = field(default_factory=list)
+    differences: list[PairDifference] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, object]:
         """The JSON-ready form: total, equal, share (0 to 1) and differences."""
@@ -151,7 +160,7 @@ def fidelity(host_pairs: dict[tuple[str, str], str], guest_pairs: dict[tuple[str
     unmatched = sorted(set(host_pairs) ^ set(guest_pairs))
     if unmatched:
         raise TopologyError(f"host and guest do not have the same devices: {unmatched[0]} is on one side only")
-    differences: list[dict[str, object]] = [
+    differences: list[PairDifference] = [
         {"pair": list(pair), "host": host_pairs[pair], "guest": guest_pairs[pair]}
         for pair in sorted(host_pairs)
         if host_pairs[pair] != guest_pairs[pair]
