@@ -35,7 +35,7 @@ def choose_together(
     around: Surroundings,
     held: dict[str, list[str]],
     fabric: Fabric | None = None,
-    room: dict | None = None,
+    room: rooms.Room | None = None,
 ) -> dict[str, Chosen]:
     """The devices of all ``specs``, by name; the order of ``specs`` makes no difference.
 
@@ -92,7 +92,7 @@ class _Chooser:
         around: Surroundings,
         held: dict[str, list[str]],
         fabric: Fabric | None,
-        room: dict,
+        room: rooms.Room,
     ) -> None:
         self.specs = sorted(specs, key=lambda spec: spec.name)
         self.around = around
@@ -244,9 +244,9 @@ class _Chooser:
         }
         return {node for node in nodes if node is not None}
 
-    def _used(self) -> dict:
+    def _used(self) -> rooms.Room:
         """What virtual machines take of the nodes for whom no GPU is chosen."""
-        used: dict = {}
+        used: rooms.Room = {}
         for spec in self.specs:
             if not spec.gpus.count and self.room:
                 nodes = self._explicit_nodes(spec)
@@ -297,7 +297,8 @@ class _Chooser:
             function = self.around.functions.get(address)
             path = self.around.place(function) if function else None
             node = self.around.host.node_of(function) if function else None
-            wants.append(Want(spec.name, path, self.distances.get(node, ())))
+            distances = self.distances.get(node, ()) if node is not None else ()
+            wants.append(Want(spec.name, path, distances))
         return wants
 
     def _devices(
@@ -413,7 +414,7 @@ class _Chooser:
 
     def _counts(self, spec: DomainSpec) -> list[tuple[str, str, int, Callable[[Function], bool]]]:
         gpus = spec.gpus.count + len(spec.gpus.addresses)
-        counts = []
+        counts: list[tuple[str, str, int, Callable[[Function], bool]]] = []
         if spec.nics.per_gpu:
             words = "virtual function" if spec.nics.functions == "vf" else "physical NIC function"
             counts.append(("nic", words, spec.nics.per_gpu * gpus, IS_FUNCTION[spec.nics.functions]))

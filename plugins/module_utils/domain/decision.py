@@ -64,6 +64,8 @@ def decide(
         if have is not None:
             decision.actions = [*(["stop"] if have.running else []), "undefine"]
         return decision
+    if wanted_xml is None:
+        raise ValueError(f"domain {name}: state {state} needs the XML that is wanted")
     if have is None:
         decision.actions.append("define")
     else:
@@ -73,14 +75,15 @@ def decide(
     if autostart != (have is not None and have.autostart):
         decision.actions.append("autostart" if autostart else "no_autostart")
 
-    running = have is not None and have.running
-    if running:
-        decision.live_differences = running_differences(wanted_xml, have.live_xml)
+    live_xml = have.live_xml if have is not None else None
+    running = live_xml is not None
+    if live_xml is not None:
+        decision.live_differences = running_differences(wanted_xml, live_xml)
     if state == "stopped" and running:
         decision.actions.append("stop")
     if state == "running" and not running:
         decision.actions.append("start")
-    if state == "running" and running and have.state == "paused":
+    if state == "running" and have is not None and have.running and have.state == "paused":
         decision.actions.append("resume")
     if state in ("present", "running") and acted_on(decision.live_differences):
         if allow_restart:

@@ -51,7 +51,7 @@ def drift(host: Host, inactive_xml: str, live_xml: str | None = None, wanted_xml
     for side, xml in sides:
         have = definition.read(xml, functions)
         found += drift_host.against_host(have, host, running=live_xml is not None)
-        if wanted_xml:
+        if wanted_xml and wanted is not None:
             compared = differences(wanted_xml, xml) if side == DEFINED else running_differences(wanted_xml, xml)
             found += drift_plan.against_plan(compared, have, wanted, side)
             unsaid += [item for item in compared if RECORD.fullmatch(item.path)]

@@ -62,7 +62,7 @@ def settle(
     specs: list[DomainSpec],
     devices: dict[str, list[Function]],
     held: dict[str, Holdings],
-    room: dict,
+    room: rooms.Room,
 ) -> dict[str, list[int]]:
     """The nodes of each virtual machine's cells, by name and ascending; the order of ``specs`` makes no difference.
 
@@ -79,7 +79,7 @@ def settle(
             ids = kept
         if ids:
             found[spec.name] = sorted(ids)
-    used: dict = {}
+    used: rooms.Room = {}
     for spec in sorted(specs, key=lambda item: item.name):
         if spec.name in found:
             used = rooms.overflow(room, used, rooms.asked(spec, room), found[spec.name])[1]
@@ -102,7 +102,9 @@ def _divides(spec: DomainSpec, count: int) -> bool:
     return spec.memory_mib % (count * max(spec.huge_page_mib, 1)) == 0 and (spec.vcpus or 0) % count == 0
 
 
-def _place(spec: DomainSpec, able: list[int], room: dict, used: dict, open_ended: int) -> tuple[list[int], dict]:
+def _place(
+    spec: DomainSpec, able: list[int], room: rooms.Room, used: rooms.Room, open_ended: int
+) -> tuple[list[int], rooms.Room]:
     """Nodes for one whose devices tell none, and what is then used."""
     counts = [count for count in range(1, len(able) + 1) if _divides(spec, count)] or [1]
     if spec.vcpus is None:

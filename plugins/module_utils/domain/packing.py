@@ -16,7 +16,7 @@ cost; the result is then a good one, not always the best, and the same every tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain import rooms
@@ -31,6 +31,9 @@ PIX, PXB, PHB, NODE, SYS = range(5)
 WEIGHTS = (0, 1, 1 << 10, 1 << 20, 1 << 30)
 NEAR_NIC_BITS = 10
 OVERFLOW_BITS = 60
+
+# Whether all else that the virtual machines need goes with these GPUs (PCI addresses by virtual machine).
+Completes = Callable[[dict[str, list[str]]], bool]
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Request:
     only: frozenset[int] | None = None
     near: str | None = None
     nodes: frozenset[int] = frozenset()
-    wants: tuple = ()
+    wants: tuple[tuple[rooms.Kind, int], ...] = ()
     within: frozenset[int] | None = None
 
 
@@ -94,7 +97,7 @@ class _Place:
 class Packing:
     """The units of one host and their partitions (tuples of unit numbers, by size), and the search over them."""
 
-    def __init__(self, units: list[Unit], partitions: list[frozenset[int]], room: dict) -> None:
+    def __init__(self, units: list[Unit], partitions: list[frozenset[int]], room: rooms.Room) -> None:
         self.units = units
         self.room = room
         self.size = [len(unit.addresses) for unit in units]
@@ -133,9 +136,7 @@ class Packing:
             here.units.append(number)
         return top
 
-    def choose(
-        self, requests: list[Request], used: dict, completes: Callable[[dict[str, list[str]]], bool]
-    ) -> dict[str, list[str]] | None:
+    def choose(self, requests: list[Request], used: rooms.Room, completes: Completes) -> dict[str, list[str]] | None:
         """PCI addresses of the GPUs by virtual machine; None where there is no way.
 
         ``used`` is what of the nodes is taken already. ``completes`` is asked before an assignment is kept: whether
@@ -278,6 +279,7 @@ class Packing:
             return self._share(kinds, kind + 1, 0, count, count, free)
         item = kinds[kind][member]
         found: list[int] = []
+        shares: Sequence[int]
         if isinstance(item, _Place):
             shares = range(min(count, most, self.gpus(free & item.mask)), -1, -1)
         else:
@@ -301,7 +303,9 @@ class Packing:
 class _Search:
     """One run of branch and bound. ``refused``: an assignment was there that ``completes`` did not take."""
 
-    def __init__(self, packing: Packing, ordered: list[Request], used: dict, completes: Callable, memory: bool) -> None:
+    def __init__(
+        self, packing: Packing, ordered: list[Request], used: rooms.Room, completes: Completes, memory: bool
+    ) -> None:
         self.packing = packing
         self.ordered = ordered
         self.completes = completes
@@ -318,7 +322,7 @@ class _Search:
             alone = packing.candidates(ordered[at], packing.everything) if len(ordered) > 1 else []
             self.least[at] = self.least[at + 1] + min((cost for cost, _rank, _mask in alone), default=0)
 
-    def descend(self, at: int, free: int, used: dict, cost: int) -> None:
+    def descend(self, at: int, free: int, used: rooms.Room, cost: int) -> None:
         """Give the request ``at`` a place, and all after it."""
         if at == len(self.ordered):
             self._keep(cost)
@@ -344,19 +348,18 @@ class _Search:
             return cost >= self.best_cost or self.steps >= STEPS
         return self.steps >= 10 * STEPS
 
-    def _ways(self, at: int, free: int, used: dict) -> Iterator[tuple[int, int, dict]]:
+    def _ways(self, at: int, free: int, used: rooms.Room) -> Iterator[tuple[int, int, rooms.Room]]:
         """(cost, units, what is used then), cheapest first."""
         request = self.ordered[at]
         packing = self.packing
         found = packing.candidates(request, free)
         if not request.wants:
             return iter([(cost, mask, used) for cost, _rank, mask in found])
-        spread: dict[frozenset, tuple[int, dict]] = {}
+        spread: dict[frozenset[int], tuple[int, rooms.Room]] = {}
         ways = []
         for cost, _rank, mask in found:
-            nodes = request.nodes.union(
-                packing.units[number].node for number in _bits(mask) if packing.units[number].node is not None
-            )
+            units = (packing.units[number] for number in _bits(mask))
+            nodes = request.nodes.union(unit.node for unit in units if unit.node is not None)
             if nodes not in spread:
                 spread[nodes] = rooms.overflow(packing.room, used, request.wants, nodes)
             worse, after = spread[nodes]

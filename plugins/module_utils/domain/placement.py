@@ -122,8 +122,10 @@ def obstacle(around: Surroundings, function: Function, name: str, own: Iterable[
 def foreign_member(around: Surroundings, function: Function, name: str, own: Iterable[str]) -> Obstacle | None:
     """The member of the function's IOMMU group that keeps VFIO from taking the group; None: there is none."""
     group = function.iommu_group
+    if group is None:
+        return None
     mine = {function.address, *own}
-    for member in around.groups.get(group, []) if group is not None else []:
+    for member in around.groups.get(group, []):
         if member.address in mine or member.kind == "bridge":
             continue
         holder = around.holder.get(member.address)

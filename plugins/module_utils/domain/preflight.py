@@ -204,7 +204,9 @@ def _isolation(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
             }
         )
         for port in _ports(around, function):
-            off = port.acs.capability & ISOLATING_ACS & ~port.acs.control if port.acs else 0
+            if port.acs is None:
+                continue
+            off = port.acs.capability & ISOLATING_ACS & ~port.acs.control
             if off and neighbours and port.address not in told:
                 told.add(port.address)
                 yield Finding(
@@ -294,8 +296,10 @@ def _ats(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
     told = set()
     for function in able:
         for port in _ports(around, function):
-            can = port.acs is not None and port.acs.capability & ACS_DIRECT_TRANSLATED
-            if can and not port.acs.control & ACS_DIRECT_TRANSLATED and port.address not in told:
+            if port.acs is None:
+                continue
+            off = port.acs.capability & ACS_DIRECT_TRANSLATED & ~port.acs.control
+            if off and port.address not in told:
                 told.add(port.address)
                 yield Finding(
                     plan.name,

@@ -541,10 +541,10 @@ def _nccl_topology(evidence: Evidence) -> Claim:
         return not_applicable("guest_os", claim, SAME, source, reason)
     lines = None
     if evidence.nccl_topology_file is not None:
-        texts = evidence.nccl_topology, evidence.nccl_topology_file
+        planned, found = evidence.nccl_topology.splitlines(), evidence.nccl_topology_file.splitlines()
         lines = [
             line
-            for line in unified_diff(*(text.splitlines() for text in texts), "the plan's", "the guest's", "", "", 0, "")
+            for line in unified_diff(planned, found, "the plan's", "the guest's", n=0, lineterm="")
             if not line.startswith("@@")
         ]
     return compare("guest_os", claim, SAME, _differences(lines), source)

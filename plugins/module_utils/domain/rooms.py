@@ -9,6 +9,7 @@ start (preflight.py).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Union
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.hypervisor import Holdings
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import DomainSpec
@@ -17,12 +18,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 
 CPUS = "cpus"
 # What is asked of: CPUS, or the page size of memory in MiB (0: ordinary memory).
-Kind = object
+Kind = Union[str, int]
+# MiB or CPUs by (kind, NUMA node): what nodes have, or what is used of them.
+Room = dict[tuple[Kind, int], int]
 
 
-def capacities(host: Host, specs: list[DomainSpec], others: list[Holdings], taken_cpus: set[int]) -> dict:
+def capacities(host: Host, specs: list[DomainSpec], others: list[Holdings], taken_cpus: set[int]) -> Room:
     """Room by (kind, NUMA node), in MiB or CPUs. ``others`` are the domains that are not planned here."""
-    room = {}
+    room: Room = {}
     kept_cores = max((spec.host_cores_per_node for spec in specs), default=0)
     for size in sorted({spec.huge_page_mib for spec in specs if spec.huge_page_mib or spec.strict_memory}):
         reserved = {
@@ -45,7 +48,7 @@ def capacities(host: Host, specs: list[DomainSpec], others: list[Holdings], take
     return room
 
 
-def asked(spec: DomainSpec, room: dict) -> list[tuple[Kind, int]]:
+def asked(spec: DomainSpec, room: Room) -> list[tuple[Kind, int]]:
     """What ``spec`` asks in all, by kind."""
     wants: list[tuple[Kind, int]] = []
     if spec.huge_page_mib or spec.strict_memory:
@@ -57,7 +60,7 @@ def asked(spec: DomainSpec, room: dict) -> list[tuple[Kind, int]]:
     return wants
 
 
-def overflow(room: dict, used: dict, wants: list[tuple[Kind, int]], nodes: Iterable[int]) -> tuple[int, dict]:
+def overflow(room: Room, used: Room, wants: Iterable[tuple[Kind, int]], nodes: Iterable[int]) -> tuple[int, Room]:
     """By how many thousandths of their room the nodes overflow more than before, and what is then used.
 
     What is asked is spread evenly over ``nodes``.

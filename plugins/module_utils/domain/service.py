@@ -267,12 +267,12 @@ def _info(
         "process": process.read(name) if have and have.running else None,
         "addresses": client.addresses(name) if have and have.running else [],
     }
-    wanted_xml = None
+    wanted_xml: str | None = None
     if plan is not None:
         row.update(returned_of(plan, host))
         wanted_xml = row["xml"]
     row["drift"] = drifted(have, host, wanted_xml, unplanned)
-    if plan is not None:
+    if wanted_xml is not None:
         row["differences"] = [item.to_dict() for item in differences(wanted_xml, have.inactive_xml)] if have else []
         row["live_differences"] = (
             [item.to_dict() for item in running_differences(wanted_xml, have.live_xml)]

@@ -65,7 +65,7 @@ def _machine(plan: DomainPlan, host: Host) -> list[str]:
     fidelity = plan.fidelity
     lines.append(fidelity_line(fidelity))
     for item in fidelity.differences[:MANY]:
-        one, other = item["pair"]  # type: ignore[misc]
+        one, other = item["pair"]
         lines.append(f"  {one} and {other}: {item['host']} on the host, {item['guest']} in the guest")
     if len(fidelity.differences) > MANY:
         lines.append(f"  and {len(fidelity.differences) - MANY} more")

@@ -9,6 +9,7 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.nodes import serves
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import (
+    Obstacle,
     Surroundings,
     is_physical,
     obstacle,
@@ -34,7 +35,7 @@ def whole_host(host: Host) -> dict[str, Any]:
     """
     around = Surroundings(host)
     wanted = [function for function in host.functions if _wanted(around, function)]
-    obstacles: dict[str, str] = {}
+    obstacles: dict[str, Obstacle] = {}
     # What falls out may be what another device's IOMMU group needs.
     while True:
         own = [function.address for function in wanted]

@@ -89,6 +89,12 @@ def test_somebody_elses_domain_is_left_alone(state: str) -> None:
         chosen(state, have)
 
 
+@pytest.mark.parametrize("state", ["present", "running", "stopped"])
+def test_without_the_wanted_xml_nothing_is_decided(state: str) -> None:
+    with pytest.raises(ValueError, match=rf"^domain gpu-vm: state {state} needs the XML that is wanted$"):
+        decide(PLAN.name, state, None, None, PLAN.spec.uuid, True, False)
+
+
 def test_disks_are_made_from_their_base_and_removed_only_when_asked() -> None:
     disks = [{"path": "/a", "base": "/base"}, {"path": "/mine"}]
     spec = parse_specs([{"name": "a", "disks": disks}])[0]
