@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
@@ -25,7 +26,7 @@ class ActionModule(ActionBase):
 
     _requires_connection = False
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """The action."""
         result = super().run(tmp, task_vars)
         _spec, given = self.validate_argument_spec(
@@ -40,10 +41,12 @@ class ActionModule(ActionBase):
         if self._task.check_mode:
             return {**result, "skipped": True}
         limits = Limits(given["boot_id"], given["restart_timeout_s"], given["timeout_s"])
-        subject = task_vars["inventory_hostname"]
-        told, told_at = None, 0.0
+        variables = task_vars or {}
+        subject = variables["inventory_hostname"]
+        told: str | None = None
+        told_at = 0.0
         while True:
-            reading = self._read(task_vars)
+            reading = self._read(variables)
             # The wall clock: "since" comes from another task, and so from another process.
             elapsed = time.time() - given["since"]
             now = phase(reading, elapsed, limits)
@@ -59,7 +62,7 @@ class ActionModule(ActionBase):
                 return {**result, "failed": True, "msg": str(error), "elapsed_s": round(elapsed, 1)}
             time.sleep(given["interval_s"])
 
-    def _read(self, task_vars):
+    def _read(self, task_vars: dict[str, Any]) -> Reading:
         # A connection that is kept open (ssh's ControlPersist) does not outlive the boot; a new one says what is now.
         with contextlib.suppress(AttributeError, AnsibleError):
             self._connection.reset()
@@ -74,5 +77,5 @@ class ActionModule(ActionBase):
         return Reading(state)
 
 
-def _last_line(text):
+def _last_line(text: str) -> str:
     return (text.strip().splitlines() or ["no reason was given"])[-1]

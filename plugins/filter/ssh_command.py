@@ -34,6 +34,7 @@ _value:
 
 import shlex
 from collections.abc import Mapping
+from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
@@ -44,7 +45,7 @@ ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
 GIVE_UP = "-o ConnectTimeout=15 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
 
 
-def ssh_command(variables: Mapping) -> str:
+def ssh_command(variables: Mapping[str, Any]) -> str:
     """ "ssh -o BatchMode=yes -p PORT -i KEY ...". Raises AnsibleFilterError where no host's variables are given."""
     if not isinstance(variables, Mapping):
         raise AnsibleFilterError(f"ssh_command: {type(variables).__name__} is no host's variables; give hostvars[HOST]")
@@ -59,5 +60,5 @@ def ssh_command(variables: Mapping) -> str:
 class FilterModule:
     """What Ansible looks for."""
 
-    def filters(self):
+    def filters(self) -> dict[str, Any]:
         return {"ssh_command": ssh_command}
