@@ -38,8 +38,8 @@ import copy
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import block_yaml
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
@@ -92,6 +92,7 @@ DEFAULT_PERCENT = {queue: 12 + queue % 2 for queue in range(CLASSES)}
 ROCE_QUEUES = {3: 3, 6: 6}
 ROCE_MODES = ("lossless", "lossless-single-ipool", "lossy")
 
+Held = TypeVar("Held")  # what one section's profile comes to
 Tree = dict[str, Any]
 
 
@@ -424,9 +425,10 @@ class _Reader:
 
     def number(self, node: Any, key: str, where: str, least: int, most: int, default: int | None = None) -> int:
         value = dict(_items(node, f"{self.place}: {where}")).get(key, default)
-        if isinstance(value, bool) or not re.fullmatch(r"\d{1,15}", str(value)) or not least <= int(value) <= most:
+        text = str(value)
+        if isinstance(value, bool) or not re.fullmatch(r"\d{1,15}", text) or not least <= int(text) <= most:
             raise self.refuse(where, f"{key} {value!r} is not a number of {least} to {most}")
-        return int(value)
+        return int(text)
 
     def is_on(self, value: Any, where: str) -> bool:
         word = str(value).lower()
@@ -504,7 +506,7 @@ class _Reader:
     def port(self, port: str, settings: Tree) -> PortQos:
         where = f"interface {port}"
         qos = self.below(settings, "qos", place=where)
-        names = []
+        names: dict[str, str] = {}
         for section in (*SECTIONS, REWRITING):
             profile = str(self.below(qos, section, place=f"{where} qos").get("profile", ALL_PORTS))
             if profile != ALL_PORTS and profile not in self.below(self.qos, section, place="qos"):
@@ -513,7 +515,7 @@ class _Reader:
                     f"profile {profile!r} is not there",
                     f"define qos {section} {profile}, or unset it on the port",
                 )
-            names.append(profile)
+            names[section] = profile
         dog = qos.get("pfc-watchdog", "off")
         on = not isinstance(dog, (str, type(None)))  # `set interface swp1 qos pfc-watchdog` alone turns it on
         if on:
@@ -521,22 +523,27 @@ class _Reader:
             on = self.is_on(state, f"{where} qos pfc-watchdog state")
         link = self.below(settings, "link", place=where)
         mtu = self.number(link, "mtu", f"{where} link", 1, 65535) if "mtu" in link else None
-        key = (*names, on, mtu)
+        key = (*names.values(), on, mtu)
         if key not in self.ports:
             self.ports[key] = self.assembled(names, on, mtu)
         return self.ports[key]
 
-    def assembled(self, names: list[str], watched: bool, mtu: int | None) -> PortQos:
-        read = (self.mapping, self.scheduler, self.marking, self.pausing, self.rewriting)
-        found = []
-        for section, profile, reader in zip((*SECTIONS, REWRITING), names, read):
-            key = (section, profile)
-            if key not in self.profiles:
-                given = self.below(self.qos, section, place="qos").get(profile)
-                where = f"qos {section} {profile}"
-                self.profiles[key] = reader(dict(_items(given, f"{self.place}: {where}")), where, profile)
-            found.append(self.profiles[key])
-        dscps, (shares, set_shares), (ecn, set_ecn), (pfc, headroom), rewrites = found
+    def profile(self, section: str, profile: str, reader: Callable[[Tree, str, str], Held]) -> Held:
+        key = (section, profile)
+        if key not in self.profiles:
+            given = self.below(self.qos, section, place="qos").get(profile)
+            where = f"qos {section} {profile}"
+            self.profiles[key] = reader(dict(_items(given, f"{self.place}: {where}")), where, profile)
+        held: Held = self.profiles[key]
+        return held
+
+    def assembled(self, names: Mapping[str, str], watched: bool, mtu: int | None) -> PortQos:
+        """Return the QoS of a port whose sections have the profiles ``names``."""
+        dscps = self.profile("mapping", names["mapping"], self.mapping)
+        shares, set_shares = self.profile("egress-scheduler", names["egress-scheduler"], self.scheduler)
+        ecn, set_ecn = self.profile("congestion-control", names["congestion-control"], self.marking)
+        pfc, headroom = self.profile("pfc", names["pfc"], self.pausing)
+        rewrites = self.profile(REWRITING, names[REWRITING], self.rewriting)
         classes = self.explicit | {entry for entry in dscps if entry is not None}
         class_to_queue = tuple(self.queue_of[at] if at in classes else None for at in range(CLASSES))
         seen = {queue for queue in class_to_queue if queue is not None}

@@ -187,17 +187,23 @@ def _port_lines(switch: Switch, subject: str, wanted: PortQos) -> tuple[list[Lin
         if wanted.class_to_priority[at] in wanted.pfc:
             shared += [(*line, "no-loss"), (*line, "pfc-priority", str(wanted.class_to_priority[at]))]
     if any(entry is not None for entry in wanted.dscp_to_class):
-        content = []
-        for dscp, at in enumerate(wanted.dscp_to_class):
-            if at is not None:
-                if at not in names:
-                    raise FabricError(subject, f"DSCP {dscp} leads to class {at}, which has no queue", "give it one")
-                content.append(("forwarding-class", names[at], "loss-priority", "low", "code-points", f"{dscp:06b}"))
-        name = _named(shared, (*COS, "classifiers", "dscp"), content)
+        code_points: list[Line] = []
+        for dscp, led_to in enumerate(wanted.dscp_to_class):
+            if led_to is not None:
+                if led_to not in names:
+                    raise FabricError(
+                        subject, f"DSCP {dscp} leads to class {led_to}, which has no queue", "give it one"
+                    )
+                class_name = names[led_to]
+                code_points.append(
+                    ("forwarding-class", class_name, "loss-priority", "low", "code-points", f"{dscp:06b}")
+                )
+        name = _named(shared, (*COS, "classifiers", "dscp"), code_points)
         own.append((*COS, "interfaces", "PORT", "unit", "*", "classifiers", "dscp", name))
-    content = []
+    content: list[Line] = []
     for at, forwarding_class in names.items():
-        queue = wanted.queues[wanted.class_to_queue[at]]
+        number = wanted.class_to_queue[at]
+        queue = None if number is None else wanted.queues[number]
         if queue is not None:
             scheduler = _scheduler(switch, subject, queue, shared)
             content.append(("forwarding-class", forwarding_class, "scheduler", scheduler))
@@ -450,6 +456,7 @@ class _Reader:
     def read_classes(self) -> dict[str, dict[str, Any]]:
         """By name of a forwarding class: its number, queue, priority, and whether it is lossless."""
         found: dict[str, dict[str, Any]] = {}
+        words: Line
         for line in self.cos.get("forwarding-classes", []):
             if line[0] == "queue" and len(line) > 2:  # the older words: queue NUMBER NAME
                 name, words = line[2], ("queue-num", line[1])
@@ -632,13 +639,15 @@ class _Reader:
 
     def drop_profile(self, name: str, by: str) -> Ecn:
         where = f"drop-profiles {name}"
-        levels: list[int | None] = []
-        chances: list[int | None] = []
+        levels: list[int] = []
+        chances: list[int] = []
         for line in self.object("drop-profiles", name, by=by):
             words = line[1:] if line[0] == "interpolate" else line
             for at, word in enumerate(words):
                 if word in ("fill-level", "drop-probability"):
-                    (levels if word == "fill-level" else chances).append(self.number(words[at:], word, where, 0, 100))
+                    percent = self.number(words[at:], word, where, 0, 100)
+                    if percent is not None:
+                        (levels if word == "fill-level" else chances).append(percent)
             if line[0] != "interpolate" and "fill-level" in line:
                 raise self.refuse(where, "a profile of steps, not interpolated", "interpolate between two fill levels")
         if len(levels) != 2 or len(chances) != 2 or chances[0] != 0 or levels[0] >= levels[1]:
@@ -671,7 +680,8 @@ class _Reader:
         points: dict[int, int] = {}  # to their MRU
         cable = CABLE_M
         stopped: dict[int, set[int]] = {}
-        dog: list[int | str] | None = None
+        watched, action = False, "drop"
+        times = {"poll-interval": POLL_MS, "detection": DETECTION, "recovery": RECOVERY_MS}
         for line in self.object("congestion-notification-profile", name, by=by):
             if line[:3] == ("input", "dscp", "code-point") and line[4:5] == ("pfc",):
                 point = self.code_point(line[3])
@@ -683,11 +693,11 @@ class _Reader:
                 if queue is not None:
                     stopped.setdefault(self.code_point(line[3], 3), set()).add(queue)
             elif line[0] == "pfc-watchdog":
-                dog = dog or [POLL_MS, DETECTION, RECOVERY_MS, "drop"]
-                for at, word in enumerate(("poll-interval", "detection", "recovery")):
-                    dog[at] = self.number(line, word, where, 1, 1 << 20) or dog[at]
+                watched = True
+                for word, held in times.items():
+                    times[word] = self.number(line, word, where, 1, 1 << 20) or held
                 if line[1:2] == ("watchdog-action",) and len(line) > 2:
-                    dog[3] = line[2]
+                    action = line[2]
         for priority, queues in (stopped or DEFAULT_STOPPED).items():
             priority_to_queue[priority] = min(queues)
         pfc = set()
@@ -698,8 +708,8 @@ class _Reader:
                 pfc.add(each["priority"])
                 if any(points[dscp] < frame_bytes for dscp in own):
                     cable = 0
-        watchdog = None if dog is None else Watchdog(dog[0] * dog[1], dog[2], dog[3])
-        return tuple(sorted(pfc)), watchdog, cable if pfc else None
+        watchdog = Watchdog(times["poll-interval"] * times["detection"], times["recovery"], action)
+        return tuple(sorted(pfc)), watchdog if watched else None, cable if pfc else None
 
 
 # Remediate

@@ -140,7 +140,8 @@ def _port_lines(subject: str, wanted: PortQos) -> list[str]:
         raise FabricError(
             subject, "not every queue has one class of its own, as the bands of tc have", "give each class its queue"
         )
-    if None in wanted.dscp_to_class or not set(wanted.dscp_to_class) <= set(classes.values()):
+    class_of = [at for at in wanted.dscp_to_class if at is not None]  # by DSCP
+    if len(class_of) < len(wanted.dscp_to_class) or not set(class_of) <= set(classes.values()):
         raise FabricError(subject, "a DSCP has no class with a queue", "give every DSCP one")
     strict = sorted((number for number, queue in queues.items() if queue.strict), reverse=True)
     sharing = sorted((number for number, queue in queues.items() if not queue.strict), reverse=True)
@@ -152,23 +153,24 @@ def _port_lines(subject: str, wanted: PortQos) -> list[str]:
             "make it 100% in all, and 1% or more each",
         )
     band = {number: at for at, number in enumerate(strict + sharing)}
-    default = max(sorted(set(wanted.dscp_to_class)), key=wanted.dscp_to_class.count)
+    band_of = {classes[number]: at for number, at in band.items()}  # by class
+    default = max(sorted(set(class_of)), key=class_of.count)
     root = f"tc qdisc add dev DEV root handle 1: ets bands {len(band)}"
     if strict:
         root += f" strict {len(strict)}"
     if sharing:
         root += " quanta " + " ".join(str(share * QUANTUM_BYTES_A_PERCENT) for share in shares)
-    root += " priomap " + " ".join([str(band[wanted.class_to_queue[default]])] * PRIORITIES)
+    root += " priomap " + " ".join([str(band_of[default])] * PRIORITIES)
     lines += ["tc qdisc del dev DEV root 2>/dev/null || true", root]
     for number, at in band.items():
         own = f"tc qdisc add dev DEV parent 1:{at + 1:x} handle 10{number}{classes[number]}:"
         lines.append(f"{own} {_band_qdisc(subject, queues[number].ecn)}")
     for protocol, preference in PROTOCOLS.items():
-        for dscp, at in enumerate(wanted.dscp_to_class):
+        for dscp, at in enumerate(class_of):
             if at != default:
                 lines.append(
                     f"tc filter add dev DEV parent 1: protocol {protocol} pref {preference} "
-                    f"flower ip_tos {dscp << 2:#04x}/0xfc classid 1:{band[wanted.class_to_queue[at]] + 1:x}"
+                    f"flower ip_tos {dscp << 2:#04x}/0xfc classid 1:{band_of[at] + 1:x}"
                 )
     return lines
 

@@ -201,7 +201,8 @@ class Model(Reader):
         paused: dict[int, tuple[int, list[int]]] = {}
         policy = self._policy("network-qos", NETWORK, self.system)
         for group, entry in self._groups(policy, "network-qos", _BUILT_IN_NETWORK).items():
-            mtu, values = _DEFAULT_MTU_BYTES, []
+            mtu = _DEFAULT_MTU_BYTES
+            values: list[int] = []
             for line in entry.children:
                 pause = re.fullmatch(r"pause (?:.*)pfc-cos ([\d,-]+)(?: receive)?", line.text)
                 if pause:

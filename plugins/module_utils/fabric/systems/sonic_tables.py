@@ -20,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import
 RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")  # of queues or priority groups: "3", "3-4"
 BRACKETS = re.compile(r"\[([^\[\]|]+)\|([^\[\]]+)\]")
 NOT_PORTS = ("global", "GLOBAL", "CPU")
-Entry = dict  # of one key of a table: field -> text, or a list of texts
+Entry = dict[str, Any]  # of one key of a table: field -> text, or a list of texts
 
 
 class ConfigDb:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
     CLASSES,
@@ -22,6 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
     Octet,
     PortQos,
     Queue,
+    Watchdog,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_tables import Entry
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_terms import OWN, named
@@ -115,11 +115,7 @@ def wanted_port(qos: PortQos, brackets: bool = False, pools_headroom: bool = Tru
         elif number in qos.class_to_priority and number not in qos.pfc:
             groups[number] = refer("BUFFER_PROFILE", INGRESS_LOSSY, brackets)
     lossless = frozenset(queue for queue in (qos.priority_to_queue[each] for each in qos.pfc) if queue is not None)
-    watchdog = qos.watchdog and {
-        "action": qos.watchdog.action,
-        "detection_time": str(qos.watchdog.detection_ms),
-        "restoration_time": str(qos.watchdog.restoration_ms),
-    }
+    watchdog = None if qos.watchdog is None else _watchdog(qos.watchdog)
     mtu = None if qos.ip_mtu_bytes is None else str(qos.ip_mtu_bytes)
     return WantedPort(shared, maps, queues, groups, lossless, watchdog, mtu)
 
@@ -158,7 +154,7 @@ def _scheduler(queue: Queue) -> tuple[str, Entry] | None:
     return f"{OWN}DWRR_{queue.bandwidth_percent}", {"type": "DWRR", "weight": str(queue.bandwidth_percent)}
 
 
-def _wred(ecn: Ecn) -> dict[str, Any]:
+def _wred(ecn: Ecn) -> Entry:
     """Packets are green unless a policer colours them; all colours are marked alike, as in SONiC's own profile.
 
     ``wred_green_enable`` must be set: without it SAI leaves green packets alone, with ECN or not
@@ -171,6 +167,14 @@ def _wred(ecn: Ecn) -> dict[str, Any]:
         entry[f"{colour}_max_threshold"] = str(ecn.maximum_bytes)
         entry[f"{colour}_drop_probability"] = str(ecn.probability_percent)
     return entry
+
+
+def _watchdog(watchdog: Watchdog) -> Entry:
+    return {
+        "action": watchdog.action,
+        "detection_time": str(watchdog.detection_ms),
+        "restoration_time": str(watchdog.restoration_ms),
+    }
 
 
 def _buffer(headroom: Headroom, brackets: bool, pools_headroom: bool) -> Entry:
