@@ -16,10 +16,10 @@ import shutil
 import sys
 import time
 import urllib.error
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import (
     boot_script,
@@ -38,7 +38,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import canonical_json, sha256_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.keys import BUILD_FORMAT, layer_key
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.layers import Built, Wish, builder_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.manifest import FirstStage, Manifest, Package
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.manifest import FirstStage, Kernel, Manifest, Package
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.namespace import isolated
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import Image
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.squashfs import mount_overlay
@@ -118,21 +118,21 @@ def _build_all(
     wishes = _wishes(images, fetch)
     chains = {name: [wishes[layer.name] for layer in image.layers] for name, image in images.items()}
     missing = [wish for wish in wishes.values() if not layers.find(setting.cache, wish.key)]
-    stages = {name: _stage_place(setting, public_key, chain) for name, chain in chains.items()}
+    stageless = {name for name, chain in chains.items() if not _has_stage(setting, public_key, chain)}
 
     def work_apart() -> None:
         # What the first stages are made of is fetched while the first layer is installed, which leaves cores idle.
         with concurrent.futures.ThreadPoolExecutor() as pool:
             userlands = _Userlands(setting.cache, work, pool)
             for name, chain in chains.items():
-                if stages[name] is None or not stages[name].exists():
+                if name in stageless:
                     userlands.start(chain[0], tools.Run(f"image {name}", progress))
             build_missing(userlands)
 
     def build_missing(userlands: _Userlands) -> None:
         for number, wish in enumerate(missing):
             chain = next(chain for chain in chains.values() if wish in chain)
-            below = [layers.find(setting.cache, other.key) for other in chain[: chain.index(wish)]]
+            below = [layers.built(setting.cache, other) for other in chain[: chain.index(wish)]]
             place = work / f"layer-{number}"
             place.mkdir()
             layers.build(setting.cache, place, wish, below, progress)
@@ -141,7 +141,7 @@ def _build_all(
             place.mkdir()
             _make_stage(name, setting, chain, public_key, place, userlands, progress)
 
-    if missing or any(place is None or not place.exists() for place in stages.values()):
+    if missing or stageless:
         if not setting.check:
             # A key that cannot sign is better known before a long build than after.
             sign.sign(b"", setting.secret_key, public_key, setting.password)
@@ -170,37 +170,43 @@ def _wishes(images: Mapping[str, Image], fetch: _Fetcher) -> dict[str, Wish]:
     return found
 
 
-def _stage_place(setting: Setting, public_key: str, chain: list[Wish]) -> Path | None:
-    """Where the cache has the first stage; None while it is unknown which layer brings the kernel."""
-    wish = _kernel_wish(setting.cache, chain)
-    if wish is None:
-        return None
+class _Brought(NamedTuple):
+    """A kernel and the layer that brings it, whose files lie in ``folder``."""
+
+    wish: Wish
+    folder: Path
+    kernel: Kernel
+
+
+def _has_stage(setting: Setting, public_key: str, chain: list[Wish]) -> bool:
+    """Return whether the cache has the first stage; it is unknown until the layer that brings the kernel is built."""
+    parts = [(wish, built) for wish in chain if (built := layers.find(setting.cache, wish.key))]
+    brought = _highest_kernel(parts) if len(parts) == len(chain) else None
+    return brought is not None and _stage_place(setting, public_key, chain, brought.wish).exists()
+
+
+def _stage_place(setting: Setting, public_key: str, chain: list[Wish], wish: Wish) -> Path:
+    """Return where the cache has the first stage for the kernel that ``wish``, a layer of the chain, brings."""
     # A layer's key says which of Debian's packages they are of.
     programs = "" if builder_of(wish.layer) is debian else userland.digest(OWN_PROGRAMS)
     text = canonical_json([BUILD_FORMAT, wish.key, chain[0].key, public_key, setting.init, programs])
     return setting.cache / "first-stages" / hashlib.sha256(text).hexdigest()
 
 
-def _kernel_wish(cache: Path, chain: list[Wish]) -> Wish | None:
-    """The highest layer that brings a kernel, of those that are built."""
-    found = None
-    for wish in chain:
-        built = layers.find(cache, wish.key)
-        if built is None:
-            return None
-        found = wish if built.kernel else found
-    return found
-
-
-def _kernel_of(name: str, cache: Path, chain: list[Wish]) -> tuple[Wish, Built]:
-    wish = _kernel_wish(cache, chain)
-    if wish is None:
+def _kernel_of(name: str, cache: Path, chain: list[Wish]) -> _Brought:
+    brought = _highest_kernel([(wish, layers.built(cache, wish)) for wish in chain])
+    if brought is None:
         raise ImageError(
             f"image {name}",
             f"no layer of it ({', '.join(wish.layer.name for wish in chain)}) has a kernel",
             "add a kernel to the packages of one, such as linux-image-amd64 or kernel",
         )
-    return wish, layers.find(cache, wish.key)
+    return brought
+
+
+def _highest_kernel(parts: list[tuple[Wish, Built]]) -> _Brought | None:
+    brought = [_Brought(wish, built.folder, built.kernel) for wish, built in parts if built.kernel]
+    return brought[-1] if brought else None
 
 
 class _Userlands:
@@ -241,19 +247,19 @@ def _make_stage(
     userlands: _Userlands,
     progress: Callable[[str], object],
 ) -> None:
-    wish, built = _kernel_of(name, setting.cache, chain)
-    place = _stage_place(setting, public_key, chain)
+    wish, _folder, kernel = _kernel_of(name, setting.cache, chain)
+    place = _stage_place(setting, public_key, chain, wish)
     if place.exists():
         return
     subject = f"image {name}"
-    progress(f"{subject}: first stage for kernel {built.kernel.version}")
+    progress(f"{subject}: first stage for kernel {kernel.version}")
     run = tools.Run(subject, progress, {"SOURCE_DATE_EPOCH": str(wish.epoch)})
-    below = [layers.find(setting.cache, other.key) for other in chain[: chain.index(wish) + 1]]
+    below = [layers.built(setting.cache, other) for other in chain[: chain.index(wish) + 1]]
     root = work / "root"
     mount_overlay(layers.mount_chain(work, below, run), None, root, work, run)
     tree = userlands.tree(chain[0])
     out = work / "first-stage"
-    first_stage.build(root, built.kernel.version, tree, public_key, setting.init, wish.epoch, out)
+    first_stage.build(root, kernel.version, tree, public_key, setting.init, wish.epoch, out)
     place.parent.mkdir(exist_ok=True)
     os.replace(out, place)
 
@@ -267,9 +273,9 @@ def _publish(
     work: Path,
     progress: Callable[[str], object],
 ) -> Outcome:
-    parts = [layers.find(setting.cache, wish.key) for wish in chain]
-    _wish, with_kernel = _kernel_of(image.name, setting.cache, chain)
-    stage = _stage_place(setting, public_key, chain)
+    parts = [layers.built(setting.cache, wish) for wish in chain]
+    brought = _kernel_of(image.name, setting.cache, chain)
+    stage = _stage_place(setting, public_key, chain, brought.wish)
     packages = _packages(parts)
     lowest = image.layers[0]
     bill = work / f"sbom-{image.name}"
@@ -288,7 +294,7 @@ def _publish(
         distribution=lowest.distribution,
         suite=lowest.suite,
         architecture=lowest.architecture,
-        kernel=with_kernel.kernel,
+        kernel=brought.kernel,
         first_stage=FirstStage(sha256_of(stage), stage.stat().st_size),
         kernel_arguments=image.kernel_arguments,
         writable_mib=image.writable_mib,
@@ -308,7 +314,7 @@ def _publish(
     lines = changes.text(changes.changes(old, new, old_listings, {part.entry.name: _listing(part) for part in parts}))
     if not setting.check:
         blobs = {
-            new.kernel.sha256: with_kernel.folder / layers.VMLINUZ,
+            new.kernel.sha256: brought.folder / layers.VMLINUZ,
             new.first_stage.sha256: stage,
             new.sbom_sha256: bill,
         }
@@ -412,7 +418,7 @@ def _no_answer(url: str, why: str) -> ImageError:
 
 
 @contextlib.contextmanager
-def _locked(cache: Path, names: str):
+def _locked(cache: Path, names: str) -> Iterator[None]:
     """Be the only build in this cache; another one is told who builds."""
     cache.mkdir(parents=True, exist_ok=True)
     handle = os.open(cache / "lock", os.O_RDWR | os.O_CREAT, 0o644)

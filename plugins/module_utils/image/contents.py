@@ -66,7 +66,7 @@ def _user(root: Path, layer: Layer, user: User, run: Run) -> None:
         raise ImageError(subject, said, mend) from error
     if not user.authorized_keys:
         return
-    fields = _account(root, "passwd", user.name)
+    fields = _required_account(root, subject, "passwd", user.name)
     owner, group, home = int(fields[2]), int(fields[3]), fields[5]
     path = inside(root, f"{home}/.ssh/authorized_keys")
     if not path.parent.is_dir():
@@ -79,7 +79,7 @@ def _file(root: Path, layer: Layer, file: File) -> None:
     subject = f"layer {layer.name}: file {file.path}"
     owner, group = _number(root, subject, "passwd", file.owner), _number(root, subject, "group", file.group)
     try:
-        data = Path(file.source).read_bytes() if file.source is not None else file.content.encode()
+        data = _data(subject, file)
     except OSError as error:
         raise ImageError(
             subject, f"cannot read {file.source}: {error.strerror}", "give a file of the build host"
@@ -92,6 +92,14 @@ def _file(root: Path, layer: Layer, file: File) -> None:
     except (FileExistsError, NotADirectoryError) as error:
         raise ImageError(subject, f"{error.filename} is not a folder in the image", "correct the path") from error
     _write(path, data, int(file.mode, 8), owner, group)
+
+
+def _data(subject: str, file: File) -> bytes:
+    if file.source is not None:
+        return Path(file.source).read_bytes()
+    if file.content is None:
+        raise ImageError(subject, "has neither content nor source", "give one of them")
+    return file.content.encode()
 
 
 def _write(path: Path, data: bytes, mode: int, owner: int, group: int) -> None:
@@ -115,8 +123,13 @@ def _account(root: Path, database: str, name: str) -> list[str] | None:
 def _number(root: Path, subject: str, database: str, name: str) -> int:
     if name.isdigit():
         return int(name)
+    return int(_required_account(root, subject, database, name)[2])
+
+
+def _required_account(root: Path, subject: str, database: str, name: str) -> list[str]:
+    """Return what ``_account`` does. Raises ImageError, about ``subject``, where the image does not have the name."""
     fields = _account(root, database, name)
     if fields is None:
         what = "user" if database == "passwd" else "group"
         raise ImageError(subject, f"there is no {what} {name} in the image", f"add the {what}, or correct its name")
-    return int(fields[2])
+    return fields

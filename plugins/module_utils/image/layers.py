@@ -127,6 +127,18 @@ def find(cache: Path, key: str) -> Built | None:
     )
 
 
+def built(cache: Path, wish: Wish) -> Built:
+    """Return the layer, which this build found or put into the cache. Raises ImageError where it is not there now."""
+    there = find(cache, wish.key)
+    if there is None:
+        raise ImageError(
+            f"layer {wish.layer.name}",
+            f"{cache / 'layers' / wish.key} was removed or cut short while the image was built",
+            "leave node_image_cache_dir to the build, and run again",
+        )
+    return there
+
+
 def build(cache: Path, work: Path, wish: Wish, below: list[Built], progress: Callable[[str], object]) -> Built:
     """Build the layer on top of ``below`` (lowest first) and put it into the cache, whole or not at all.
 
@@ -194,7 +206,7 @@ def build(cache: Path, work: Path, wish: Wish, below: list[Built], progress: Cal
     (out / RECORD).write_bytes(canonical_json(record))
     keep(out, cache / "layers" / wish.key)
     progress(f"{subject}: {entry.size_bytes / 1e6:.1f} MB, {entry.sha256[:12]}")
-    return find(cache, wish.key)
+    return built(cache, wish)
 
 
 def keep(out: Path, place: Path) -> None:
@@ -208,16 +220,16 @@ def keep(out: Path, place: Path) -> None:
 
 def mount_chain(work: Path, chain: list[Built], run: Run) -> list[Path]:
     """Mount the squashfs of each layer (lowest first) under ``work``; returns where, highest first."""
-    places = []
-    for at, built in enumerate(chain):
+    places: list[Path] = []
+    for at, part in enumerate(chain):
         place = work / f"lower-{at}"
-        squashfs.mount_read_only(built.folder / SQUASHFS, place, run)
+        squashfs.mount_read_only(part.folder / SQUASHFS, place, run)
         places.insert(0, place)
     return places
 
 
 @contextlib.contextmanager
-def mounted_caches(cache: Path, root: Path, folders: Mapping[str, str], run: Run):
+def mounted_caches(cache: Path, root: Path, folders: Mapping[str, str], run: Run) -> Iterator[None]:
     """The builder's own folders in place of the image's, for downloads; in the image they are empty."""
     done = []
     try:

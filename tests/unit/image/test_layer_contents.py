@@ -5,12 +5,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import layers
+from ansible_collections.sailloft.fleet.plugins.module_utils.image import contents, layers
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import Archive, File, Layer, Role
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import Archive, File, Layer, Role, User
+
+ARCHIVE = Archive("http://a/debian", ("bookworm",), ("main",), "/keys.gpg")
+BASE = Layer("base", None, "debian", "bookworm", "amd64", (ARCHIVE,))
+WISH = layers.Wish(BASE, "0" * 64, {}, {}, 0)
 
 
 def test_a_file_that_changes_meanwhile_is_refused(tmp_path):
@@ -68,12 +73,36 @@ def test_a_layer_of_the_cache_that_is_damaged_is_built_again(tmp_path, name, con
     (folder / "layer.squashfs").write_text("whole")
     (folder / "listing.json").write_text("{}")
     assert layers.find(tmp_path, "0" * 64).entry.name == "base"
+    assert layers.built(tmp_path, WISH) == layers.find(tmp_path, "0" * 64)
     (folder / name).unlink()
     if content is not None:
         (folder / name).write_text(content)
     assert layers.find(tmp_path, "0" * 64) is None
+    with pytest.raises(ImageError) as refused:
+        layers.built(tmp_path, WISH)
+    assert str(refused.value) == (
+        f"layer base: {folder} was removed or cut short while the image was built; "
+        "leave node_image_cache_dir to the build, and run again"
+    )
     out = tmp_path / "out"
     out.mkdir()
     layers.keep(out, folder)
     assert folder.is_dir()
     assert not list(folder.iterdir())
+
+
+def test_a_user_that_useradd_left_out_of_passwd_is_told(tmp_path):
+    """As where the image's useradd writes to another database."""
+    user = User("ops", authorized_keys=("ssh-ed25519 AAAA ops",))
+    with pytest.raises(ImageError) as refused:
+        contents.apply(tmp_path, replace(BASE, users=(user,)), lambda argv: "")
+    assert str(refused.value) == (
+        "layer base: user ops: there is no user ops in the image; add the user, or correct its name"
+    )
+
+
+def test_a_file_without_content_and_source_is_told(tmp_path):
+    with pytest.raises(ImageError) as refused:
+        contents.apply(tmp_path, replace(BASE, files=(File("/etc/limits", owner="0", group="0"),)), lambda argv: "")
+    assert str(refused.value) == "layer base: file /etc/limits: has neither content nor source; give one of them"
+    assert list(tmp_path.iterdir()) == []
