@@ -182,7 +182,7 @@ def main():
     # A bundle whose digest is right and whose signature is not differs in nothing that is shown.
     forged = [name for name in change.written if change.before.get(name) == change.after[name]]
     before = {**change.before, **dict.fromkeys(forged, "not signed by this key")}
-    after = {name: bundle for name, bundle in before.items() if name in change.others} | change.after
+    after = {**{name: before[name] for name in change.others}, **change.after}
     module.exit_json(
         changed=bool(change.written or change.removed),
         written=list(change.written),

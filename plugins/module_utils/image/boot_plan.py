@@ -108,7 +108,7 @@ def plan(
 
     A file has the nodes that need it, as a text for messages.
     """
-    own = ipaddress.ip_network(f"{address}/{netmask}", strict=False)
+    own = ipaddress.IPv4Network(f"{address}/{netmask}", strict=False)
     networks = [{"tag": "net0", "first": address, "netmask": netmask, "gateway": gateway}]
     for number, subnet in enumerate(subnets, 1):
         network = ipaddress.ip_network(subnet["network"])

@@ -58,8 +58,8 @@ def problems(server: Server, nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     networks = [each for each in (network, *subnets) if each]
     gateways = {each.get("gateway"): "a gateway's" for each in server.subnets if isinstance(each, Mapping)}
     for node in nodes:
-        found += _said(lambda node=node: checked_node(node.get("name")))
-        found += _said(lambda node=node: checked_mac(node.get("mac"), _subject(node)))
+        found += _said(checked_node, node.get("name"))
+        found += _said(checked_mac, node.get("mac"), _subject(node))
         found += _value(_subject(node), _architecture, node)
         if server.gives:
             # Where a network is wrong itself, that is said once and not with each node.
@@ -81,14 +81,15 @@ def _of_server(server: Server) -> tuple[list[str], Network | None]:
         *_value("boot_server_tftp_dir", _folder, server.tftp_dir),
     ]
     network = None
-    if not _address(server.address):
+    address = _address(server.address)
+    if not address:
         found.append(f"boot_server_address is {_shown(server.address)}, give an IPv4 address")
     mask = _mask_bits(server.netmask)
     if mask is None:
         found.append(f"boot_server_netmask is {_shown(server.netmask)}, give a mask like 255.255.255.0")
-    elif _address(server.address):
-        network = ipaddress.ip_network(f"{server.address}/{mask}", strict=False)
-        if not _is_host(_address(server.address), network):
+    elif address:
+        network = Network(f"{address}/{mask}", strict=False)
+        if not _is_host(address, network):
             found.append(f"boot_server_address is {server.address}, which is no host's in {network}, give its own")
     if server.gateway:
         gateway = _address(server.gateway)
@@ -102,7 +103,7 @@ def _of_server(server: Server) -> tuple[list[str], Network | None]:
         if not _address(value)
     ]
     for url in server.urls:
-        found += _said(lambda url=url: checked_server(url, "boot_server_servers"))
+        found += _said(checked_server, url, "boot_server_servers")
     if not server.urls:
         found.append("boot_server_servers is empty, give http://ADDRESS of each boot server")
     return found, network
@@ -140,7 +141,7 @@ def _subnet(given: Any) -> tuple[Network, Address]:
     first = _address(text)
     if not first or not re.fullmatch(r"[1-9]|[12][0-9]|30", bits):
         raise InvalidValueError(f"{given['network']!r} is no network", "give ADDRESS/BITS, as 10.9.16.0/20")
-    network = ipaddress.ip_network(f"{first}/{bits}", strict=False)
+    network = Network(f"{first}/{bits}", strict=False)
     if network.network_address != first:
         raise InvalidValueError(
             f"{given['network']!r} begins with a host's address", f"give {network}, if that is meant"
@@ -232,9 +233,9 @@ def _mac(value: Any) -> str | None:
         return None
 
 
-def _said(check: Callable[[], Any]) -> list[str]:
+def _said(check: Callable[..., Any], *given: Any) -> list[str]:
     try:
-        check()
+        check(*given)
     except ImageError as error:
         return [f"{error.subject}: {error.why}, {error.mend}"]
     return []
@@ -258,7 +259,7 @@ def _mask_bits(value: Any) -> int | None:
     return len(bits) if bits and "0" not in bits else None
 
 
-def _is_host(address: Address, network: ipaddress.IPv4Network) -> bool:
+def _is_host(address: Address, network: Network) -> bool:
     """Whether it can be a host's there. The first and the last address are the network's (RFC 919), but of a /31
     (RFC 3021) and a /32."""
     if address not in network:

@@ -152,7 +152,9 @@ def _versions(image: Manifest | None) -> dict[tuple[str, str], dict[str, str]]:
 def _merged(image: Manifest | None, listings: Mapping[str, Listing]) -> dict[str, tuple[str, Mapping[str, Any]]]:
     """Path -> (layer, entry) as a node sees it."""
     seen: dict[str, tuple[str, Mapping[str, Any]]] = {}
-    for layer in image.layers if image else ():
+    if image is None:
+        return seen
+    for layer in image.layers:
         if layer.name not in listings:
             raise ImageError(f"image {image.name}", f"the listing of layer {layer.name} is not there", "build it again")
         listing = listings[layer.name]

@@ -85,7 +85,7 @@ def text(value: str | None) -> str:
         return value
     pairs = words[1:3] if len(words) == 3 else words[1:5]
     permitted, inheritable = (sum(word << 32 * at for at, word in enumerate(pairs[side::2])) for side in (0, 1))
-    sets = {}
+    sets: dict[str, list[str]] = {}
     for number in range(64):
         letters = "e" if words[0] & EFFECTIVE and (permitted | inheritable) >> number & 1 else ""
         letters += ("i" if inheritable >> number & 1 else "") + ("p" if permitted >> number & 1 else "")

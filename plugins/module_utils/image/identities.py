@@ -136,13 +136,14 @@ def _kept(
     """All signatures by one call of minisign: with a password each call takes about a second."""
     candidates = [(node.name, found) for node in nodes if (found := parsed.get(node.name))]
     key_signature, *signatures = signer.sign([identity.DIGEST_KEY_MESSAGE, *(found[1] for _name, found in candidates)])
-    genuine = {name for (name, found), signature in zip(candidates, signatures) if found[2] == signature}
+    genuine = {name: found[0] for (name, found), signature in zip(candidates, signatures) if found[2] == signature}
     key = identity.digest_key(key_signature)
     digests = [identity.digest(key, node.name, node.ek, node.secrets) for node in nodes]
     names = set()
     for node, digest in zip(nodes, digests):
         stated = {"node": node.name, "ek": identity.ek_digest(node.ek), "digest": digest}
-        if node.name in genuine and identity.stated(parsed[node.name][0]) == stated:
+        bundle = genuine.get(node.name)
+        if bundle and identity.stated(bundle) == stated:
             names.add(node.name)
     return _Kept(digests, names)
 

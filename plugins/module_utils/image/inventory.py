@@ -35,8 +35,15 @@ def inventory(store: Store, reasons: Mapping[str, list[str]], without: Garbage |
 
 
 def _image(store: Store, digest: str, blobs: Mapping[str, int], reasons: Mapping[str, list[str]]) -> dict[str, Any]:
-    row = {"digest": digest, "name": None, "layers": [], "kernel": None, "size_bytes": 0, "problem": None}
-    row["kept_for"] = list(reasons.get(digest, []))
+    row: dict[str, Any] = {
+        "digest": digest,
+        "name": None,
+        "layers": [],
+        "kernel": None,
+        "size_bytes": 0,
+        "problem": None,
+        "kept_for": list(reasons.get(digest, [])),
+    }
     try:
         manifest = store.manifest(digest)
     except ImageError as error:

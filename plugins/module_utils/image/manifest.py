@@ -93,7 +93,8 @@ class Manifest:
 
     def boot_blobs(self) -> dict[str, int]:
         """sha256 -> bytes of what a node fetches to boot: kernel, first stage, layers."""
-        return {part.sha256: part.size_bytes for part in (self.kernel, self.first_stage, *self.layers)}
+        parts: list[Kernel | FirstStage | ManifestLayer] = [self.kernel, self.first_stage, *self.layers]
+        return {part.sha256: part.size_bytes for part in parts}
 
 
 def dump(manifest: Manifest) -> bytes:

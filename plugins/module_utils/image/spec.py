@@ -278,7 +278,7 @@ def _image(name: Any, data: Any, layers: Mapping[str, Layer]) -> Image:
             f"its layer {top!r} is not there",
             f"define it in node_image_layers, or name one of {', '.join(sorted(layers))}",
         )
-    chain = []
+    chain: list[Layer] = []
     while top is not None:
         chain.insert(0, layers[top])
         top = layers[top].parent

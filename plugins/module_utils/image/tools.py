@@ -91,12 +91,6 @@ class Run:
     ) -> subprocess.CompletedProcess[str]:
         """As calling it, but the exit status is the caller's to judge, and ``show`` may be given each line."""
         require(argv[0])
-
-        def line_seen(line: str) -> None:
-            found = re.match(show, line)
-            if found:
-                self.progress(f"{self.subject}: {found.group(1)}")
-
         return process.run(
             argv,
             {
@@ -107,8 +101,18 @@ class Run:
                 **self.environment,
                 **(env or {}),
             },
-            line_seen if isinstance(show, str) else show or (lambda line: None),
+            self._progress_of(show) if isinstance(show, str) else show or (lambda line: None),
         )
+
+    def _progress_of(self, pattern: str) -> Callable[[str], None]:
+        """Return what makes progress of the first group of each line that matches."""
+
+        def line_seen(line: str) -> None:
+            found = re.match(pattern, line)
+            if found:
+                self.progress(f"{self.subject}: {found.group(1)}")
+
+        return line_seen
 
 
 def inside(root: Path, path: str, follow: bool = False) -> Path:
