@@ -272,6 +272,7 @@ domains:
 """
 
 import platform
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -316,7 +317,7 @@ def main() -> None:
     module.exit_json(**result)
 
 
-def _warn(module, findings):
+def _warn(module: AnsibleModule, findings: list[dict[str, Any]]) -> None:
     # Ansible shows a module's warnings without the host that they are of.
     for text in warnings(findings, platform.node()):
         module.warn(text)

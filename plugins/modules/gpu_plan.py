@@ -154,7 +154,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import TopologyError
 
 
-def main():
+def main() -> None:
     """Run as an Ansible module."""
     module = module_of(
         AnsibleModule,

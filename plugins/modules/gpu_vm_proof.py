@@ -102,6 +102,9 @@ files:
   sample: [proofs/vm1.json, proofs/vm1.html, proofs/vm1.txt]
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.evidence import (
@@ -118,7 +121,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host, TopologyError
 
 
-def evidence(params):
+def evidence(params: Mapping[str, Any]) -> Evidence:
     """The module's arguments as evidence. Raises ProofError and TopologyError."""
     guest, domain = params["guest_topology"], params["domain"]
     if not domain.get("plan") and domain.get("drift"):
@@ -140,7 +143,7 @@ def evidence(params):
     )
 
 
-def main():
+def main() -> None:
     """The module."""
     module = AnsibleModule(
         argument_spec={

@@ -124,6 +124,8 @@ conflicts:
       type: str
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import holds
@@ -140,7 +142,7 @@ HOLDER = {
 }
 
 
-def conflict(hold):
+def conflict(hold: holds.Hold) -> dict[str, Any]:
     """A hold as the result shows it."""
     return {
         "name": hold.name,
@@ -150,7 +152,7 @@ def conflict(hold):
     }
 
 
-def main():
+def main() -> None:
     """Run as an Ansible module."""
     module = AnsibleModule(
         argument_spec={

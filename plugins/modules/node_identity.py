@@ -129,6 +129,7 @@ bundles:
 """
 
 import json
+from collections.abc import Mapping
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -152,12 +153,12 @@ NODE = {
 }
 
 
-def text(bundles):
+def text(bundles: Mapping[str, Mapping[str, str] | str | None]) -> str:
     """The lines of a diff."""
     return "".join(f"{name}: {json.dumps(bundle)}\n" for name, bundle in sorted(bundles.items()))
 
 
-def main():
+def main() -> None:
     """Run as an Ansible module."""
     module = AnsibleModule(
         argument_spec={

@@ -85,6 +85,8 @@ why:
 
 import base64
 import binascii
+from collections.abc import Mapping
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -92,7 +94,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image import identi
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 
 
-def decided(params):
+def decided(params: Mapping[str, Any]) -> identity_approval.Approval:
     """The approval. Raises ImageError."""
     subject = f"node {params['node']}"
     try:
@@ -109,7 +111,7 @@ def decided(params):
     )
 
 
-def main():
+def main() -> None:
     """Run as an Ansible module."""
     module = AnsibleModule(
         argument_spec={

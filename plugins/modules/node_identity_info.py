@@ -85,6 +85,8 @@ import base64
 import json
 import os
 import tempfile
+from collections.abc import Mapping
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -99,7 +101,7 @@ IS_OF_EK = "the TPM's certificate is of it; who signed the certificate was not c
 IS_NOT_OF_EK = "the TPM's certificate is of another key"
 
 
-def tool(module, environment, folder, *argv):
+def tool(module: AnsibleModule, environment: Mapping[str, str], folder: str, *argv: str) -> tuple[int, str]:
     """Exit status and output of one of tpm2-tools."""
     path = module.get_bin_path(argv[0])
     if not path:
@@ -108,7 +110,7 @@ def tool(module, environment, folder, *argv):
     return status, " ".join(f"{out} {err}".split())
 
 
-def read(module):
+def read(module: AnsibleModule) -> tuple[bytes, bytes]:
     """The endorsement key's public part, and what the TPM stores for its certificate (empty: nothing)."""
     environment = {"TPM2TOOLS_TCTI": module.params["tcti"]}
     with tempfile.TemporaryDirectory(prefix="sailloft-") as folder:
@@ -126,8 +128,8 @@ def read(module):
             return ek, stream.read()
 
 
-def read_report(module):
-    """What the node's unit left: opened, digest, reason."""
+def read_report() -> dict[str, Any]:
+    """Return what the node's unit left: opened, digest, reason. Raises ImageError where it cannot be read."""
     try:
         with open(REPORT, encoding="ascii") as stream:
             report = json.load(stream)
@@ -139,10 +141,12 @@ def read_report(module):
     except FileNotFoundError:
         return {"opened": None, "digest": None, "reason": None}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        module.fail_json(msg=f"{REPORT}: cannot be read, {error}; systemctl restart sailloft-identity writes it again")
+        raise ImageError(
+            REPORT, f"cannot be read, {error}", "systemctl restart sailloft-identity writes it again"
+        ) from error
 
 
-def main():
+def main() -> None:
     """Run as an Ansible module."""
     module = AnsibleModule(
         argument_spec={"tcti": {"type": "str", "default": "device:/dev/tpmrm0"}}, supports_check_mode=True
@@ -151,6 +155,7 @@ def main():
     text = base64.b64encode(data).decode()
     try:
         ek = identity.read_ek(text, f"TPM {module.params['tcti']}")
+        report = read_report()
     except ImageError as error:
         module.fail_json(msg=str(error))
     certificate = identity.certificate_of(stored)
@@ -162,7 +167,7 @@ def main():
         certificate=None if certificate is None else base64.b64encode(certificate).decode(),
         certificate_is_of_ek=is_of_ek,
         checked={None: NO_CERTIFICATE, True: IS_OF_EK, False: IS_NOT_OF_EK}[is_of_ek],
-        **read_report(module),
+        **report,
     )
 
 

@@ -93,6 +93,9 @@ previous:
   type: str
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import channels
@@ -100,7 +103,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import Store
 
 
-def change(store, params, check):
+def change(
+    store: Store, params: Mapping[str, Any], check: bool
+) -> tuple[channels.Channel | None, channels.Channel | None]:
     """The channel before and after, None where there is none. Raises ImageError."""
     name, digest, hold = params["channel"], params["digest"], params["hold"]
     if params["state"] == "promoted":
@@ -110,7 +115,7 @@ def change(store, params, check):
     return channels.remove(store, name, check, hold), None
 
 
-def main():
+def main() -> None:
     """Run as an Ansible module."""
     module = AnsibleModule(
         argument_spec={

@@ -105,7 +105,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image import node_s
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 
 
-def main():
+def main() -> None:
     """The module."""
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
     try:

@@ -100,13 +100,16 @@ table:
   sample: ["stays 2c26b46b68ff gpu-node: channel stable (boot01), it runs on bm01"]
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import keep
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 
 
-def result(params):
+def result(params: Mapping[str, Any]) -> dict[str, Any]:
     """The module's result for its arguments. Raises ImageError."""
     nodes = [keep.Node(**node) for node in params["nodes"]]
     images = [
@@ -118,7 +121,7 @@ def result(params):
     return {"keep": list(reasons), "table": keep.table(reasons, images)}
 
 
-def main():
+def main() -> None:
     """The module."""
     node = {name: {"type": "str", "default": ""} for name in ("running", "silence", "pinned")}
     store = {

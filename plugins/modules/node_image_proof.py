@@ -102,16 +102,20 @@ files:
   sample: [proofs/bm01.json, proofs/bm01.html, proofs/bm01.txt]
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.prove import Gate, Seen, Wish, prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
 
 
-def proof_of(params):
+def proof_of(params: Mapping[str, Any]) -> Proof:
     """The proof of the module's arguments. Raises ImageError and ProofError."""
     wish = Wish.of_text(
         params["digest"], params["manifest"], params["channel"], params["kernel_arguments"], params["may_fail"]
@@ -120,7 +124,7 @@ def proof_of(params):
     return prove(params["name"], wish, Seen(params["state"], gate))
 
 
-def main():
+def main() -> None:
     """The module."""
     module = AnsibleModule(
         argument_spec={

@@ -143,7 +143,9 @@ table:
   elements: str
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -151,7 +153,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image import rollou
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 
 
-def result(params):
+def result(params: Mapping[str, Any]) -> dict[str, Any]:
     """The module's result for its arguments. Raises ImageError."""
     names = [node["name"] for node in params["nodes"]]
     canaries = rollout.canaries(names, params["canaries"])
@@ -174,7 +176,7 @@ def result(params):
     }
 
 
-def main():
+def main() -> None:
     """The module."""
     module = AnsibleModule(
         argument_spec={

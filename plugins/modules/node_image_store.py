@@ -149,7 +149,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.inventory imp
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import Store
 
 
-def main():
+def main() -> None:
     """Run as an Ansible module."""
     module = AnsibleModule(
         argument_spec={

@@ -100,7 +100,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import p
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
 
 
-def main():
+def main() -> None:
     """Run as an Ansible module."""
     module = FabricModule(
         argument_spec={

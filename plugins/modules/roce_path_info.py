@@ -156,7 +156,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.fabric_modul
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 
 
-def main():
+def main() -> None:
     """Run as an Ansible module."""
     module = FabricModule(
         argument_spec={

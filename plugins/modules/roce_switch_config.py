@@ -262,7 +262,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
 STATES = ("rendered", "parsed", "compared", "planned", "restored")
 
 
-def main():
+def main() -> None:
     """Run as an Ansible module."""
     module = FabricModule(
         argument_spec={
