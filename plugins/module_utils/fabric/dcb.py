@@ -12,11 +12,14 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_seen import Dcb
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import CLASSES, DSCPS, Nic, Queue
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import CLASSES, DSCPS, Nic, Octet, Queue
+
+if TYPE_CHECKING:
+    from typing import TypeGuard  # Python 3.9 has none
 
 OBJECTS = ("app", "ets", "pfc", "buffer", "dcbx")
 # What dcb says where the driver has no such operations, or has an attribute less than the tool knows.
@@ -81,7 +84,7 @@ class _Printed:
         value = self.record.get(name)
         if not _is_number(value, most):
             raise self._garbage(f"{name} {value!r}")
-        return int(value)
+        return value
 
     def _list(self, name: str) -> list[Any]:
         values = self.record.get(name)
@@ -123,7 +126,7 @@ class _Printed:
         return table
 
 
-def _is_number(value: Any, most: int) -> bool:
+def _is_number(value: object, most: int) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
 
 
@@ -159,7 +162,7 @@ def set_delay(interface: str, _priorities: tuple[int, ...], delay: int) -> list[
     return [["dcb", "pfc", "set", "dev", interface, "delay", str(delay)]]
 
 
-def set_buffers(interface: str, sizes: tuple[int, ...], priority_to_buffer: tuple[int, ...]) -> list[list[str]]:
+def set_buffers(interface: str, sizes: Octet, priority_to_buffer: Octet) -> list[list[str]]:
     """Sizes, and then who uses them: mlx5 refuses a lossless priority in a buffer that has no room yet."""
     command = ["dcb", "buffer", "set", "dev", interface]
     return [
@@ -173,5 +176,5 @@ def take_over(interface: str) -> list[list[str]]:
     return [["dcb", "dcbx", "set", "dev", interface, "host", "ieee"]]
 
 
-def _pairs(items: Iterable[tuple[int, Any]]) -> list[str]:
+def _pairs(items: Iterable[tuple[int, object]]) -> list[str]:
     return [f"{key}:{value}" for key, value in items]

@@ -9,7 +9,7 @@ tested on text of that form. No such NIC was there to try it on.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_seen import Dcb
@@ -100,7 +100,7 @@ def set_delay(interface: str, priorities: tuple[int, ...], delay: int) -> list[l
     return set_pfc(interface, priorities, delay)
 
 
-def set_buffers(interface: str, sizes: tuple[int, ...], priority_to_buffer: tuple[int, ...]) -> list[list[str]]:
+def set_buffers(interface: str, sizes: Octet, priority_to_buffer: Octet) -> list[list[str]]:
     """Sizes, and then who uses them."""
     command = ["mlnx_qos", "-i", interface]
     return [[*command, "--buffer_size", _list(sizes)], [*command, "--prio2buffer", _list(priority_to_buffer)]]
@@ -111,5 +111,5 @@ def take_over(interface: str) -> list[list[str]]:
     return [["mlnx_qos", "-i", interface, "-d", "os"]]
 
 
-def _list(values: object) -> str:
-    return ",".join(str(value) for value in values)  # type: ignore[attr-defined]
+def _list(values: Iterable[object]) -> str:
+    return ",".join(map(str, values))

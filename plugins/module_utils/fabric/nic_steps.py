@@ -8,15 +8,40 @@ and its marking.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import dcb, mlnx_qos
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_plan import differences
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_seen import Seen
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import CLASSES, Nic
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import CLASSES, Nic, Octet
 
-TOOLS: dict[str, Any] = {"dcb": dcb, "mlnx_qos": mlnx_qos}
+
+class Tool(Protocol):
+    """A tool that sets an interface's DCB: each function returns the commands that do so."""
+
+    def map_dscps(self, interface: str, table: Mapping[int, int], /) -> list[list[str]]:
+        """Trust DSCP, and map these DSCPs to these priorities."""
+
+    def set_queues(self, interface: str, wanted: Nic, /) -> list[list[str]]:
+        """Set the scheduler and the traffic classes of priorities."""
+
+    def set_pfc(self, interface: str, priorities: tuple[int, ...], cable_m: int | None, /) -> list[list[str]]:
+        """Pause on just these priorities."""
+
+    def set_delay(self, interface: str, priorities: tuple[int, ...], cable_m: int, /) -> list[list[str]]:
+        """Set the length of the cable."""
+
+    def set_buffers(self, interface: str, sizes: Octet, priority_to_buffer: Octet, /) -> list[list[str]]:
+        """Set the buffers' sizes in bytes, and which priority uses which."""
+
+    def take_over(self, interface: str, /) -> list[list[str]]:
+        """Make DCBX the host's, not the firmware's."""
+
+
+TOOLS: dict[str, Tool] = {"dcb": dcb, "mlnx_qos": mlnx_qos}
 
 
 @dataclass(frozen=True)
@@ -29,11 +54,25 @@ class Step:
     text: str = ""
 
 
+def _tool(seen: Seen) -> Tool:
+    """Return the tool that sets the DCB of ``seen``. Raises FabricError where there is none."""
+    if seen.dcb is None:
+        why = seen.cannot.get("queues", "no tool shows it")
+        raise FabricError(
+            f"{seen.nic.name} ({seen.nic.interface})",
+            f"its DCB cannot be set: {why}",
+            "make 'dcb ets show' work on it, or leave it out",
+        )
+    return TOOLS[seen.dcb.tool]
+
+
 def steps(seen: Seen, wanted: Nic) -> list[Step]:
-    """What to write, in order; empty where ``seen`` is as ``wanted``."""
+    """Return what to write, in order; empty where ``seen`` is as ``wanted``.
+
+    Raises FabricError where DCB is to be set and there is none: a plan wants none then, but a backup may.
+    """
     differing = set(differences(wanted, seen))
     interface = wanted.interface
-    tool = TOOLS[seen.dcb.tool] if seen.dcb else None
     staying = tuple(priority for priority in seen.nic.pfc if priority in wanted.pfc)
     written: list[Step] = []
 
@@ -41,25 +80,25 @@ def steps(seen: Seen, wanted: Nic) -> list[Step]:
         written.extend(Step(setting, tuple(argv)) for argv in argvs)
 
     if "pfc" in differing and staying != seen.nic.pfc:
-        commands("pfc", tool.set_pfc(interface, staying, seen.nic.cable_m))
+        commands("pfc", _tool(seen).set_pfc(interface, staying, seen.nic.cable_m))
     if "dcbx_by_host" in differing and seen.dcb and seen.dcb.by_host is False:
-        commands("dcbx_by_host", tool.take_over(interface))
+        commands("dcbx_by_host", _tool(seen).take_over(interface))
     if "ip_mtu_bytes" in differing:
         written.append(Step("ip_mtu_bytes", path=f"/sys/class/net/{interface}/mtu", text=str(wanted.ip_mtu_bytes)))
-    if "cable_m" in differing:
-        commands("cable_m", tool.set_delay(interface, staying, wanted.cable_m))
+    if "cable_m" in differing and wanted.cable_m is not None:
+        commands("cable_m", _tool(seen).set_delay(interface, staying, wanted.cable_m))
     if differing & {"buffer_bytes", "priority_to_buffer"}:
-        commands("buffer_bytes", tool.set_buffers(interface, wanted.buffer_bytes, wanted.priority_to_buffer))
+        commands("buffer_bytes", _tool(seen).set_buffers(interface, wanted.buffer_bytes, wanted.priority_to_buffer))
     willing = bool(seen.dcb and seen.dcb.willing) and "dcbx_by_host" in differing
     if differing & {"queues", "priority_to_class"} or willing:
-        commands("queues", tool.set_queues(interface, wanted))
+        commands("queues", _tool(seen).set_queues(interface, wanted))
     if differing & {"dscp_to_priority", "trust"}:
         table = {
             dscp: priority
             for dscp, priority in enumerate(wanted.dscp_to_priority)
-            if seen.nic.dscp_to_priority[dscp] != priority or "trust" in differing
+            if priority is not None and (seen.nic.dscp_to_priority[dscp] != priority or "trust" in differing)
         }
-        commands("dscp_to_priority", tool.map_dscps(interface, table))
+        commands("dscp_to_priority", _tool(seen).map_dscps(interface, table))
     for setting, point in (("notification", "roce_np"), ("reaction", "roce_rp")):
         if setting in differing:
             wish, now = getattr(wanted, setting), getattr(seen.nic, setting) or ()
@@ -76,5 +115,5 @@ def steps(seen: Seen, wanted: Nic) -> list[Step]:
         # -1: none is forced (mlx5_ib's traffic_class_store takes what is below 0 for that).
         written.append(Step("forced_tos", path=path, text=str(-1 if wanted.forced_tos is None else wanted.forced_tos)))
     if "pfc" in differing and staying != wanted.pfc:
-        commands("pfc", tool.set_pfc(interface, wanted.pfc, wanted.cable_m or seen.nic.cable_m))
+        commands("pfc", _tool(seen).set_pfc(interface, wanted.pfc, wanted.cable_m or seen.nic.cable_m))
     return written

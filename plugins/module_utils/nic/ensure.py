@@ -87,10 +87,14 @@ def _bring(system: System, seen: dict[str, Seen], whole: Planned, check: bool, s
     for name, (wanted, _cannot) in want.items():
         for field, (before, after) in differences(wanted, seen[name]).items():
             outcome.differ(f"{name} {field}", before, after)
+    try:  # before anything is written
+        to_write = {name: steps(seen[name], wanted) for name, (wanted, _cannot) in want.items()}
+    except FabricError as error:
+        raise HostError(str(error)) from error
     if outcome.changed and not check:
         done: list[str] = []
         for name, (wanted, _cannot) in want.items():
-            todo = steps(seen[name], wanted)
+            todo = to_write[name]
             for step in todo:
                 if step is todo[-1] and step.setting == "pfc" and len(todo) > 1:
                     # No priority becomes lossless whose buffer or queue a driver refused without a word.

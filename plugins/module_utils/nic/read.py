@@ -167,35 +167,47 @@ def _with_dcb(nic: Nic, seen: Dcb | None, driver: str | None, why: str, cannot: 
     if seen is None:
         cannot.update(dict.fromkeys((*fields, "dcbx_by_host", "priority_to_buffer", "buffer_bytes", "cable_m"), why))
         return nic
+    dscp_to_priority = seen.dscp_to_priority() if seen.dscp_priorities is not None else None
+    # An IEEE 802.1Qbb delay, in bits, but to mlx5 the metres of the cable (en_dcbnl.c, mlx5e_dcbnl_ieee_setpfc).
+    cable_m = seen.delay if driver == "mlx5_core" else None
+    by_host = False if seen.willing else seen.by_host
     parts = {
         "trust": seen.trust,
-        "dscp_to_priority": seen.dscp_to_priority() if seen.dscp_priorities is not None else None,
+        "dscp_to_priority": dscp_to_priority,
         "priority_to_class": seen.priority_to_class,
         "queues": seen.queues,
         "pfc": seen.pfc,
         "priority_to_buffer": seen.priority_to_buffer,
         "buffer_bytes": seen.buffer_bytes,
-        # An IEEE 802.1Qbb delay, in bits, but to mlx5 the metres of the cable (en_dcbnl.c, mlx5e_dcbnl_ieee_setpfc).
-        "cable_m": seen.delay if driver == "mlx5_core" else None,
-        "dcbx_by_host": False if seen.willing else seen.by_host,
+        "cable_m": cable_m,
+        "dcbx_by_host": by_host,
     }
     reasons = {"cable_m": "only mlx5 takes the length of the cable", "dcbx_by_host": "its driver has no DCBX"}
     for name, value in parts.items():
         if value is None:
             cannot[name] = reasons.get(name, f"its driver has no such part of DCB ({seen.tool})")
-    return replace(nic, **{name: value for name, value in parts.items() if value is not None})
+    return replace(
+        nic,
+        trust=seen.trust,
+        dscp_to_priority=nic.dscp_to_priority if dscp_to_priority is None else dscp_to_priority,
+        priority_to_class=nic.priority_to_class if seen.priority_to_class is None else seen.priority_to_class,
+        queues=nic.queues if seen.queues is None else seen.queues,
+        pfc=nic.pfc if seen.pfc is None else seen.pfc,
+        priority_to_buffer=nic.priority_to_buffer if seen.priority_to_buffer is None else seen.priority_to_buffer,
+        buffer_bytes=nic.buffer_bytes if seen.buffer_bytes is None else seen.buffer_bytes,
+        cable_m=cable_m,
+        dcbx_by_host=by_host,
+    )
 
 
 def _with_congestion(system: System, nic: Nic, address: str | None, cannot: dict[str, str]) -> tuple[Nic, str, str]:
     """With the notification and reaction points and the CNPs' DSCP; and where these are set."""
     ecn = f"{NETWORK}/{nic.interface}/ecn"
     if system.exists(f"{ecn}/roce_np"):
-        points = {
-            field: tuple(at for at in range(CLASSES) if _number(system, f"{ecn}/{point}/enable/{at}") == 1)
-            for field, point in (("notification", "roce_np"), ("reaction", "roce_rp"))
-        }
+        notification, reaction = (_enabled(system, f"{ecn}/{point}") for point in ("roce_np", "roce_rp"))
         cnp = f"{ecn}/roce_np/cnp_dscp"
-        return replace(nic, cnp_dscp=_number(system, cnp), **points), ecn, cnp
+        cnp_dscp = _number(system, cnp)
+        return replace(nic, notification=notification, reaction=reaction, cnp_dscp=cnp_dscp), ecn, cnp
     why = "only the vendor's driver (MLNX_OFED, DOCA) has a switch for it; the firmware's is ROCE_CC_PRIO_MASK_P1"
     cannot.update(notification=why, reaction=why)
     cnp = f"{CONGESTION}/{address}/cc_params/np_cnp_dscp"
@@ -204,6 +216,11 @@ def _with_congestion(system: System, nic: Nic, address: str | None, cannot: dict
         cannot["cnp_dscp"] = "there is neither the vendor driver's 'ecn' nor mlx5's 'cc_params' in debugfs"
         return nic, "", ""
     return replace(nic, cnp_dscp=value), "", cnp
+
+
+def _enabled(system: System, point: str) -> tuple[int, ...]:
+    """Return the priorities on which a congestion point is on."""
+    return tuple(at for at in range(CLASSES) if _number(system, f"{point}/enable/{at}") == 1)
 
 
 def _with_marking(system: System, nic: Nic, cannot: dict[str, str]) -> Nic:

@@ -481,6 +481,21 @@ def test_what_no_reading_made_is_not_brought_back(host):
     assert system.effects == []
 
 
+@pytest.mark.parametrize("check", [False, True])
+def test_what_no_tool_sets_any_more_is_not_brought_back(host, check):
+    system = host()
+    before = {"mlx5_0": ensure.shown(read.read(system, ["mlx5_0"])["mlx5_0"])}
+    system.tools = set()
+    del system.effects[:]
+    with pytest.raises(HostError) as refused:
+        ensure.restore(system, before, check)
+    assert str(refused.value) == (
+        "mlx5_0 (ens1np0): its DCB cannot be set: neither dcb (package iproute2) nor mlnx_qos is installed; "
+        "make 'dcb ets show' work on it, or leave it out"
+    )
+    assert system.effects == []
+
+
 # Any policy
 
 
