@@ -9,12 +9,14 @@ the other way round.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Nic, PortQos, Switch
 
 NicName = tuple[str, str]  # host, NIC
+End = TypeVar("End", PortQos, Nic)  # of a link
 
 NICS_LESS_PFC = "NICs no longer pause what becomes lossy"
 SWITCHES_LESS_PFC = "switches no longer pause what becomes lossy"
@@ -84,7 +86,7 @@ def stages(now: Qos, wanted: Qos) -> list[Stage]:
     return made
 
 
-def _switch(now: Switch, wanted: Switch, step) -> Switch:
+def _switch(now: Switch, wanted: Switch, step: Callable[[PortQos, PortQos], PortQos]) -> Switch:
     if step is _less_pfc:
         known = {name: step(qos, wanted.ports[name]) for name, qos in now.ports.items() if name in wanted.ports}
         return replace(now, ports={**now.ports, **known})
@@ -96,13 +98,13 @@ def _kept(now: PortQos | Nic, wanted: PortQos | Nic) -> tuple[int, ...]:
     return tuple(each for each in now.pfc if each in wanted.pfc)
 
 
-def _less_pfc(now, wanted):
+def _less_pfc(now: End, wanted: End) -> End:
     return replace(now, pfc=_kept(now, wanted))
 
 
-def _all_but_new_pfc(now, wanted):
+def _all_but_new_pfc(now: End, wanted: End) -> End:
     return replace(wanted, pfc=_kept(now, wanted))
 
 
-def _all(_now, wanted):
+def _all(_now: End, wanted: End) -> End:
     return wanted

@@ -109,13 +109,12 @@ def _unset(name: str) -> Any:
 
 def _whole(policy: Policy, rdma_class: RdmaClass, wish: Wish, seen: Seen) -> Nic:
     """What a function would have that can have everything."""
-    classes = (*policy.classes, policy.cnp, policy.default)
-    priority_of_dscp = {each.dscp: each.priority for each in (*policy.classes, policy.cnp)}
-    class_of_priority = {each.priority: each.traffic_class for each in classes}
+    priority_of_dscp = {each.dscp: each.priority for each in policy.with_dscp}
+    class_of_priority = {each.priority: each.traffic_class for each in policy.all_classes}
     there = seen.dcb.classes_at_most if seen.dcb else CLASSES
     # Traffic classes that no priority is in are strict and have no share: the shares of the others make 100%.
     queues: list[Queue | None] = [Queue(True) if at < there else None for at in range(CLASSES)]
-    for each in (*policy.classes, policy.default):
+    for each in policy.with_share:
         queues[each.traffic_class] = Queue(False, each.bandwidth_percent)
     marked = tuple(sorted(each.priority for each in policy.classes))
     lossless = tuple(sorted(each.priority for each in policy.lossless))
@@ -165,7 +164,7 @@ def _check_able(policy: Policy, whole: Nic, cannot: dict[str, str], seen: Seen) 
     dcb = seen.dcb
     if dcb is None:
         return
-    for each in (*policy.classes, policy.cnp, policy.default):
+    for each in policy.all_classes:
         if each.traffic_class >= dcb.classes_at_most:
             raise FabricError(
                 f"{seen.nic.name} ({seen.nic.interface})",
@@ -200,7 +199,7 @@ def differences(wanted: Nic, seen: Seen) -> dict[str, tuple[Any, Any]]:
 
     None in ``wanted`` is no wish; but of ``forced_tos`` it is the wish that applications choose.
     """
-    found = {}
+    found: dict[str, tuple[Any, Any]] = {}
     for each in fields(Nic):
         if each.name in DESCRIBES:
             continue
@@ -213,8 +212,12 @@ def differences(wanted: Nic, seen: Seen) -> dict[str, tuple[Any, Any]]:
             if differing:
                 found[each.name] = _shown(each.name, now, differing, seen), _shown(each.name, then, differing, None)
         elif now != then and (then is not None or each.name == "forced_tos"):
-            found[each.name] = tuple(list(value) if isinstance(value, tuple) else value for value in (now, then))
+            found[each.name] = _listed(now), _listed(then)
     return found
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _shown(name: str, values: tuple[Any, ...], at: list[int], seen: Seen | None) -> dict[str, Any]:

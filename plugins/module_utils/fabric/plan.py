@@ -137,7 +137,7 @@ def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mappi
     record = Record(f"switch {name}", data)
     record.only("system", "asic", "ports", "headroom", "queue_buffer_bytes")
     system = record.data.get("system")
-    if system not in systems:
+    if not isinstance(system, str) or system not in systems:
         raise record.refuse(
             f"system {system!r} is unknown" if system is not None else "roce_switch_system is missing",
             f"there are {', '.join(sorted(systems))}",
@@ -416,11 +416,7 @@ def _check_asic(policy: Policy, asic: Asic, subject: str) -> None:
             f"for {asic.lossless_classes}",
             "make one of them lossy",
         )
-    for name, each in (
-        *((each.name, each) for each in policy.classes),
-        ("cnp", policy.cnp),
-        ("default", policy.default),
-    ):
+    for name, each in policy.named:
         if each.queue >= asic.unicast_queues:
             raise FabricError(
                 subject,
@@ -463,10 +459,8 @@ def _ecns(policy: Policy, speed_gbit_s: int, pfc_bytes: Fraction | None, subject
 
 
 def _port_qos(policy: Policy, ecns: tuple[Ecn, ...], headroom: Headroom | None, cable_m: int | None) -> PortQos:
-    classes = (*policy.classes, policy.cnp, policy.default)
-
     def by(key: str, value: str) -> tuple[int | None, ...]:
-        table = {getattr(each, key): getattr(each, value) for each in classes}
+        table = {getattr(each, key): getattr(each, value) for each in policy.all_classes}
         return tuple(table.get(at) for at in range(CLASSES))
 
     queues: list[Queue | None] = [None] * CLASSES

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Union
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.record import Record
@@ -78,6 +78,9 @@ class DefaultClass:
     bandwidth_percent: int
 
 
+AnyClass = Union[RdmaClass, CnpClass, DefaultClass]
+
+
 @dataclass(frozen=True)
 class Policy:
     """One policy of one fabric. ``classes`` in the order given; the first is what hosts use where nothing says another.
@@ -100,10 +103,30 @@ class Policy:
         """The classes that need PFC and headroom."""
         return tuple(each for each in self.classes if each.mode == LOSSLESS)
 
+    @property
+    def named(self) -> tuple[tuple[str, AnyClass], ...]:
+        """All classes with their names; CNP's and all other traffic's last."""
+        return (*((each.name, each) for each in self.classes), ("cnp", self.cnp), ("default", self.default))
+
+    @property
+    def all_classes(self) -> tuple[AnyClass, ...]:
+        """All classes, in the order of ``named``."""
+        return tuple(each for _name, each in self.named)
+
+    @property
+    def with_dscp(self) -> tuple[RdmaClass | CnpClass, ...]:
+        """The classes that have a DSCP of their own."""
+        return (*self.classes, self.cnp)
+
+    @property
+    def with_share(self) -> tuple[RdmaClass | DefaultClass, ...]:
+        """The classes that share the bandwidth which strict ones leave."""
+        return (*self.classes, self.default)
+
     def dscp_to_class(self) -> tuple[int, ...]:
         """The traffic class of each of the 64 DSCPs."""
         classes = [self.default.traffic_class] * DSCPS
-        for each in (*self.classes, self.cnp):
+        for each in self.with_dscp:
             classes[each.dscp] = each.traffic_class
         return tuple(classes)
 
@@ -239,10 +262,9 @@ def _default(record: Record, left_percent: int) -> DefaultClass:
 
 def _check_apart(policy: Policy) -> None:
     """No two classes may share what keeps them apart."""
-    named = [*((each.name, each) for each in policy.classes), ("cnp", policy.cnp), ("default", policy.default)]
     for setting in ("dscp", "traffic_class", "priority", "queue"):
         taken: dict[int, str] = {}
-        for name, each in named:
+        for name, each in policy.named:
             number = getattr(each, setting, None)
             if number is None:
                 continue
