@@ -8,10 +8,9 @@ what their ASICs cannot do by ``plan``. Ports with the same ASIC, speed and cabl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from types import ModuleType
 from typing import Any, Optional
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import thresholds
@@ -37,7 +36,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
     Queue,
     Switch,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS, SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 
 HOST, SWITCH = "host", "switch"
@@ -81,7 +80,7 @@ class SwitchSpec:
     ports: Mapping[str, PortSpec]
     own_headroom: Mapping[tuple[int, int], int]
     queue_buffer_bytes: int | None
-    system_module: ModuleType
+    system_module: SwitchSystem
 
     @property
     def needs_headroom(self) -> bool:
@@ -95,7 +94,7 @@ class SwitchSpec:
 
     def held_cable_m(self, cable_m: int) -> int:
         """Return the length for which the system keeps headroom where a cable is so long."""
-        held = getattr(self.system_module, "held_cable_m", None)
+        held: Callable[[int], int] | None = getattr(self.system_module, "held_cable_m", None)
         return cable_m if held is None else held(cable_m)
 
 
@@ -103,7 +102,7 @@ def read_switches(
     switches: Mapping[str, Any],
     hosts: Mapping[str, Any] | None = None,
     asics: Any = None,
-    systems: Mapping[str, ModuleType] | None = None,
+    systems: Mapping[str, SwitchSystem] | None = None,
 ) -> list[SwitchSpec]:
     """The inventory's switches, in its order, each checked alone and against the others.
 
@@ -133,7 +132,7 @@ def plan(policy: Policy, specs: list[SwitchSpec]) -> dict[str, Switch]:
     return {spec.name: _plan_switch(policy, spec, shared) for spec in specs}
 
 
-def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mapping[str, ModuleType]) -> SwitchSpec:
+def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mapping[str, SwitchSystem]) -> SwitchSpec:
     record = Record(f"switch {name}", data)
     record.only("system", "asic", "ports", "headroom", "queue_buffer_bytes")
     system = record.data.get("system")
@@ -168,7 +167,7 @@ def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mappi
     return SwitchSpec(name, system, asic, ports, _read_own(record), buffer, systems[system])
 
 
-def _check_runs_on(record: Record, name: str, system: ModuleType, asic: Asic) -> None:
+def _check_runs_on(record: Record, name: str, system: SwitchSystem, asic: Asic) -> None:
     """Refuse an ASIC of the table that no switch with this system has; a user's own is theirs to know."""
     runs_on = getattr(system, "ASICS", None)
     if runs_on is None or asic.name in runs_on or ASICS.get(asic.name) is not asic:
@@ -178,7 +177,7 @@ def _check_runs_on(record: Record, name: str, system: ModuleType, asic: Asic) ->
     raise record.refuse(why, f"{known} the switch's own numbers and their source in {ASICS_VARIABLE}")
 
 
-def _check_port_name(subject: str, port: Any, system: ModuleType) -> None:
+def _check_port_name(subject: str, port: Any, system: SwitchSystem) -> None:
     try:
         text = values.text(port, LONGEST_PORT_NAME)
     except values.InvalidValueError as error:
@@ -323,9 +322,10 @@ def _plan_switch(policy: Policy, spec: SwitchSpec, shared: dict[Any, PortQos]) -
     pools: Pools | None = None
     shares: BufferShares | None = None
     if policy.lossless and spec.asic is not None:
-        if hasattr(spec.system_module, "check_cable"):
+        check_cable: Callable[[str, int | None], None] | None = getattr(spec.system_module, "check_cable", None)
+        if check_cable is not None:
             for (_speed, cable), name in lines.items():
-                spec.system_module.check_cable(f"{subject}: port {name}", cable)
+                check_cable(f"{subject}: port {name}", cable)
         if spec.needs_headroom:
             headrooms = {
                 line: _headroom(policy, spec, spec.asic, line, f"{subject}: port {name}")
@@ -366,7 +366,7 @@ def _headroom_sum(policy: Policy, spec: SwitchSpec, headrooms: Mapping[Line, Hea
     )
 
 
-def _shares(system: ModuleType, asic: Asic) -> tuple[BufferShares | None, BufferShares | None]:
+def _shares(system: SwitchSystem, asic: Asic) -> tuple[BufferShares | None, BufferShares | None]:
     """Return the parts to plan with, None for the ASIC's pools; and those that the switch must have as it is."""
     default: BufferShares | None = getattr(system, "DEFAULT_SHARES", None)
     if default is None:
@@ -398,9 +398,10 @@ def _alpha_exponent(asic: Asic, headrooms: Mapping[Line, Headroom], subject: str
 
 def _attainable(spec: SwitchSpec, qos: PortQos, pfc_bytes: Fraction | None, subject: str) -> PortQos:
     """``qos`` with the nearest thresholds that the system can hold."""
-    if spec.queue_buffer_bytes is None:
+    attainable: Callable[[PortQos, int], PortQos] | None = getattr(spec.system_module, "attainable", None)
+    if attainable is None or spec.queue_buffer_bytes is None:
         return qos
-    held: PortQos = spec.system_module.attainable(qos, spec.queue_buffer_bytes)
+    held = attainable(qos, spec.queue_buffer_bytes)
     for at, queue in enumerate(held.queues):
         if queue is not None and queue.ecn is not None and pfc_bytes is not None:
             thresholds.check_ecn(queue.ecn, pfc_bytes, subject, f"in queue {at}, in percent of its buffer,")

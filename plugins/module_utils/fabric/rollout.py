@@ -163,10 +163,9 @@ def _in_between(running: str, now: Switch, state: Switch, stage: str) -> str:
     try:
         if stage == migration.SWITCHES_LESS_PFC and remediation(running, now):
             return ""
-        found: str = remediation(running, state)
+        return remediation(running, state)
     except FabricError:  # the last stage is the policy itself, whose refusal is told
         return ""
-    return found
 
 
 def _with(

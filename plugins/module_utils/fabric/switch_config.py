@@ -8,7 +8,6 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
@@ -16,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.plan import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.record import Record
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Switch
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS, SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.terms import differences, to_data
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 
@@ -137,10 +136,9 @@ def _text(name: Any, given: Any) -> str:
 
 
 def _parse(system: Any, name: str, text: str) -> Switch:
-    module: ModuleType | None = SYSTEMS.get(system) if isinstance(system, str) else None
+    module: SwitchSystem | None = SYSTEMS.get(system) if isinstance(system, str) else None
     if module is None:
         raise FabricError(
             f"switch {name}", f"system {system!r} is unknown", f"there are {', '.join(sorted(SYSTEMS)) or 'none'}"
         )
-    found: Switch = module.parse(text, name)
-    return found
+    return module.parse(text, name)

@@ -27,8 +27,10 @@ name, for those that come in.
 
 from __future__ import annotations
 
-from types import ModuleType
+import re
+from typing import Protocol
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import (
     cumulus,
     dell_sonic,
@@ -39,7 +41,22 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems impo
     sonic,
 )
 
-SYSTEMS: dict[str, ModuleType] = {
+
+class SwitchSystem(Protocol):
+    """What every module of ``systems`` has. Names that only some have are looked up with getattr and a default."""
+
+    NOT_HELD: dict[str, str]
+    PORT: re.Pattern[str]
+    PORT_EXAMPLE: str
+
+    def render(self, switch: Switch) -> str: ...
+
+    def parse(self, text: str, name: str) -> Switch: ...
+
+    def remediation(self, running: str, wanted: Switch) -> str: ...
+
+
+SYSTEMS: dict[str, SwitchSystem] = {
     "cumulus": cumulus,
     "dell_sonic": dell_sonic,
     "eos": eos,

@@ -41,7 +41,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.soni
     queues_of,
 )
 
-__all__ = ["MODULES", "NOT_HELD", "SYSTEM", "parse", "remediation", "render"]
+__all__ = ["MODULES", "NOT_HELD", "PORT", "PORT_EXAMPLE", "SYSTEM", "parse", "remediation", "render"]
 
 SYSTEM = "dell_sonic"
 NOT_HELD: dict[str, str] = {

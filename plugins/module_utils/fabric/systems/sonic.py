@@ -28,7 +28,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.soni
     wanted_port,
 )
 
-__all__ = ["NOT_HELD", "SYSTEM", "parse", "remediation", "render"]
+__all__ = ["NOT_HELD", "PORT", "PORT_EXAMPLE", "SYSTEM", "parse", "remediation", "render"]
 
 HAS_POOLS = True
 PORT = re.compile(r"Ethernet(0|[1-9][0-9]{0,3})")  # sonic-port.yang
