@@ -82,7 +82,7 @@ check: packages .venv/.tests
 	tests/changed
 
 test:
-	tests/phases lint+sanity docs+galaxy unit fleet identity boot image molecule
+	tests/phases lint+types+sanity docs+galaxy unit fleet identity boot image molecule
 
 # Besides: what takes long, tries more, or tells no more than a part of `test` does of the same code.
 test-all: test
