@@ -1,0 +1,107 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The directions of imports that docs/structure.md names."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PLUGINS = Path(__file__).parents[3] / "plugins"
+LIBRARY = PLUGINS / "module_utils"
+PACKAGE = "ansible_collections.sailloft.fleet.plugins.module_utils."
+
+# The rooms that each room may import, besides itself, proof and given.
+ALLOWED = {
+    "given": set(),
+    "pci": set(),
+    "proof": set(),
+    "topology": {"pci"},
+    "host": {"topology", "pci"},
+    "domain": {"topology", "pci"},
+    "fabric": set(),
+    "image": set(),
+    "nic": {"fabric", "host"},
+}
+EVERYBODYS = {"given", "proof"}
+# Library files that import Ansible, with what for.
+IMPORT_ANSIBLE = {"fabric/fabric_module.py": "AnsibleModule whose arguments are not returned"}
+
+
+def imports(path: Path) -> list[str]:
+    """The dotted names that a file imports, at its top level or in its functions; not what only types need."""
+    tree = ast.parse(path.read_text())
+    for_types = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for part in ast.walk(node)
+    }
+    found = []
+    for node in ast.walk(tree):
+        if id(node) in for_types:
+            continue
+        if isinstance(node, ast.Import):
+            found += [name.name for name in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found += [f"{node.module}.{name.name}" for name in node.names]
+    return found
+
+
+def own(path: Path) -> set[str]:
+    """The library's files that a file imports, as paths below module_utils."""
+    files = set()
+    for name in imports(path):
+        if name.startswith(PACKAGE):
+            place = name[len(PACKAGE) :].split(".")
+            for end in (len(place), len(place) - 1):
+                file = LIBRARY.joinpath(*place[:end]).with_suffix(".py")
+                if file.is_file():
+                    files.add(str(file.relative_to(LIBRARY)))
+                    break
+    return files
+
+
+GRAPH = {str(path.relative_to(LIBRARY)): own(path) for path in sorted(LIBRARY.rglob("*.py"))}
+
+
+def test_every_room_has_its_directions():
+    assert {name.split("/")[0] for name in GRAPH} == set(ALLOWED)
+
+
+@pytest.mark.parametrize("room", sorted(ALLOWED))
+def test_a_room_imports_what_it_may(room):
+    known = ALLOWED[room] | EVERYBODYS | {room}
+    wrong = [
+        f"{name} imports {other}"
+        for name, others in GRAPH.items()
+        if name.startswith(f"{room}/")
+        for other in sorted(others)
+        if other.split("/")[0] not in known
+    ]
+    assert wrong == []
+
+
+def test_no_file_imports_itself_by_way_of_others():
+    done: set[str] = set()
+
+    def walk(name: str, way: tuple[str, ...]) -> None:
+        assert name not in way, " -> ".join((*way[way.index(name) :], name))
+        if name not in done:
+            for other in sorted(GRAPH[name]):
+                walk(other, (*way, name))
+            done.add(name)
+
+    for name in GRAPH:
+        walk(name, ())
+
+
+def test_only_modules_and_plugins_import_ansible():
+    seen = {
+        str(path.relative_to(LIBRARY))
+        for path in LIBRARY.rglob("*.py")
+        if any(name == "ansible" or name.startswith("ansible.") for name in imports(path))
+    }
+    assert seen == set(IMPORT_ANSIBLE)
