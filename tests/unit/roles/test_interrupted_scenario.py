@@ -1,0 +1,25 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The scenario that cuts off plays in a task waits for a task of that name: it must be one of the roles'."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_every_task_in_which_a_play_is_cut_off_is_one_of_the_roles():
+    play = yaml.safe_load((ROOT / "molecule/interrupted/converge.yml").read_text())[0]
+    text = (ROOT / "molecule/interrupted/converge.yml").read_text()
+    named = re.findall(r"cut_off \+ \['\w+', (?:'([^']+)'|(\w+))", text)
+    tasks = {quoted or play["vars"][variable] for quoted, variable in named}
+    files = [
+        path.read_text() for role in ("gpu_host", "gpu_vm") for path in (ROOT / "roles" / role).glob("tasks/*.yml")
+    ]
+    known = set(re.findall(r"^\s*- name: (.+)$", "\n".join(files), re.MULTILINE))
+    assert len(tasks) >= 3
+    assert tasks - known == set()
