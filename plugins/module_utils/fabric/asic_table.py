@@ -50,7 +50,7 @@ class Formula(Enum):
 
 @dataclass(frozen=True)
 class Asic:
-    """One ASIC. ``headroom``: of one priority of one port, by (speed in Gbit/s, longest cable in metres).
+    """One ASIC. ``headroom`` is that of one priority of one port, by (speed in Gbit/s, longest cable in metres).
 
     ``alpha_exponent``: for systems that size headroom themselves and so need no row; None: that of the rows.
     """
@@ -72,13 +72,13 @@ class Asic:
 
     @property
     def shared_bytes(self) -> int:
-        """What of the lossless pool is shared: its size, less the pool of headroom where the size holds it."""
+        """Return the shared bytes of the lossless pool: its size, less the headroom pool where it includes that."""
         both = self.pool_bytes + self.headroom_pool_bytes
         return self.pool_bytes - (self.headroom_pool_bytes if both > self.buffer_bytes else 0)
 
 
 def _split(rows: str, own_of: Callable[..., Headroom]) -> dict[tuple[int, int], Headroom]:
-    """A table as vendors write it: speed, cable, and the numbers that ``own_of`` takes."""
+    """Parse a table as vendors write it: speed, cable, and the numbers that ``own_of`` takes."""
     table = {}
     for line in rows.strip().splitlines():
         speed, cable, *numbers = (int(word) for word in line.split())

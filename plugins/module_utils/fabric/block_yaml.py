@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""YAML as switches print their configuration: blocks of mappings and lists, scalars, and no more.
+"""Read YAML as switches print their configuration: blocks of mappings and lists, and scalars, nothing else.
 
 The library has nothing but Python's standard library, which reads no YAML. All scalars are strings here (YAML 1.1 would
 make a boolean of NVUE's ``on``); ``{}``, ``[]`` and nothing at all are a dictionary, a list and None. Anchors, tags,
@@ -18,11 +18,11 @@ EMPTY: dict[str, Any] = {"{}": dict, "[]": list, "": lambda: None, "null": lambd
 
 
 class YamlError(ValueError):
-    """Not such YAML; the message names the line."""
+    """The text is not such YAML; the message names the line."""
 
 
 def read(text: str) -> Any:
-    """What ``text`` says: dictionaries with string keys, lists, strings and None. Raises YamlError."""
+    """Return the content of ``text``: dictionaries with string keys, lists, strings and None. Raises YamlError."""
     lines = _Lines(text)
     value = _node(lines, 0) if lines.more() else None
     if lines.more():
@@ -31,7 +31,7 @@ def read(text: str) -> Any:
 
 
 class _Lines:
-    """The lines with something on them, each as (number, indent, content), and a place among them."""
+    """The non-empty lines, each as (number, indent, content), and the current position."""
 
     def __init__(self, text: str) -> None:
         self.all = text.splitlines()
@@ -57,7 +57,7 @@ class _Lines:
 
 
 def _node(lines: _Lines, least: int) -> Any:
-    """The block that begins here, if it is indented by ``least`` or more; else None."""
+    """Return the block that begins here, if it is indented by ``least`` or more; else None."""
     if not lines.more() or lines.here()[1] < least:
         return None
     indent, content = lines.here()[1:]
@@ -107,7 +107,7 @@ def _mapping(lines: _Lines, indent: int) -> dict[str, Any]:
 
 
 def _literal(lines: _Lines, number: int, indent: int) -> str:
-    """A block of text: all that follows line ``number`` and is indented by more than its key."""
+    """Return a block of text: all lines after line ``number`` that are indented by more than its key."""
     end = number
     while end < len(lines.all):
         line = lines.all[end]

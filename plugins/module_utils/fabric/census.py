@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which priority the bytes of a transfer really rode, by a NIC's counters before and after it. Pure.
+"""Find the priority by which a transfer's bytes were sent, from a NIC's counters before and after it. Pure.
 
 The counters are those of `ethtool -S`: mlx5 and its relatives name them tx_prioN_bytes and rx_prioN_bytes (kernel
 documentation, networking/device_drivers/ethernet/mellanox/mlx5/counters.rst, "Priority Port Counters").
@@ -17,12 +17,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import CLASSES
 
 COUNTER = re.compile(r"^\s*tx_prio([0-7])_bytes:\s*([0-9]+)\s*$", re.MULTILINE)
-# Management, ARP and the like ride along in any transfer.
+# Management traffic, ARP and the like are counted in any transfer.
 MOST_ASTRAY_SHARE = 0.01
 
 
 def sent_bytes(text: str, nic: str) -> tuple[int, ...]:
-    """Bytes sent by priority (8), of `ethtool -S`'s output. Raises FabricError where it has no such counters."""
+    """Return the bytes sent by priority (8), from `ethtool -S`'s output. Raises FabricError where it has no such
+    counters.
+    """
     found = {int(priority): int(count) for priority, count in COUNTER.findall(text)}
     missing = [str(priority) for priority in range(CLASSES) if priority not in found]
     if missing:
@@ -35,7 +37,7 @@ def sent_bytes(text: str, nic: str) -> tuple[int, ...]:
 
 
 def rode(before: tuple[int, ...], after: tuple[int, ...], nic: str) -> tuple[int, ...]:
-    """Bytes by priority between two readings. Raises FabricError where a counter went back."""
+    """Return the bytes by priority between two readings. Raises FabricError where a counter decreased."""
     if any(late < early for early, late in zip(before, after)):
         raise FabricError(
             f"NIC {nic}", "a counter went back between the readings", "was its driver loaded anew? transfer again"
@@ -44,7 +46,7 @@ def rode(before: tuple[int, ...], after: tuple[int, ...], nic: str) -> tuple[int
 
 
 def astray(bytes_by_priority: tuple[int, ...], rdma: RdmaClass, policy: Policy, nic: str) -> Iterator[Fault]:
-    """What is wrong with where a canary's bytes rode, when it sent to ``rdma`` alone."""
+    """Return the fault in the priorities by which a canary's bytes were sent, when it sent to ``rdma`` alone."""
     total = sum(bytes_by_priority)
     if total == 0:
         yield Fault("the canary's transfer is in the counters", "more than 0 bytes", 0, "it took another NIC", nic)
@@ -62,7 +64,7 @@ def astray(bytes_by_priority: tuple[int, ...], rdma: RdmaClass, policy: Policy, 
 
 
 def shares(bytes_by_priority: tuple[int, ...]) -> str:
-    """ "priority 3: 97.1%, priority 0: 2.9%", the largest first."""
+    """Return the shares as text, the largest first: "priority 3: 97.1%, priority 0: 2.9%"."""
     by = dict(enumerate(bytes_by_priority))
     total = sum(by.values()) or 1
     return ", ".join(

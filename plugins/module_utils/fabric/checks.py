@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What each part of a RoCE path must be, and what follows where it is not. Pure.
+"""The checks of each part of a RoCE path, and the consequence where a part is not as it must be. Pure.
 
 Every check gets one part as it was read back (``state``) and says what is wrong with it for one class of the policy
 (``Fault``), and what of it cannot be read on such a device at all (``Unseen``). A part that is fine says nothing, so
@@ -67,14 +67,14 @@ Reasons = Mapping[str, str]
 
 
 def _missing(field: str, reasons: Reasons, what: str, wanted: Any, consequence: str) -> Finding:
-    """The finding of a ``field`` that was not read."""
+    """Return the finding for a ``field`` that was not read."""
     if field in reasons:
         return Unseen(what, wanted, reasons[field])
     return Fault(what, wanted, None, consequence)
 
 
 def application(app: Application, rdma: RdmaClass) -> Iterator[Finding]:
-    """What the application asks of its NIC."""
+    """Check what the application requests of its NIC."""
     if dscp_of(app.tos) != rdma.dscp:
         yield Fault(
             f"{app.name} asks for DSCP {rdma.dscp} (ToS {rdma.tos})",
@@ -99,7 +99,7 @@ def application(app: Application, rdma: RdmaClass) -> Iterator[Finding]:
 
 
 def sender(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
-    """The NIC that sends RoCE packets."""
+    """Check the NIC that sends RoCE packets."""
     nic = seen.nic
     if nic.forced_tos is not None and nic.forced_tos != rdma.tos:
         yield Fault(
@@ -130,13 +130,13 @@ def sender(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
 
 
 def reactor(seen: Seen, rdma: RdmaClass) -> Iterator[Finding]:
-    """The sender's NIC when a CNP has come back to it."""
+    """Check the sender's NIC as the one that receives a CNP."""
     what = f"the reaction point of priority {rdma.priority} is on"
     yield from _point("reaction", what, seen, rdma, "CNPs arrive and the sender does not slow down")
 
 
 def receiver(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
-    """The NIC that receives RoCE packets and answers marked ones with CNPs."""
+    """Check the NIC that receives RoCE packets and answers marked ones with CNPs."""
     yield from _nic(seen, rdma, policy)
     if not seen.nic.is_vf:
         yield from _buffer(seen, rdma, policy)
@@ -152,7 +152,7 @@ def receiver(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
 
 
 def _point(field: str, what: str, seen: Seen, rdma: RdmaClass, consequence: str) -> Iterator[Finding]:
-    """The notification or the reaction point."""
+    """Check the notification point or the reaction point."""
     on = getattr(seen.nic, field)
     if on is None:
         yield _missing(field, seen.cannot, what, rdma.priority, consequence)
@@ -161,7 +161,7 @@ def _point(field: str, what: str, seen: Seen, rdma: RdmaClass, consequence: str)
 
 
 def _buffer(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
-    """The ingress buffer of a lossless priority."""
+    """Check the ingress buffer of a lossless priority."""
     if rdma.mode != LOSSLESS:
         return
     nic, lossless = seen.nic, [each.priority for each in policy.lossless]
@@ -183,7 +183,7 @@ def _buffer(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
 
 
 def _nic(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
-    """What a NIC must be that sends or receives."""
+    """Check the settings that every NIC needs, whether it sends or receives."""
     nic = seen.nic
     if nic.is_vf and "trust" in seen.cannot:
         yield Unseen("its port has the policy", "the policy's settings", seen.cannot["trust"])
@@ -200,7 +200,9 @@ def _nic(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
 
 
 def _nic_port(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
-    """The settings of a NIC's port. A physical function without one that RoCE needs is a fault, whatever the reason."""
+    """Check the settings of a NIC's port. A physical function that lacks one RoCE needs is at fault, whatever the
+    reason.
+    """
     nic = seen.nic
     why_not = {name: f": {why}" for name, why in seen.cannot.items() if name in (*NEEDED, "pfc")}
     if nic.trust != "dscp":
@@ -238,7 +240,7 @@ def _nic_port(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
 
 
 def classification(port: PortQos, rdma: RdmaClass) -> Iterator[Finding]:
-    """The port whose map of DSCPs decides this class's packets: where they come into a switch, or where they leave."""
+    """Check the port whose DSCP map decides this class's packets: where they enter a switch, or where they leave."""
     traffic_class = port.dscp_to_class[rdma.dscp]
     if traffic_class != rdma.traffic_class:
         yield Fault(
@@ -263,7 +265,7 @@ def classification(port: PortQos, rdma: RdmaClass) -> Iterator[Finding]:
 def ingress(
     port: PortQos, rdma: RdmaClass, policy: Policy, reasons: Reasons, planned: PortQos | None = None
 ) -> Iterator[Finding]:
-    """The port where RoCE packets of this class come into a switch, less the classification.
+    """Check the port where RoCE packets of this class enter a switch, except for the classification.
 
     ``planned``: the port as the policy is compiled for it; None where its numbers are not to be compared.
     """
@@ -280,7 +282,9 @@ def ingress(
 
 
 def _headroom(port: PortQos, rdma: RdmaClass, reasons: Reasons, planned: PortQos | None) -> Iterator[Finding]:
-    """The room for what arrives between a pause and its effect, and when the pause is sent."""
+    """Check the headroom for packets that arrive between a pause and its effect, and the threshold that sends the
+    pause.
+    """
     has = f"priority {rdma.priority} has headroom"
     dropped = "what arrives between a pause and its effect is dropped"
     here = port.headroom[rdma.priority]
@@ -291,7 +295,7 @@ def _headroom(port: PortQos, rdma: RdmaClass, reasons: Reasons, planned: PortQos
         yield Fault(has, "more than 0 bytes", here.xoff_bytes, dropped)
     elif wanted is not None:
         yield from _compiled_headroom(here, wanted, rdma)
-    # Where the switch reckons headroom itself.
+    # The switch computes headroom itself here.
     if planned is None or planned.cable_m is None:
         return
     for_cable = f"headroom is for a cable of {planned.cable_m} m"
@@ -324,7 +328,7 @@ def _compiled_headroom(here: Headroom, wanted: Headroom, rdma: RdmaClass) -> Ite
 def egress(
     port: PortQos, rdma: RdmaClass, policy: Policy, reasons: Reasons, planned: PortQos | None = None
 ) -> Iterator[Finding]:
-    """The port where RoCE packets of this class leave a switch. ``planned`` as in ``ingress``."""
+    """Check the port where RoCE packets of this class leave a switch. ``planned`` as in ``ingress``."""
     queue = port.class_to_queue[rdma.traffic_class]
     if queue != rdma.queue:
         yield Fault(
@@ -355,7 +359,7 @@ def egress(
 
 
 def _watchdog(port: PortQos, policy: Policy, reasons: Reasons, planned: PortQos | None) -> Iterator[Finding]:
-    """The PFC watchdog; a system may hold other times than the policy's, and then the plan has them."""
+    """Check the PFC watchdog. A system may hold other times than the policy's; the plan then has the system's times."""
     wanted = planned.watchdog if planned else policy.watchdog
     if wanted is None:
         return
@@ -418,7 +422,7 @@ def _pfc(pfc: tuple[int, ...], rdma: RdmaClass, why_not: str = "") -> Iterator[F
 
 
 def _other_pfc(pfc: tuple[int, ...], rdma: RdmaClass, policy: Policy, apart: tuple[int, ...]) -> Iterator[Finding]:
-    """PFC of priorities that are no RoCE class's. A class that is lossy has a fault of its own."""
+    """Check PFC of priorities that belong to no RoCE class. A lossy class has a fault of its own."""
     known = {*(each.priority for each in policy.classes), *apart}
     others = [priority for priority in pfc if priority not in known]
     if others and (rdma.mode != LOSSLESS or rdma.priority in pfc):
@@ -448,7 +452,7 @@ def _share(queue: Queue | None, rdma: RdmaClass, what: str) -> Iterator[Finding]
 
 
 def _marking(ecn: Ecn | None, rdma: RdmaClass, planned: PortQos | None) -> Iterator[Finding]:
-    """ECN of RoCE's queue: at the policy's thresholds, or at those that were compiled for this very port."""
+    """Check ECN of RoCE's queue: at the policy's thresholds, or at those compiled for this port."""
     queue = planned.queues[rdma.queue] if planned else None
     wanted, whose = (rdma.ecn, "the policy's") if rdma.ecn else (queue.ecn if queue else None, "the compiled")
     if ecn is None:
@@ -483,7 +487,7 @@ def _of_thresholds(wanted: Ecn, seen: Ecn) -> str:
 
 
 def cnp_classification(port: PortQos, policy: Policy) -> Iterator[Finding]:
-    """The port whose map of DSCPs decides CNPs: where they come into a switch, or where they leave."""
+    """Check the port whose DSCP map decides CNPs: where they enter a switch, or where they leave."""
     traffic_class = port.dscp_to_class[policy.cnp.dscp]
     if traffic_class != policy.cnp.traffic_class:
         yield Fault(
@@ -495,7 +499,7 @@ def cnp_classification(port: PortQos, policy: Policy) -> Iterator[Finding]:
 
 
 def cnp_egress(port: PortQos, policy: Policy) -> Iterator[Finding]:
-    """The port where CNPs leave a switch."""
+    """Check the port where CNPs leave a switch."""
     yield from _keeps_dscp(port)
     queue = port.class_to_queue[policy.cnp.traffic_class]
     if queue != policy.cnp.queue:
@@ -529,7 +533,7 @@ def _strict_cnp(port: PortQos, policy: Policy) -> Iterator[Finding]:
 
 
 def link(upstream: PortQos | Nic, downstream: PortQos | Nic) -> Iterator[Finding]:
-    """Both ends of a cable. That both pause, or neither, follows from what each must be by itself."""
+    """Check both ends of a cable. Each end's own check covers that both pause, or neither."""
     large, takes = upstream.ip_mtu_bytes, downstream.ip_mtu_bytes
     # A NIC that takes less is a fault of its own, by what RoCE needs.
     if isinstance(downstream, PortQos) and large is not None and takes is not None and large > takes:
@@ -542,7 +546,7 @@ def link(upstream: PortQos | Nic, downstream: PortQos | Nic) -> Iterator[Finding
 
 
 def ecmp(fields: tuple[str, ...] | None, reasons: Reasons) -> Iterator[Finding]:
-    """How a switch spreads flows over equal ways."""
+    """Check how a switch spreads flows over equal paths."""
     what = "ECMP's hash takes the UDP source port"
     consequence = "all connections of two hosts share one way, whatever their queue pairs"
     if fields is None:

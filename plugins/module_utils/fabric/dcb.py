@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The `dcb` tool of iproute2: what it prints as JSON, and the commands that bring an interface to its QoS.
+"""The `dcb` tool of iproute2: the JSON that it prints, and the commands that set an interface's QoS.
 
 Sources: dcb(8), dcb-app(8), dcb-ets(8), dcb-pfc(8), dcb-buffer(8), dcb-dcbx(8); that a driver trusts DSCP where it has
 any DSCP mapping: mlx5's en_dcbnl.c (mlx5e_dcbnl_ieee_setapp), and mlnx_qos without the vendor's sysfs (getTrust).
@@ -28,18 +28,21 @@ BUFFER_BYTES_AT_MOST = (1 << 32) - 1  # u32 in struct dcbnl_buffer
 
 
 def plain(said: str) -> str:
-    """What dcb said, with the driver's own error: the kernel hands it over as a byte (net/dcb/dcbnl.c, dcbnl_ieee_set),
-    in which -22 is 234, and the tool prints "Unknown error 234"."""
+    """Return dcb's message with the driver's own error. The kernel returns it as a byte (net/dcb/dcbnl.c,
+    dcbnl_ieee_set), in which -22 is 234, and the tool prints "Unknown error 234".
+    """
     return re.sub(r"Unknown error (1[3-9]\d|2\d\d)\b", lambda found: os.strerror(256 - int(found[1])), said)
 
 
 def show(interface: str, thing: str) -> list[str]:
-    """The command that prints one of OBJECTS."""
+    """Return the command that prints one of OBJECTS."""
     return ["dcb", "-N", "-j", thing, "show", "dev", interface]
 
 
 def parse(interface: str, printed: Mapping[str, str | None]) -> Dcb:
-    """What ``show`` printed, by object; None where the driver does not have it. FabricError where it is garbage."""
+    """Return the output of ``show``, by object; None where the driver does not have it. Raises FabricError if
+    malformed.
+    """
     read = {thing: _Printed(interface, thing, text) for thing, text in printed.items() if text is not None}
     app, ets, pfc, buffer, dcbx = (read.get(thing) for thing in OBJECTS)
     table = app.dscps() if app else None
@@ -64,7 +67,7 @@ def parse(interface: str, printed: Mapping[str, str | None]) -> Dcb:
 
 
 class _Printed:
-    """One of the tool's outputs."""
+    """One output of the tool."""
 
     def __init__(self, interface: str, thing: str, text: str) -> None:
         self.subject = f"{interface}: 'dcb -j {thing} show'"
@@ -135,12 +138,12 @@ def _flag(value: Any) -> bool | None:
 
 
 def map_dscps(interface: str, table: Mapping[int, int]) -> list[list[str]]:
-    """Map DSCPs to priorities; what they were mapped to before is gone ("add" would keep it beside the new)."""
+    """Map DSCPs to priorities and remove their earlier mappings ("add" would keep those beside the new ones)."""
     return [["dcb", "app", "replace", "dev", interface, "dscp-prio", *_pairs(table.items())]]
 
 
 def set_queues(interface: str, wanted: Nic) -> list[list[str]]:
-    """The scheduler and the priorities' traffic classes, at once: the kernel checks them together.
+    """Set the scheduler and the priorities' traffic classes in one command: the kernel checks them together.
 
     A traffic class without a queue in ``wanted`` is one that the interface does not have.
     """
@@ -152,18 +155,18 @@ def set_queues(interface: str, wanted: Nic) -> list[list[str]]:
 
 
 def set_pfc(interface: str, priorities: tuple[int, ...], _delay: int | None) -> list[list[str]]:
-    """Pause on just these priorities."""
+    """Enable PFC on exactly these priorities."""
     flags = ((at, "on" if at in priorities else "off") for at in range(CLASSES))
     return [["dcb", "pfc", "set", "dev", interface, "prio-pfc", *_pairs(flags)]]
 
 
 def set_delay(interface: str, _priorities: tuple[int, ...], delay: int) -> list[list[str]]:
-    """PFC's delay, which mlx5 takes for the cable's metres."""
+    """Set PFC's delay, which mlx5 takes as the cable's length in metres."""
     return [["dcb", "pfc", "set", "dev", interface, "delay", str(delay)]]
 
 
 def set_buffers(interface: str, sizes: Octet, priority_to_buffer: Octet) -> list[list[str]]:
-    """Sizes, and then who uses them: mlx5 refuses a lossless priority in a buffer that has no room yet."""
+    """Set the buffers' sizes, then their users: mlx5 refuses a lossless priority in a buffer without capacity."""
     command = ["dcb", "buffer", "set", "dev", interface]
     return [
         [*command, "buffer-size", *_pairs(enumerate(sizes))],
@@ -172,7 +175,7 @@ def set_buffers(interface: str, sizes: Octet, priority_to_buffer: Octet) -> list
 
 
 def take_over(interface: str) -> list[list[str]]:
-    """DCBX is the host's, not the firmware's."""
+    """Give DCBX to the host instead of the firmware."""
     return [["dcb", "dcbx", "set", "dev", interface, "host", "ieee"]]
 
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The one exception that everything under ``fabric`` raises and the modules turn into their failure."""
+"""The exception that all code under ``fabric`` raises, and that the modules turn into their failure."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import 
 
 
 class FabricError(GivenError):
-    """What is wanted of a fabric, a switch or a NIC cannot be had, or what was read is none."""
+    """A request for a fabric, a switch or a NIC cannot be fulfilled, or the text that was read is invalid."""

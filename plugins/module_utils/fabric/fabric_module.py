@@ -11,7 +11,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 
 class FabricModule(AnsibleModule):
-    """An AnsibleModule that repeats none of its arguments but those in ``told``.
+    """An AnsibleModule that returns and logs none of its arguments except those in ``told``.
 
     Switches' running configurations have the hashes of passwords: they belong neither into the controller's journal,
     where Ansible logs a module's arguments, nor into what it shows with -vvv. ``no_log`` would search every string of

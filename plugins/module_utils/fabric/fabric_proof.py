@@ -19,12 +19,12 @@ NOTHING = PortQos()
 
 
 def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
-    """The proof, and its first failure in a sentence ("" where it holds).
+    """Return the proof, and its first failure in a sentence ("" where it holds).
 
     What was not read at all (a host that is none of the inventory's RoCE hosts, a switch beyond --limit) is claimed
     nothing of, and that is said. Raises FabricError.
     """
-    bare = {**params, "hosts": None}  # that they have their NICs is the plan's to check
+    bare = {**params, "hosts": None}  # the plan checks that they have their NICs
     compared = switch_config.compared(bare)
     wanted, running = switch_config.wanted_switches(bare), switch_config.running_texts(params["running"])
     made: list[Claim] = []
@@ -67,7 +67,7 @@ def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
 
 
 def _by_reason(wanted: Switch, not_held: Mapping[str, str]) -> dict[str, list[str]]:
-    """The settings that are wanted of a switch and that its system does not show, in words, by the reason."""
+    """Return, in words and by reason, the requested settings that the switch's system does not show."""
     found: dict[str, list[str]] = {}
     ports = {id(qos): qos for qos in wanted.ports.values()}.values()
     for setting, reason in not_held.items():
@@ -77,5 +77,5 @@ def _by_reason(wanted: Switch, not_held: Mapping[str, str]) -> dict[str, list[st
 
 
 def _devices(part: Part) -> set[str]:
-    """The device of a part, the two of a link."""
+    """Return the device of a part, or the two devices of a link."""
     return {end.split(" ")[0] for end in part.where.split(" - ")}

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""From what is to what is wanted, in the order in which no packet of a lossless class is dropped. Pure.
+"""Steps from the current to the wanted QoS, in an order that drops no packet of a lossless class. Pure.
 
 A NIC that obeys pauses before switches have headroom loses packets; a switch that pauses a NIC that does not obey fills
 up. So what becomes lossless gets its buffers first, then the switches' PFC, and the NICs' last; what becomes lossy goes
@@ -37,7 +37,7 @@ STEPS = {  # the stages in order, and how far each goes: what roce_nic calls sta
 
 @dataclass(frozen=True)
 class Qos:
-    """The QoS of a whole fabric, as it is or as it is wanted."""
+    """The QoS of a whole fabric, current or wanted."""
 
     switches: Mapping[str, Switch] = field(default_factory=dict)
     nics: Mapping[NicName, Nic] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Qos:
 
 @dataclass(frozen=True)
 class Stage:
-    """One step, which is over on every device before the next begins. Only what changes is in it, as it is to be."""
+    """One step, completed on every device before the next begins. It contains only what changes, in its new state."""
 
     name: str
     switches: dict[str, Switch] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Stage:
 
 
 def stages(now: Qos, wanted: Qos) -> list[Stage]:
-    """The steps from ``now`` to ``wanted``; none that would change nothing.
+    """Return the steps from ``now`` to ``wanted``, without steps that would change nothing.
 
     Devices and ports that ``wanted`` lacks stay as they are; a device that ``now`` lacks counts as one without any QoS.
     """

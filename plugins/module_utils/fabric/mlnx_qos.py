@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The vendor's `mlnx_qos`, where `dcb` is not to be had: what it prints, and the commands with the same effect.
+"""The vendor's `mlnx_qos`, used where `dcb` is not available: its output, and the commands with the same effect.
 
 Written from the tool's own source (github.com/Mellanox/mlnx-tools, python/mlnx_qos: its options and pretty_print) and
 tested on text of that form. No such NIC was there to try it on.
@@ -24,12 +24,12 @@ BUFFERS = re.compile(r"^Receive buffer size \(bytes\): ((?:\d+,){8})(?:\w+_size=
 
 
 def show(interface: str) -> list[str]:
-    """The command that prints all."""
+    """Return the command that prints all settings."""
     return ["mlnx_qos", "-i", interface, "-a"]
 
 
 def parse(interface: str, text: str) -> Dcb:
-    """What ``show`` printed. Raises FabricError where it is none of mlnx_qos."""
+    """Return what the output of ``show`` says. Raises FabricError where it is no output of mlnx_qos."""
     mode = re.search(r"^DCBX mode: (OS|Firmware) controlled$", text, re.MULTILINE)
     trust = re.search(r"^Priority trust state: (dscp|pcp|none)$", text, re.MULTILINE)
     enabled = re.search(PFC_ROW.format(name="enabled"), text, re.MULTILINE)
@@ -61,7 +61,7 @@ def parse(interface: str, text: str) -> Dcb:
 
 
 def _classes(text: str) -> tuple[Octet, tuple[Queue | None, ...]]:
-    """The traffic class of each priority, and the queues."""
+    """Return the traffic class of each priority, and the queues."""
     classes: list[int | None] = [None] * CLASSES
     queues: list[Queue | None] = [None] * CLASSES
     at = None
@@ -76,13 +76,13 @@ def _classes(text: str) -> tuple[Octet, tuple[Queue | None, ...]]:
 
 
 def map_dscps(interface: str, table: Mapping[int, int]) -> list[list[str]]:
-    """Trust DSCP, and map DSCPs to priorities: the tool takes the two only one after the other."""
+    """Trust DSCP, and map DSCPs to priorities: the tool accepts the two only in separate calls."""
     options = [word for dscp, priority in table.items() for word in ("--dscp2prio", f"set,{dscp},{priority}")]
     return [["mlnx_qos", "-i", interface, "--trust", "dscp"], ["mlnx_qos", "-i", interface, *options]]
 
 
 def set_queues(interface: str, wanted: Nic) -> list[list[str]]:
-    """The scheduler and the priorities' traffic classes; the tool wants all eight."""
+    """Set the scheduler and the priorities' traffic classes; the tool requires all eight."""
     kinds = ("strict" if queue is None or queue.strict else "ets" for queue in wanted.queues)
     percents = ((queue.bandwidth_percent or 0) if queue else 0 for queue in wanted.queues)
     lists = [_list(wanted.priority_to_class), _list(kinds), _list(percents)]
@@ -90,24 +90,24 @@ def set_queues(interface: str, wanted: Nic) -> list[list[str]]:
 
 
 def set_pfc(interface: str, priorities: tuple[int, ...], delay: int | None) -> list[list[str]]:
-    """Pause on just these priorities. The tool sets cable and priorities at once, so both are always said."""
+    """Enable PFC on exactly these priorities. The tool sets cable and priorities together, so both are always given."""
     flags = _list(int(at in priorities) for at in range(CLASSES))
     return [["mlnx_qos", "-i", interface, "-f", flags, *(["--cable_len", str(delay)] if delay else [])]]
 
 
 def set_delay(interface: str, priorities: tuple[int, ...], delay: int) -> list[list[str]]:
-    """The cable's metres."""
+    """Set the cable's length in metres."""
     return set_pfc(interface, priorities, delay)
 
 
 def set_buffers(interface: str, sizes: Octet, priority_to_buffer: Octet) -> list[list[str]]:
-    """Sizes, and then who uses them."""
+    """Set the buffers' sizes, then which priority uses which."""
     command = ["mlnx_qos", "-i", interface]
     return [[*command, "--buffer_size", _list(sizes)], [*command, "--prio2buffer", _list(priority_to_buffer)]]
 
 
 def take_over(interface: str) -> list[list[str]]:
-    """DCBX is the host's, not the firmware's."""
+    """Give DCBX to the host instead of the firmware."""
     return [["mlnx_qos", "-i", interface, "-d", "os"]]
 
 

@@ -23,7 +23,7 @@ CONF = "/etc/nccl.conf"
 def of_policy(
     policy: Policy, rdma_class: str | None, fifo_class: str | None, gid_index: int | None, queue_pairs: int | None
 ) -> dict[str, int]:
-    """The settings of one policy. Raises FabricError.
+    """Return the settings of one policy. Raises FabricError.
 
     ``rdma_class`` names the class of the data, ``fifo_class`` that of NCCL's short control messages if it is another;
     without ``gid_index`` or ``queue_pairs`` NCCL's own choice stays. The traffic class is the whole ToS byte: with the
@@ -47,7 +47,7 @@ def of_policy(
 
 
 def merged(given: Mapping[str, Any], policy_settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Both, by name. Raises FabricError where they contradict each other."""
+    """Return both groups of settings together, by name. Raises FabricError where they contradict each other."""
     for name, value in policy_settings.items():
         if name in given and str(given[name]) != str(value):
             raise FabricError(
@@ -59,7 +59,7 @@ def merged(given: Mapping[str, Any], policy_settings: Mapping[str, Any]) -> dict
 
 
 def text(settings: Mapping[str, Any]) -> str:
-    """The file. Raises FabricError for what is no setting of NCCL, or no line."""
+    """Return the file's text. Raises FabricError for what is no setting of NCCL, or no line."""
     for name, value in settings.items():
         if not NAME.fullmatch(str(name)):
             raise FabricError(CONF, f"{name} is no setting of NCCL", "its settings begin with NCCL_")

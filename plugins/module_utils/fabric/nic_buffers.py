@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Ingress buffers of a NIC: each lossless priority has its own, so that other traffic neither fills nor pauses it.
+"""Ingress buffers of a NIC: each lossless priority has its own, so that other traffic neither fills it nor pauses it.
 
 Sizes are those of mlx5 (drivers/net/ethernet/mellanox/mlx5/core/en/port_buffer.c, calculate_xoff and
 update_xoff_threshold), the only NIC driver of Linux with `dcb buffer`.
@@ -19,13 +19,15 @@ GRAIN_BYTES = 4096
 
 
 def xoff_bytes(speed_gbit_s: int, cable_m: int, mtu_bytes: int) -> int:
-    """Room for what arrives after a pause was sent: (301 + 2.16 m) Gbit/s + 2.72 MTU, in the driver's whole numbers."""
+    """Return the bytes for what arrives after a pause was sent: (301 + 2.16 m) Gbit/s + 2.72 MTU, in the driver's
+    integers.
+    """
     speed_mbit_s = 1000 * max(speed_gbit_s, SLOWEST_GBIT_S)
     return (301 + 216 * cable_m // 100) * speed_mbit_s // 1000 + 272 * mtu_bytes // 100
 
 
 def lossless_bytes(speed_gbit_s: int, cable_m: int, mtu_bytes: int) -> int:
-    """The least buffer of a lossless priority: the driver refuses less than xoff, a frame and a cell."""
+    """Return the smallest buffer of a lossless priority: the driver refuses less than xoff, a frame and a cell."""
     least = xoff_bytes(speed_gbit_s, cable_m, mtu_bytes) + FRAME_BYTES + 1
     return -(-least // GRAIN_BYTES) * GRAIN_BYTES
 
@@ -33,7 +35,8 @@ def lossless_bytes(speed_gbit_s: int, cable_m: int, mtu_bytes: int) -> int:
 def buffers(
     seen: Seen, lossless: tuple[int, ...], speed_gbit_s: int, cable_m: int, mtu_bytes: int
 ) -> tuple[Octet, Octet]:
-    """(the buffer of each priority, the bytes of each buffer): lossless priorities in 1, 2, ..., all others in 0.
+    """Return (the buffer of each priority, the bytes of each buffer): lossless priorities in 1, 2, ..., all others in
+    0.
 
     Buffer 0 keeps what it has, or what is left of the port's. Raises FabricError where that is less than two frames.
     """

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A policy for one function of a NIC: what it is to have, and why it cannot have the rest."""
+"""Plan the policy for one function of a NIC: its wanted settings, and why it cannot have the rest."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import CLASSES, DSCPS, Nic, Queue
 
 NICS = "roce_host_nics"
-# What a physical function must have, or RoCE would get less than the policy says. The rest is reported.
+# A physical function must have these, or RoCE would get less than the policy says. The rest is reported.
 NEEDED = ("trust", "dscp_to_priority", "priority_to_class", "queues", "ip_mtu_bytes")
-# What describes a function and is not set.
+# These describe a function and are not set.
 DESCRIBES = ("name", "interface", "is_vf", "may_mark")
-# Of the port, and so of its physical function.
+# These belong to the port, and so to its physical function.
 OF_THE_PORT = (
     "trust",
     "dscp_to_priority",
@@ -40,14 +40,14 @@ CABLE_M_AT_MOST = 1000  # mlx5 takes no longer one (MLX5E_MAX_CABLE_LENGTH in en
 
 @dataclass(frozen=True)
 class Wish:
-    """What the inventory says of a NIC. With ``cable_m``, its lossless priorities get buffers of their own."""
+    """The inventory's settings of a NIC. With ``cable_m``, its lossless priorities get buffers of their own."""
 
     speed_gbit_s: int | None = None
     cable_m: int | None = None
 
 
 def read_nics(given: Any) -> dict[str, Wish]:
-    """The variable ``roce_host_nics``: ``{"mlx5_0": {"speed_gbit_s": 400, "cable_m": 5}}``. Raises FabricError."""
+    """Read the variable ``roce_host_nics``: ``{"mlx5_0": {"speed_gbit_s": 400, "cable_m": 5}}``. Raises FabricError."""
     if not isinstance(given, Mapping) or not given:
         raise FabricError(NICS, "not a dictionary of at least one NIC", "write it as mlx5_0: {speed_gbit_s: 400}")
     return {name: _wish(name, data) for name, data in given.items()}
@@ -74,7 +74,7 @@ def _wish(name: Any, data: Any) -> Wish:
 
 
 def class_of(policy: Policy, name: str | None) -> RdmaClass:
-    """The class of RoCE that is called so; the policy's first where none is named. Raises FabricError."""
+    """Return the RoCE class of this name, or the policy's first class where no name is given. Raises FabricError."""
     if not name:
         return policy.classes[0]
     for each in policy.classes:
@@ -87,7 +87,7 @@ def class_of(policy: Policy, name: str | None) -> RdmaClass:
 def plan(
     policy: Policy, rdma_class: RdmaClass, wish: Wish, seen: Seen, parent: Nic | None
 ) -> tuple[Nic, dict[str, str]]:
-    """What the function is to have, and by field of Nic why it cannot have what it will be without.
+    """Return the wanted settings of the function, and the reason for each field of Nic that it cannot have.
 
     ``rdma_class``: what RDMA-CM's connections get. ``parent``: a VF's physical function as it will be, where that is
     to be seen. A field is None where the function has no such setting. Raises FabricError where the policy would not
@@ -108,7 +108,7 @@ def _unset(name: str) -> Any:
 
 
 def _whole(policy: Policy, rdma_class: RdmaClass, wish: Wish, seen: Seen) -> Nic:
-    """What a function would have that can have everything."""
+    """Return the settings of a function that supports all of them."""
     priority_of_dscp = {each.dscp: each.priority for each in policy.with_dscp}
     class_of_priority = {each.priority: each.traffic_class for each in policy.all_classes}
     there = seen.dcb.classes_at_most if seen.dcb else CLASSES
@@ -181,7 +181,9 @@ def _check_able(policy: Policy, whole: Nic, cannot: dict[str, str], seen: Seen) 
 
 
 def expected(wanted: Nic, seen: Seen) -> Nic:
-    """What is to be read once the function is as wanted: the wish where there is one, else what is there."""
+    """Return the expected reading after the function is set: the requested value where there is one, else the current
+    one.
+    """
     values = {}
     for each in fields(Nic):
         now, then = getattr(seen.nic, each.name), getattr(wanted, each.name)
@@ -195,7 +197,7 @@ def expected(wanted: Nic, seen: Seen) -> Nic:
 
 
 def differences(wanted: Nic, seen: Seen) -> dict[str, tuple[Any, Any]]:
-    """By field of Nic, (before, after) as a person reads them, of what is not as wanted.
+    """Return, by field of Nic, (before, after) as text for each difference from ``wanted``.
 
     None in ``wanted`` is no wish; but of ``forced_tos`` it is the wish that applications choose.
     """
@@ -221,7 +223,7 @@ def _listed(value: Any) -> Any:
 
 
 def _shown(name: str, values: tuple[Any, ...], at: list[int], seen: Seen | None) -> dict[str, Any]:
-    """DSCPs by priority ({"3": "26"}), all else by its index."""
+    """Return DSCPs by priority ({"3": "26"}), all else by its index."""
     if name != "dscp_to_priority":
         return {str(index): _plain(values[index]) for index in at}
     several = seen.dcb.dscp_priorities or {} if seen and seen.dcb else {}
@@ -240,7 +242,7 @@ def _plain(value: Any) -> Any:
 
 
 def _ranges(numbers: list[int]) -> str:
-    """[0, 1, 2, 5] -> "0-2,5"."""
+    """Return numbers as ranges: [0, 1, 2, 5] -> "0-2,5"."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and number == parts[-1][1] + 1:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What one reading of a NIC's function came to: its QoS, and what the function and its driver can do about it."""
+"""The result of reading one function of a NIC: its QoS, and the settings that the function and its driver support."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
 
 @dataclass(frozen=True)
 class Dcb:
-    """A network interface's data center bridging, as a tool tells it. None: the driver does not have that part.
+    """A network interface's data center bridging, as a tool reports it. None: the driver does not have that part.
 
     ``dscp_priorities``: by DSCP, all priorities that it is mapped to (more than one where somebody added and did not
     replace). ``classes_at_most`` and ``lossless_at_most``: how many traffic classes it has, and how many priorities may
@@ -34,14 +34,14 @@ class Dcb:
     willing: bool | None = None
 
     def dscp_to_priority(self) -> Octet:
-        """64 entries; None where a DSCP has no priority, or several."""
+        """Return 64 entries; None where a DSCP has no priority, or several."""
         table = self.dscp_priorities or {}
         return tuple(table[at][0] if len(table.get(at, ())) == 1 else None for at in range(DSCPS))
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One function of a NIC as it is.
+    """One function of a NIC as it was read.
 
     ``cannot``: field of Nic -> why this function has no such setting. ``driver``: the kernel's ("mlx5_core").
     ``address``: on the PCI bus; ``parent``: a VF's physical function, where it is to be seen.

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""From what a NIC has to what it is to have: the writes, in an order that is safe while traffic runs.
+"""Writes that take a NIC from its current to its wanted settings, in an order that is safe while traffic runs.
 
 PFC goes off first where it goes, and on last where it comes: no priority is ever lossless without its buffer, its queue
 and its marking.
@@ -29,7 +29,7 @@ class Tool(Protocol):
         """Set the scheduler and the traffic classes of priorities."""
 
     def set_pfc(self, interface: str, priorities: tuple[int, ...], cable_m: int | None, /) -> list[list[str]]:
-        """Pause on just these priorities."""
+        """Enable PFC on exactly these priorities."""
 
     def set_delay(self, interface: str, priorities: tuple[int, ...], cable_m: int, /) -> list[list[str]]:
         """Set the length of the cable."""
@@ -38,7 +38,7 @@ class Tool(Protocol):
         """Set the buffers' sizes in bytes, and which priority uses which."""
 
     def take_over(self, interface: str, /) -> list[list[str]]:
-        """Make DCBX the host's, not the firmware's."""
+        """Give DCBX to the host instead of the firmware."""
 
 
 TOOLS: dict[str, Tool] = {"dcb": dcb, "mlnx_qos": mlnx_qos}
@@ -46,7 +46,7 @@ TOOLS: dict[str, Tool] = {"dcb": dcb, "mlnx_qos": mlnx_qos}
 
 @dataclass(frozen=True)
 class Step:
-    """One write: a command, or ``text`` to the kernel's file ``path``; RDMA-CM's ToS where there is neither."""
+    """One write: a command, or ``text`` to the kernel's file ``path``; without either, RDMA-CM's ToS."""
 
     setting: str  # a field of Nic
     argv: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ def _tool(seen: Seen) -> Tool:
 
 
 def steps(seen: Seen, wanted: Nic) -> list[Step]:
-    """Return what to write, in order; empty where ``seen`` is as ``wanted``.
+    """Return the writes, in order; empty where ``seen`` is as ``wanted``.
 
     Raises FabricError where DCB is to be set and there is none: a plan wants none then, but a backup may.
     """

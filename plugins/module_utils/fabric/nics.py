@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""NICs out of the plain data that roce_nic_info makes of them. Pure."""
+"""Build NICs from the plain data that roce_nic_info returns. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NIC_FIELDS = [each.name for each in fields(Nic)]
 
 
 def nic_of(subject: str, given: Any, known: dict[str, Nic] | None = None) -> Nic:
-    """A NIC's QoS as roce_nic_info returned it; what else it tells is left aside. Raises FabricError.
+    """Return a NIC's QoS from roce_nic_info's result; other data in it is ignored. Raises FabricError.
 
     Hosts of a fleet are alike: NICs that are equal, by what they are as text in ``known``, are one object.
     """
@@ -33,7 +33,7 @@ def nic_of(subject: str, given: Any, known: dict[str, Nic] | None = None) -> Nic
 
 
 def seen_of(subject: str, given: Any, known: dict[str, Seen], shares_buffer: str = "") -> Seen:
-    """A NIC as roce_nic_info returned it: its QoS, and why it does not show some of it. Raises FabricError.
+    """Return a NIC from roce_nic_info's result: its QoS, and why some of it is not shown. Raises FabricError.
 
     ``shares_buffer``: why its lossless priorities need no buffer of their own, where that is so. Equal ones are one
     object, as in ``nic_of``.

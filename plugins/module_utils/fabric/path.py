@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Follows a RoCE packet from the application to the receiver and its CNP back, over what was read back. Pure.
+"""Follow a RoCE packet from the application to the receiver and its CNP back, over the settings that were read. Pure.
 
 ``follow`` is one path, in the order in which packets meet its parts, so that its first fault is the first broken hop.
 ``survey`` is all of a fabric: every part once, whatever the number of paths over it.
@@ -43,7 +43,7 @@ class Host:
 
 @dataclass(frozen=True)
 class ReadBack:
-    """All that was read back. ``planned``: the switches as the plan wants them, where thresholds are to be compared."""
+    """All that was read. ``planned``: the switches as the plan wants them, where thresholds are to be compared."""
 
     hosts: Mapping[str, Host]
     switches: Mapping[str, Switch]
@@ -51,7 +51,7 @@ class ReadBack:
 
 
 class Part(NamedTuple):
-    """One part of a path, what is wrong with it, and what of it cannot be read."""
+    """One part of a path, its faults, and what of it cannot be read."""
 
     layer: str
     where: str
@@ -73,7 +73,7 @@ class Checker:
         self._known: dict[tuple[object, ...], tuple[Finding, ...]] = {}
 
     def applications(self, host: str) -> Iterator[Part]:
-        """What runs on ``host``, and is not another class's by its DSCP."""
+        """Return the applications on ``host``, except those whose DSCP is another class's."""
         others = [each.dscp for each in self.policy.classes if each != self.rdma]
         for app in self._host(host).applications:
             if dscp_of(app.tos) in others:
@@ -82,33 +82,33 @@ class Checker:
             yield self._part(APPLICATION, f"{host} {app.name}", key, checks.application, app, self.rdma)
 
     def sender(self, end: End) -> Part:
-        """A NIC that sends."""
+        """Check a NIC that sends."""
         return self._nic(SENDER, end, checks.sender, self.rdma, self.policy)
 
     def receiver(self, end: End) -> Part:
-        """A NIC that receives, and answers with CNPs."""
+        """Check a NIC that receives, and answers with CNPs."""
         return self._nic(RECEIVER, end, checks.receiver, self.rdma, self.policy)
 
     def reactor(self, end: End) -> Part:
-        """The sender, when a CNP comes back to it."""
+        """Check the sender as the receiver of a CNP."""
         return self._nic(CNP, end, checks.reactor, self.rdma)
 
     def ingress(self, end: End) -> Part:
-        """A switch's port where RoCE comes in; with what was compiled for it."""
+        """Check a switch's port where RoCE enters, with the QoS compiled for it."""
         return self._port(SWITCH, end, "in", self._ingress)
 
     def egress(self, end: End) -> Part:
-        """A switch's port where RoCE leaves; with what was compiled for it."""
+        """Check a switch's port where RoCE leaves, with the QoS compiled for it."""
         return self._port(SWITCH, end, "out", self._egress)
 
     def cnp(self, ingress: End, egress: End) -> Iterator[Part]:
-        """A switch that a CNP passes."""
+        """Check a switch that a CNP passes."""
         if not self._at_egress(egress):
             yield self._port(CNP, ingress, "in", self._cnp_ingress)
         yield self._port(CNP, egress, "out", self._cnp_egress)
 
     def ecmp(self, switch: str) -> Iterator[Part]:
-        """How a switch spreads flows; no part where it was not read, which its ports say themselves."""
+        """Check how a switch spreads flows; return no part where it was not read, which its ports' parts report."""
         known = self.seen.switches.get(switch)
         if known is not None:
             reasons = self._reasons(switch)
@@ -116,7 +116,9 @@ class Checker:
             yield self._part(SWITCH, switch, key, checks.ecmp, known.ecmp_fields, reasons)
 
     def link(self, upstream: End, downstream: End) -> Iterator[Part]:
-        """A cable, in the direction of the packets; none where an end was not read, which that end says itself."""
+        """Check a cable in the packets' direction; return none where an end was not read, which that end's part
+        reports.
+        """
         one, other = self._anything(upstream), self._anything(downstream)
         if one is not None and other is not None:
             where = f"{upstream} - {downstream}"
@@ -133,12 +135,12 @@ class Checker:
         return nic.nic if nic else None
 
     def _at_egress(self, end: End) -> bool:
-        """Whether the switch looks at a packet's DSCP where it leaves (linux), not where it came in."""
+        """Return true where the switch classifies a packet by the port where it leaves (linux), not where it enters."""
         switch = self.seen.switches.get(end.device)
         return switch is not None and getattr(SYSTEMS.get(switch.system), "CLASSIFIES_AT_EGRESS", False)
 
     def _reasons(self, switch: str) -> Reasons:
-        """Why the system of a switch does not show a field of PortQos."""
+        """Return why the system of a switch does not show a field of PortQos."""
         known = self.seen.switches.get(switch)
         return getattr(SYSTEMS.get(known.system), "NOT_HELD", NO_REASONS) if known else NO_REASONS
 
@@ -170,7 +172,7 @@ class Checker:
     def _port(
         self, layer: str, end: End, side: str, check: Callable[[End, PortQos, PortQos | None], Iterable[Finding]]
     ) -> Part:
-        """``check`` of a switch's port, and of the port as it is planned (None where that is not to be compared)."""
+        """Apply ``check`` to a switch's port and to the port as planned (None where that is not to be compared)."""
         switch = self.seen.switches.get(end.device)
         port = switch.ports.get(end.port) if switch else None
         where = f"{end.device} {end.port}, {side}"
@@ -183,7 +185,7 @@ class Checker:
     def _part(
         self, layer: str, where: str, key: tuple[object, ...], check: Callable[..., Iterable[Finding]], *of: object
     ) -> Part:
-        """``check`` of ``of``, or what was found before by the same ``key``."""
+        """Return the result of ``check`` on ``of``, or the earlier result with the same ``key``."""
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = tuple(check(*of))
@@ -191,7 +193,7 @@ class Checker:
 
 
 def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part]:
-    """All parts of the path from NIC ``start`` to NIC ``goal``, in order, and of the CNP's way back."""
+    """Return all parts of the path from NIC ``start`` to NIC ``goal``, in order, and of the CNP's way back."""
     way = fabric.way(start, goal)
     back = fabric.way(goal, start)
     parts = [*checker.applications(start.device), checker.sender(start)]
@@ -212,7 +214,7 @@ def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part
 
 
 def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
-    """All parts of the fabric: each host sends to each, over every port in both directions.
+    """Yield all parts of the fabric: each host sends to each, over every port in both directions.
 
     One after the other, since a large fabric has hundreds of thousands and most of them are fine.
     """
@@ -237,7 +239,7 @@ def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
 
 
 def deadlock(fabric: Fabric, checker: Checker) -> Part:
-    """Whether pauses can wait for each other in a circle, over the links that really pause."""
+    """Check that pauses cannot wait for each other in a cycle, over the links that really pause."""
 
     def pauses(end: End) -> bool:
         switch = checker.seen.switches.get(end.device)
@@ -264,13 +266,14 @@ def deadlock(fabric: Fabric, checker: Checker) -> Part:
 
 
 def first_fault(parts: Iterable[Part]) -> Fault | None:
-    """The first broken hop."""
+    """Return the first broken hop."""
     return next((fault for part in parts for fault in part.faults), None)
 
 
 def claims(parts: Iterable[Part], source: str) -> list[Claim]:
-    """The parts as claims of a proof: one for a part that is fine, else one for each fault, with its consequence; and
-    one that does not apply for each thing that cannot be read."""
+    """Return the parts as claims of a proof: one for a part without faults, else one for each fault, with its
+    consequence; and one marked as not applicable for each thing that cannot be read.
+    """
     made = []
     for part in parts:
         if not part.faults:
@@ -304,7 +307,7 @@ def _unread(layer: str, where: str) -> Part:
 
 
 def _once(parts: Iterable[Part]) -> list[Part]:
-    """Each part once, at its first place: ways share their parts."""
+    """Return each part once, at its first position: paths share their parts."""
     first: dict[tuple[str, str], Part] = {}
     for part in parts:
         first.setdefault((part.layer, part.where), part)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the module roce_path_info does: a fabric from its inventory and from what was read back, followed and told."""
+"""Implement the module roce_path_info: follow a fabric from its inventory and its readings, and report it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NO_CABLE = "roce_host_nics gives it no cable_m, so its ingress buffers are left 
 
 
 def checked(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The module's result. Raises FabricError for what cannot be read or followed."""
+    """Return the module's result. Raises FabricError for what cannot be read or followed."""
     faults: list[Fault] = []
     unseen: list[Unseen] = []
     made: list[Claim] = []
@@ -72,7 +72,7 @@ def checked(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def look(params: Mapping[str, Any]) -> Iterator[Part]:
-    """All parts of the paths that ``params``, the module's, ask for, in their order. Raises FabricError."""
+    """Return all parts of the paths that the module's ``params`` ask for, in their order. Raises FabricError."""
     policy = read_policy(params["policy"])
     specs = read_switches(params["switches"], None, params["asics"])
     fabric = Fabric(_links(specs), [spec.name for spec in specs])
@@ -93,7 +93,7 @@ def look(params: Mapping[str, Any]) -> Iterator[Part]:
 
 
 def message(parts: int, faults: list[Fault], unseen: int = 0) -> str:
-    """Of so many parts, the first broken hop in a sentence, or that there is none."""
+    """Return a message with the number of parts and the first broken hop in a sentence, or that there is none."""
     if not faults:
         less = f"; of {unseen} of their settings nothing can be read" if unseen else ""
         return f"all {parts} parts are as the policy says{less}"
@@ -103,7 +103,7 @@ def message(parts: int, faults: list[Fault], unseen: int = 0) -> str:
 
 
 def _alike(seen: Mapping[str, Switch]) -> dict[str, Switch]:
-    """``seen``, where ports that are alike are one object, whatever their switch."""
+    """Return ``seen`` with one object for ports that are alike, whatever their switch."""
     known: dict[int, PortQos] = {}
     alike: dict[PortQos, PortQos] = {}
 
@@ -168,7 +168,7 @@ def _hosts(
 
 
 def _shares_buffer(inventory: Mapping[str, Any] | None, host: str, nic: str) -> str:
-    """Why a NIC's lossless priorities need no ingress buffer of their own; "" where they do."""
+    """Return why a NIC's lossless priorities need no ingress buffer of their own; "" where they need one."""
     given = ((inventory or {}).get(host) or {}).get(nic, {"cable_m": 0})
     return "" if (given or {}).get("cable_m") is not None else NO_CABLE
 

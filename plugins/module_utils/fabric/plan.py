@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""From the policy and the inventory's switches to what each switch's QoS should be.
+"""Compute each switch's QoS from the policy and the inventory's switches.
 
 All that can be refused is refused here, before anything is rendered: the switches and their links by ``read_switches``,
 what their ASICs cannot do by ``plan``. Ports with the same ASIC, speed and cable share one PortQos.
@@ -59,7 +59,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class PortSpec:
-    """One port as the inventory has it."""
+    """One port as given in the inventory."""
 
     speed_gbit_s: int
     cable_m: int | None
@@ -68,7 +68,7 @@ class PortSpec:
 
 @dataclass(frozen=True)
 class SwitchSpec:
-    """One switch as the inventory has it. ``asic`` is None only where the system sends no pauses.
+    """One switch as given in the inventory. ``asic`` is None only where the system sends no pauses.
 
     ``own_headroom``: the user's xoff in bytes, by (speed, longest cable).
     ``queue_buffer_bytes``: what one queue can fill, for a system that counts thresholds in percent of it, else None.
@@ -84,12 +84,12 @@ class SwitchSpec:
 
     @property
     def needs_headroom(self) -> bool:
-        """Whether headroom is planned: the system is told its bytes, or the cable that it computes them from."""
+        """Return true where headroom is planned: the system gets its bytes, or the cable to compute them from."""
         return not getattr(self.system_module, "SIZES_HEADROOM", False)
 
     @property
     def sizes_headroom(self) -> bool:
-        """Whether the system computes headroom itself; what is planned then only bounds ECN."""
+        """Return true where the system computes headroom itself; the planned value then only bounds ECN."""
         return "headroom" in self.system_module.NOT_HELD
 
     def held_cable_m(self, cable_m: int) -> int:
@@ -104,7 +104,7 @@ def read_switches(
     asics: Any = None,
     systems: Mapping[str, SwitchSystem] | None = None,
 ) -> list[SwitchSpec]:
-    """The inventory's switches, in its order, each checked alone and against the others.
+    """Return the inventory's switches, in its order, each checked alone and against the others.
 
     ``switches``: name -> system, asic, ports, headroom and queue_buffer_bytes, each as in roce_switch_system and so on.
     ``hosts``: name -> roce_host_nics of all hosts, None for one that has none given; None as a whole: whether hosts at
@@ -124,7 +124,7 @@ def read_switches(
 
 
 def plan(policy: Policy, specs: list[SwitchSpec]) -> dict[str, Switch]:
-    """What each switch's QoS should be, by name, in the order given.
+    """Return each switch's wanted QoS, by name, in the order given.
 
     Raises FabricError for the first switch that cannot do what the policy asks.
     """
@@ -168,7 +168,7 @@ def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mappi
 
 
 def _check_runs_on(record: Record, name: str, system: SwitchSystem, asic: Asic) -> None:
-    """Refuse an ASIC of the table that no switch with this system has; a user's own is theirs to know."""
+    """Refuse a table ASIC that no switch with this system has. A user's own ASIC is not checked."""
     runs_on = getattr(system, "ASICS", None)
     if runs_on is None or asic.name in runs_on or ASICS.get(asic.name) is not asic:
         return
@@ -228,7 +228,7 @@ def _read_own(record: Record) -> dict[tuple[int, int], int]:
 
 
 def _check_links(specs: Mapping[str, SwitchSpec]) -> None:
-    """Both ends of each link between switches must say the same."""
+    """Check that both ends of each link between switches agree."""
     for spec in specs.values():
         for name, port in spec.ports.items():
             peer = port.peer
@@ -264,7 +264,7 @@ def _check_links(specs: Mapping[str, SwitchSpec]) -> None:
 
 
 def _check_hosts(specs: Mapping[str, SwitchSpec], hosts: Mapping[str, Any]) -> None:
-    """Each host at a port must be there with that NIC, and no NIC can be at two ports."""
+    """Check that each host at a port exists with that NIC, and that no NIC is at two ports."""
     taken: dict[Peer, str] = {}
     for spec in specs.values():
         for name, port in spec.ports.items():
@@ -397,7 +397,7 @@ def _alpha_exponent(asic: Asic, headrooms: Mapping[Line, Headroom], subject: str
 
 
 def _attainable(spec: SwitchSpec, qos: PortQos, pfc_bytes: Fraction | None, subject: str) -> PortQos:
-    """``qos`` with the nearest thresholds that the system can hold."""
+    """Return ``qos`` with the nearest thresholds that the system can hold."""
     attainable: Callable[[PortQos, int], PortQos] | None = getattr(spec.system_module, "attainable", None)
     if attainable is None or spec.queue_buffer_bytes is None:
         return qos

@@ -40,7 +40,9 @@ LEAST_ECN_BYTES, MOST_ECN_BYTES = 1_000, 7 * 10**9
 
 @dataclass(frozen=True)
 class RdmaClass:
-    """One class of RoCE traffic. ``ecn`` None: compiled for each switch from its ASIC and each port's speed."""
+    """One class of RoCE traffic. ``ecn`` is None where it is compiled for each switch from its ASIC and each port's
+    speed.
+    """
 
     name: str
     mode: str  # LOSSLESS or LOSSY
@@ -54,7 +56,7 @@ class RdmaClass:
 
     @property
     def tos(self) -> int:
-        """The ToS byte that senders set (NCCL_IB_TC)."""
+        """Return the ToS byte that senders set (NCCL_IB_TC)."""
         return self.dscp << 2 | self.ect
 
 
@@ -83,7 +85,7 @@ AnyClass = Union[RdmaClass, CnpClass, DefaultClass]
 
 @dataclass(frozen=True)
 class Policy:
-    """One policy of one fabric. ``classes`` in the order given; the first is what hosts use where nothing says another.
+    """One policy of one fabric. ``classes`` are in the order given; hosts use the first unless another is named.
 
     ``ip_mtu_bytes``: the hosts' largest IP packet; ``switch_ip_mtu_bytes``: what switches let pass.
     ``path_mtu_bytes``: the largest payload of a RoCE packet.
@@ -100,31 +102,31 @@ class Policy:
 
     @property
     def lossless(self) -> tuple[RdmaClass, ...]:
-        """The classes that need PFC and headroom."""
+        """Return the classes that need PFC and headroom."""
         return tuple(each for each in self.classes if each.mode == LOSSLESS)
 
     @property
     def named(self) -> tuple[tuple[str, AnyClass], ...]:
-        """All classes with their names; CNP's and all other traffic's last."""
+        """Return all classes with their names; CNP's and the default class last."""
         return (*((each.name, each) for each in self.classes), ("cnp", self.cnp), ("default", self.default))
 
     @property
     def all_classes(self) -> tuple[AnyClass, ...]:
-        """All classes, in the order of ``named``."""
+        """Return all classes, in the order of ``named``."""
         return tuple(each for _name, each in self.named)
 
     @property
     def with_dscp(self) -> tuple[RdmaClass | CnpClass, ...]:
-        """The classes that have a DSCP of their own."""
+        """Return the classes that have a DSCP of their own."""
         return (*self.classes, self.cnp)
 
     @property
     def with_share(self) -> tuple[RdmaClass | DefaultClass, ...]:
-        """The classes that share the bandwidth which strict ones leave."""
+        """Return the classes that share the bandwidth which strict ones leave."""
         return (*self.classes, self.default)
 
     def dscp_to_class(self) -> tuple[int, ...]:
-        """The traffic class of each of the 64 DSCPs."""
+        """Return the traffic class of each of the 64 DSCPs."""
         classes = [self.default.traffic_class] * DSCPS
         for each in self.with_dscp:
             classes[each.dscp] = each.traffic_class
@@ -132,7 +134,8 @@ class Policy:
 
 
 def read_policy(given: Mapping[str, Any] | None) -> Policy:
-    """The variable ``roce_policy``, with defaults for what it leaves out. Raises FabricError for the first thing amiss.
+    """Read the variable ``roce_policy``, with defaults for omitted settings. Raises FabricError for the first error in
+    it.
 
     Without ``classes`` there is one, "roce". Traffic class, priority and queue of a class are one number unless told
     otherwise.
@@ -261,7 +264,7 @@ def _default(record: Record, left_percent: int) -> DefaultClass:
 
 
 def _check_apart(policy: Policy) -> None:
-    """No two classes may share what keeps them apart."""
+    """Check that no two classes share a value that must separate them."""
     for setting in ("dscp", "traffic_class", "priority", "queue"):
         taken: dict[int, str] = {}
         for name, each in policy.named:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a user wrote of a fabric, as a record whose settings are numbers and texts."""
+"""Read a user's record of settings that are numbers and texts."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.settings impo
 
 
 class Record(Settings):
-    """Raises FabricError."""
+    """A record of settings. Raises FabricError."""
 
     refusal = FabricError
 
     def need(self, *settings: str) -> None:
-        """Refuse where one of these is left out."""
+        """Refuse the record where one of these is left out."""
         for name in settings:
             if name not in self.data:
                 raise self.refuse(f"{name} is missing", "give it")
 
     def number(self, setting: str, default: int, least: int, most: int) -> int:
-        """Return a whole number in that range; true and "3" are none."""
+        """Return a whole number in that range; true and "3" are refused."""
         value = self.data.get(setting, default)
         try:
             return values.whole(value, least, most)

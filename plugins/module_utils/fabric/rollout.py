@@ -1,6 +1,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""From running configurations to the policy in stages, and back to what was there: what is sent to which switch, when.
+"""Take switches from their running configurations to the policy in stages, and back: the text to send to each, by
+stage.
 
 It is computed anew before every stage, of what is there then. So a run that was cut off is completed by the next one.
 """
@@ -34,7 +35,7 @@ RUN = re.compile(r"\d{8}T\d{6}Z")  # what the role calls a run's folder of backu
 
 
 def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dict[str, Any]:
-    """The stages that are left, and what the first of them sends to each switch; backups where they are asked for.
+    """Return the remaining stages, and what the first of them sends to each switch; also backups where requested.
 
     Raises FabricError, before anything is written, and ProofError where a backup cannot be written.
 
@@ -98,8 +99,9 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
 
 
 def _unfinished(folder: str, wanted: Mapping[str, Switch]) -> tuple[str, list[str]]:
-    """(folder, switches) of the run before that of ``folder``, where it did not come to its end (a file "finished");
-    the switches are those that it was to change."""
+    """Return (folder, switches) of the run before that of ``folder``, where it was not completed (a completed run has a
+    file "finished"); the switches are those that it was to change.
+    """
     above, own = os.path.split(folder.rstrip("/"))
     try:
         runs = sorted(name for name in os.listdir(above) if RUN.fullmatch(name) and name != own)
@@ -112,7 +114,7 @@ def _unfinished(folder: str, wanted: Mapping[str, Switch]) -> tuple[str, list[st
 
 
 def restored(params: Mapping[str, Any]) -> dict[str, Any]:
-    """What to send so that each switch is again as in its backup, and whether it is. Raises FabricError.
+    """Return what to send so that each switch is again as in its backup, and whether it is. Raises FabricError.
 
     Only for systems whose ``restoration`` finds it out; the others have a way back of their own.
     """
@@ -133,7 +135,8 @@ def restored(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _comparable(seen: Switch, wanted: Switch) -> Switch:
-    """``seen`` on the wanted ports, with what its system does not show as it is wanted: no stage changes that.
+    """Return ``seen`` on the wanted ports, with the wanted value of each setting its system does not show: no stage
+    changes it.
 
     For the stages alone. It is no observation, and no proof may be made of it.
     """
@@ -164,7 +167,7 @@ def _in_between(running: str, now: Switch, state: Switch, stage: str) -> str:
         if stage == migration.SWITCHES_LESS_PFC and remediation(running, now):
             return ""
         return remediation(running, state)
-    except FabricError:  # the last stage is the policy itself, whose refusal is told
+    except FabricError:  # the last stage is the policy itself, whose refusal is reported
         return ""
 
 

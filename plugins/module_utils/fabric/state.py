@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""QoS as it is on a switch's ports and on a NIC, in no vendor's words.
+"""QoS as it is on a switch's ports and on a NIC, in vendor-neutral terms.
 
 The same terms say what is wanted (``plan``), what is rendered from it and what is read back, so that two of them can be
 held against each other. None always means "not set, or not to be seen there"; what that leads to is the path check's.
@@ -18,8 +18,9 @@ Octet = tuple[Optional[int], ...]  # one entry a class (or a DSCP)
 
 @dataclass(frozen=True)
 class Ecn:
-    """WRED that marks instead of drops: none below ``minimum_bytes`` of queue, all above ``maximum_bytes``, and between
-    them with a probability that grows linearly to ``probability_percent``."""
+    """WRED that marks instead of dropping: no packet below ``minimum_bytes`` of queue, all above ``maximum_bytes``, and
+    between them with a probability that grows linearly to ``probability_percent``.
+    """
 
     minimum_bytes: int
     maximum_bytes: int
@@ -54,7 +55,7 @@ class Headroom:
 
 @dataclass(frozen=True)
 class Pools:
-    """The ingress pools that a switch was planned with, in bytes, as its configuration has them.
+    """The ingress pools for which a switch was planned, in bytes, as its configuration has them.
 
     ``lossless_bytes``: the least that the lossless pool may have. ``headroom_bytes``: the pool of headroom that the
     ports share; 0: each port has its own. ``ingress_bytes``: the most that all ingress pools may have together beside
@@ -68,7 +69,7 @@ class Pools:
 
 @dataclass(frozen=True)
 class BufferShares:
-    """The parts into which a system cuts the ingress buffer, in percent.
+    """The parts into which a system divides the ingress buffer, in percent.
 
     ``lossless_percent``: the pool of lossless packets; of what headroom leaves, or, where ``headroom_percent`` is its
     own part, of the whole.
@@ -80,8 +81,9 @@ class BufferShares:
 
 @dataclass(frozen=True)
 class Watchdog:
-    """What ends a storm of pause frames: after ``detection_ms`` without a byte sent, ``action`` ("drop", "forward") on
-    the queue's packets, until ``restoration_ms`` without a pause."""
+    """Settings that end a storm of pause frames: after ``detection_ms`` without a byte sent, apply ``action`` ("drop",
+    "forward") to the queue's packets, until ``restoration_ms`` without a pause.
+    """
 
     detection_ms: int
     restoration_ms: int
@@ -115,7 +117,7 @@ class PortQos:
 
 @dataclass(frozen=True)
 class Switch:
-    """A switch's QoS, wanted or read back. ``ports`` by the switch's own names, in their order in the inventory.
+    """A switch's QoS, wanted or as read. ``ports`` by the switch's own names, in their order in the inventory.
 
     ``ecmp_fields``: what the hash over equal paths takes, of ECMP_FIELDS; None where it is not to be seen.
     ``queue_buffer_bytes``: what one queue can fill, for systems whose thresholds are in percent of it (junos); None for
@@ -137,7 +139,7 @@ ECMP_FIELDS = ("destination_ip", "destination_port", "protocol", "source_ip", "s
 
 @dataclass(frozen=True)
 class Nic:
-    """The QoS of one function of a NIC, wanted or read back on its host or in its guest.
+    """The QoS of one function of a NIC, wanted or as read on its host or in its guest.
 
     ``name`` is the RDMA device ("mlx5_0"), ``interface`` the network's ("ens1f0np0"). ``trust``: "dscp" or "pcp".
     ``notification`` and ``reaction``: on which priorities it sends CNPs for marked packets, and slows down for CNPs.
@@ -172,7 +174,7 @@ class Nic:
 
 @dataclass(frozen=True)
 class Application:
-    """What an application asks of the fabric: ``tos`` is the whole byte (NCCL_IB_TC), DSCP and ECN."""
+    """An application's request to the fabric: ``tos`` is the whole byte (NCCL_IB_TC), DSCP and ECN."""
 
     name: str
     tos: int
@@ -181,10 +183,10 @@ class Application:
 
 
 def dscp_of(tos: int) -> int:
-    """The DSCP of a ToS byte: its upper 6 bits (RFC 2474)."""
+    """Return the DSCP of a ToS byte: its upper 6 bits (RFC 2474)."""
     return tos >> 2
 
 
 def ecn_of(tos: int) -> int:
-    """The ECN field of a ToS byte: 0 not-ECT, 1 ECT(1), 2 ECT(0), 3 CE (RFC 3168)."""
+    """Return the ECN field of a ToS byte: 0 not-ECT, 1 ECT(1), 2 ECT(0), 3 CE (RFC 3168)."""
     return tos & 3

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the module roce_switch_config does, for all switches of an inventory at once; no switch is asked."""
+"""Implement the module roce_switch_config, for all switches of an inventory at once; it contacts no switch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def rendered(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dict[str, Any]:
-    """Configurations from the policy. Without a path they are returned; with one, written, when all are rendered.
+    """Render configurations from the policy. Return them without a path; with one, write them after all are rendered.
 
     Raises FabricError before anything is written, ProofError where a file cannot be read or written.
     """
@@ -50,7 +50,7 @@ def rendered(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> di
 
 
 def file_of(folder: str, switch: Switch) -> str:
-    """A switch's file in ``folder``. Raises FabricError where its name cannot be a file's."""
+    """Return a switch's file in ``folder``. Raises FabricError where its name cannot be a file's."""
     if not FILE_NAME.fullmatch(switch.name):
         raise FabricError(
             f"switch {switch.name}", "the name cannot be a file's", "use letters, digits, '.', '_' and '-'"
@@ -59,13 +59,13 @@ def file_of(folder: str, switch: Switch) -> str:
 
 
 def parsed(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Running configurations as data. Raises FabricError."""
+    """Return running configurations as data. Raises FabricError."""
     found = parse_running(running_texts(params["running"]), params["switches"])
     return {"changed": False, "parsed": {name: to_data(switch) for name, switch in found.items()}}
 
 
 def parse_running(running: Mapping[str, Any], switches: Mapping[str, Any]) -> dict[str, Switch]:
-    """Running configurations by switch, each by the system that ``switches`` says it has. Raises FabricError."""
+    """Parse running configurations by switch, each by the system that ``switches`` gives it. Raises FabricError."""
     found = {}
     for name, given in running.items():
         system = Record(f"switch {name}", switches.get(name, {})).data.get("system")
@@ -74,7 +74,7 @@ def parse_running(running: Mapping[str, Any], switches: Mapping[str, Any]) -> di
 
 
 def compared(params: Mapping[str, Any]) -> dict[str, Any]:
-    """What of the policy each running configuration does not have. Raises FabricError."""
+    """Return what of the policy each running configuration lacks. Raises FabricError."""
     wanted = wanted_switches(params)
     found = {}
     for name, text in running_texts(params["running"]).items():
@@ -101,8 +101,9 @@ def compared(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def left_to_change(wanted: Mapping[str, Switch], running: Mapping[str, str], name: str) -> list[dict[str, Any]]:
-    """What the policy would still change of a running configuration that has no ``differences``: settings that the
-    terms of ``state`` do not tell apart. At most one, as ``compared`` returns them."""
+    """Return what the policy would still change of a running configuration that has no ``differences``: settings that
+    the terms of ``state`` do not distinguish. Return at most one, in the form of ``compared``'s results.
+    """
     try:
         text = SYSTEMS[wanted[name].system].remediation(running[name], wanted[name])
     except FabricError as error:
@@ -115,13 +116,13 @@ def left_to_change(wanted: Mapping[str, Switch], running: Mapping[str, str], nam
 
 
 def wanted_switches(params: Mapping[str, Any]) -> dict[str, Switch]:
-    """What the policy makes of all switches, by name. Raises FabricError."""
+    """Return the QoS that the policy gives all switches, by name. Raises FabricError."""
     policy = read_policy(params["policy"])
     return plan(policy, read_switches(params["switches"], params["hosts"], params["asics"]))
 
 
 def running_texts(running: Mapping[str, Any] | None) -> dict[str, str]:
-    """Running configurations as texts, by switch. Raises FabricError."""
+    """Return running configurations as texts, by switch. Raises FabricError."""
     if not running:
         raise FabricError("running", "there is none", "give each switch's running configuration as text, by name")
     return {str(name): _text(name, given) for name, given in running.items()}

@@ -43,7 +43,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems impo
 
 
 class SwitchSystem(Protocol):
-    """What every module of ``systems`` has. Names that only some have are looked up with getattr and a default."""
+    """The names that every module of ``systems`` has. Names that only some have are read with getattr and a default."""
 
     NOT_HELD: dict[str, str]
     PORT: re.Pattern[str]

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A switch's QoS as plain data, for people and templates to read, and what differs between two, in words."""
+"""Return a switch's QoS as plain data, for people and templates to read, and the differences between two, in words."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORDS = {
 
 
 def title(field: str) -> str:
-    """A field of PortQos in words."""
+    """Return the name of a field of PortQos in words."""
     if field in TABLES:
         index, held = TABLES[field]
         return f"{held} of {index}"
@@ -35,7 +35,7 @@ def title(field: str) -> str:
 
 
 def to_data(switch: Switch) -> dict[str, Any]:
-    """name, system, ecmp_fields and ports; of tables only what is set, by number written as text ("26": 3)."""
+    """Return name, system, ecmp_fields and ports; of tables only set entries, by number written as text ("26": 3)."""
     made = {id(qos): _port_data(qos) for qos in switch.ports.values()}
     return {
         "name": switch.name,
@@ -62,7 +62,7 @@ def _port_data(qos: PortQos) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Difference:
-    """Something of a switch that is not as wanted. ``ports`` has all that share it; empty for the switch as a whole."""
+    """A setting of a switch that is not as wanted. ``ports`` has all that share it; empty for the switch as a whole."""
 
     ports: tuple[str, ...]
     what: str
@@ -77,8 +77,9 @@ class Difference:
 
 
 def differences(wanted: Switch, seen: Switch, not_held: Collection[str]) -> list[Difference]:
-    """How ``seen`` differs from ``wanted``, in what the system's configuration holds; ports beyond the wanted are not
-    looked at. Differences that ports share are one, in the order of the ports."""
+    """Return how ``seen`` differs from ``wanted`` in what the system's configuration holds. Ports that are not wanted
+    are ignored. A difference that several ports share is returned once, in the order of the ports.
+    """
     found: dict[tuple[str, str, str], list[str]] = {}
     compared: dict[tuple[int, int], list[tuple[str, str, str]]] = {}
     for name, qos in wanted.ports.items():
@@ -120,7 +121,7 @@ def _as_strict(one: Any, other: Any) -> bool:
 
 
 def _table(index: str, held: str, wanted: Any, seen: Any) -> Iterator[tuple[str, str, str]]:
-    """Entries that differ in the same way are one: "DSCP 0-25, 27-63"."""
+    """Return the differing entries of a table; entries that differ in the same way are one: "DSCP 0-25, 27-63"."""
     ways: dict[tuple[Any, Any], list[int]] = {}
     for at, pair in enumerate(zip(wanted, seen)):
         if pair[0] != pair[1]:

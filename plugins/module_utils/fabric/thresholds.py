@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""From ASIC, speed, cable and MTU to bytes: the headroom of a lossless priority, whether it fits, and where ECN marks.
+"""Compute bytes from ASIC, speed, cable and MTU: a lossless priority's headroom, whether it fits, and ECN's thresholds.
 
 Headroom (xoff) is what still arrives after a pause was sent.
 
@@ -91,7 +91,7 @@ LEAST_PACKET_BYTES = 64
 
 @dataclass(frozen=True)
 class HeadroomSum:
-    """The headroom of all lossless priorities on all ports: what is each one's own, and what arrives after pauses."""
+    """The headroom of all lossless priorities on all ports: each one's own, and what arrives after pauses."""
 
     reserved_bytes: int = 0
     xoff_bytes: int = 0

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The fabric as links between ports, and the ways that packets take over it. Pure."""
+"""The fabric as links between ports, and the paths that packets take over it. Pure."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Hop(NamedTuple):
 
 
 class Fabric:
-    """All cables. A device that is in ``switches`` forwards; any other is a host."""
+    """All cables. A device in ``switches`` forwards; any other is a host."""
 
     def __init__(self, links: Iterable[tuple[End, End]], switches: Iterable[str]) -> None:
-        """Raises FabricError where a port has two cables, or a cable two ends at one device."""
+        """Index the cables. Raises FabricError where a port has two cables, or a cable has two ends at one device."""
         self.switches = frozenset(switches)
         self.peer: dict[End, End] = {}
-        # Of each device its neighbours and the ports on both sides; sorted: the same fabric has the same ways.
+        # The neighbours of each device and the ports on both sides, sorted: the same fabric has the same paths.
         self.neighbours: dict[str, list[tuple[str, End, End]]] = {}
         for one, other in links:
             if one.device == other.device:
@@ -53,15 +53,16 @@ class Fabric:
             each.sort()
 
     def links(self) -> Iterator[tuple[End, End]]:
-        """Every cable once, in order."""
+        """Return every cable once, in order."""
         return ((one, other) for one, other in sorted(self.peer.items()) if one < other)
 
     def hosts(self) -> list[str]:
-        """All that is no switch."""
+        """Return all devices that are no switch."""
         return sorted(device for device in self.neighbours if device not in self.switches)
 
     def way(self, start: End, goal: End) -> list[Hop]:
-        """What a packet from NIC ``start`` to NIC ``goal`` may pass, over all ways of the least number of switches.
+        """Return the hops that a packet from NIC ``start`` to NIC ``goal`` may pass, over all paths with the fewest
+        switches.
 
         Each hop once, those nearer to ``start`` first. Raises FabricError where there is no way.
         """
@@ -89,7 +90,7 @@ class Fabric:
         return hops + [Hop(last.device, ingress, last.port) for ingress in ingresses[last.device]]
 
     def _distances(self, goal: str) -> dict[str, int]:
-        """From every switch that has a way, the number of cables to ``goal``."""
+        """Return, for every switch that has a path, the number of cables to ``goal``."""
         distance = {goal: 0}
         ahead = deque([goal])
         while ahead:
@@ -102,7 +103,7 @@ class Fabric:
 
 
 def buffer_cycle(fabric: Fabric, paused: Mapping[tuple[str, str], bool] | None = None) -> list[tuple[str, str]]:
-    """A cyclic buffer dependency, as the switches' links (from, to) around it; empty where there is none.
+    """Return a cyclic buffer dependency as the switches' links (from, to) around it; empty where there is none.
 
     With PFC, the buffer of a link waits for that of the next one of some packet's way. A cycle of them can stand still
     for ever (Hu et al., "Deadlocks in Datacenter Networks: Why Do They Form, and How to Avoid Them", HotNets 2016).
@@ -119,9 +120,9 @@ def buffer_cycle(fabric: Fabric, paused: Mapping[tuple[str, str], bool] | None =
         if any(other not in fabric.switches for other, _near, _far in fabric.neighbours.get(switch, [])):
             goals |= bit
     carries = _goals_by_link(index, near, goals)
-    # What a link carries for its own end goes no further.
+    # Packets that a link carries for its own end go no further.
     live = {link for link, goes in carries.items() if goes != index[link[1]] and (paused is None or paused.get(link))}
-    # A link after which nothing waits is in no cycle, nor then are those before it: of a Clos nothing is left.
+    # A link after which nothing waits is in no cycle, nor are those before it: none of a Clos's links remain.
     while True:
         after: dict[str, list[tuple[str, str]]] = {}
         for link in sorted(live):
@@ -136,7 +137,9 @@ def buffer_cycle(fabric: Fabric, paused: Mapping[tuple[str, str], bool] | None =
 
 
 def _goals_by_link(index: Mapping[str, int], near: Mapping[str, list[str]], goals: int) -> dict[tuple[str, str], int]:
-    """Of each link (from, to) between switches, the goals that packets over it may have, as bits; none are left out."""
+    """Return, for each link (from, to) between switches, the goals of packets over it, as bits; links without one are
+    left out.
+    """
     within = dict(index)
     carries: dict[tuple[str, str], int] = {}
     exactly = dict(index)
@@ -158,7 +161,7 @@ def _goals_by_link(index: Mapping[str, int], near: Mapping[str, list[str]], goal
 
 
 def _cycle(follows: Mapping[tuple[str, str], list[tuple[str, str]]]) -> list[tuple[str, str]]:
-    """A cycle of a directed graph, found by a search in depth; empty where there is none."""
+    """Return a cycle of a directed graph, found by depth-first search; empty where there is none."""
     done: set[tuple[str, str]] = set()
     for start in follows:
         if start in done:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What runs at every boot: the NICs brought to the policy that was saved, by the same code as in a module's run.
+"""Run at every boot: bring the NICs to the saved policy, by the same code as in a module's run.
 
 ``python3 roce_host.pyz SETTINGS.json``. A driver may make its devices late, so it is tried until the time is up.
 """
@@ -23,7 +23,7 @@ PAUSE_SECONDS = 2
 def apply(
     system: System, settings: dict[str, Any], say: Callable[[str], object], wait: Callable[[float], object] = time.sleep
 ) -> str:
-    """Bring the NICs to ``settings``; why not, or nothing."""
+    """Bring the NICs to ``settings``; return why that failed, or nothing."""
     why = ""
     for _attempt in range(PATIENCE_SECONDS // PAUSE_SECONDS):
         try:
@@ -39,7 +39,7 @@ def apply(
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status 0 where everything is as saved."""
+    """Return exit status 0 where everything is as saved."""
     system = System()
     saved = system.read(arguments[0])
     if saved is None:

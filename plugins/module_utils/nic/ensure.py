@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""RoCE NICs brought to a policy: all are planned before the first is touched, and read back after."""
+"""Bring RoCE NICs to a policy: plan all before the first is changed, and read them back afterwards."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Planned = dict[str, "tuple[Nic, dict[str, str]]"]
 
 
 def settings(policy: dict[str, Any], nics: dict[str, Any], rdma_class: str | None) -> dict[str, Any]:
-    """The settings as ``ensure`` takes them and a boot finds them. Raises HostError for what fits no host.
+    """Return the settings in the form that ``ensure`` takes and a boot finds. Raises HostError for what fits no host.
 
     The class is always named: which one is the policy's first is lost in a file whose keys are sorted.
     """
@@ -44,7 +44,9 @@ def settings(policy: dict[str, Any], nics: dict[str, Any], rdma_class: str | Non
 
 
 def planned(given: dict[str, Any], seen: dict[str, Seen]) -> Planned:
-    """By RDMA device, what it is to have, and why it cannot have the rest. Raises HostError where the policy fails."""
+    """Return, by RDMA device, its wanted settings, and why it cannot have the rest. Raises HostError where the policy
+    fails.
+    """
     try:
         policy = read_policy(given["policy"])
         rdma_class = class_of(policy, given["rdma_class"])
@@ -65,7 +67,7 @@ def ensure(system: System, given: dict[str, Any], check: bool = False, stage: st
 
 
 def restore(system: System, nics: dict[str, Any], check: bool = False, stage: str = ALL) -> Outcome:
-    """Bring NICs back to what ``shown`` told of them. Raises HostError."""
+    """Bring NICs back to the settings that ``shown`` returned for them. Raises HostError."""
     seen = read.read(system, list(nics))
     try:
         want: Planned = {name: (nic_of(name, nics[name]), {}) for name in seen}
@@ -97,7 +99,7 @@ def _bring(system: System, seen: dict[str, Seen], whole: Planned, check: bool, s
             todo = to_write[name]
             for step in todo:
                 if step is todo[-1] and step.setting == "pfc" and len(todo) > 1:
-                    # No priority becomes lossless whose buffer or queue a driver refused without a word.
+                    # A driver may refuse a buffer or queue without an error: its priority must not become lossless.
                     _check_kept(name, wanted, read.read(system, [name])[name], done, but="pfc")
                 _write(system, name, step, done)
         seen = read.read(system, list(want))
@@ -114,7 +116,7 @@ def _bring(system: System, seen: dict[str, Seen], whole: Planned, check: bool, s
 
 
 def shown(seen: Seen) -> dict[str, Any]:
-    """A function as plain data: the fields of Nic, why it has not all of them, its driver, PCI address and speed."""
+    """Return a function as plain data: the fields of Nic, why some are missing, its driver, PCI address and speed."""
     return {
         **asdict(seen.nic),
         "cannot": dict(seen.cannot),
@@ -144,7 +146,7 @@ def _writers(step: Step) -> Callable[[System, str, Step], object]:
 
 
 def _write_connections(system: System, name: str, step: Step) -> None:
-    """RDMA-CM's ToS."""
+    """Write RDMA-CM's ToS."""
     if not system.exists(read.CONNECTIONS):
         system.run(["modprobe", "rdma_cm"])
     if not system.exists(read.CONNECTIONS):
@@ -154,7 +156,7 @@ def _write_connections(system: System, name: str, step: Step) -> None:
 
 
 def _check_kept(name: str, wanted: Nic, seen: Seen, done: list[str], but: str = "") -> None:
-    """What was written has to read back: dcb does not tell of a driver that refuses (seen with iproute2 6.1)."""
+    """Check that the written settings read back: dcb does not report a driver's refusal (seen with iproute2 6.1)."""
     left = {field: values for field, values in differences(wanted, seen).items() if field != but}
     if left:
         field, (now, then) = next(iter(left.items()))

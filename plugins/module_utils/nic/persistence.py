@@ -1,13 +1,13 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What brings the settings of RoCE NICs back after a reboot, before workloads start."""
+"""Restore the settings of RoCE NICs after a reboot, before workloads start."""
 
 from __future__ import annotations
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import at_boot
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic import boot
 
-# After who makes the devices and VFs, and who sets up the network (and its MTU); before who uses RDMA at boot.
+# After the units that make the devices and VFs or set up the network (and its MTU); before users of RDMA at boot.
 TEMPLATE = """# Written by sailloft.fleet.roce_nic; changes here are lost.
 [Unit]
 Description=QoS of the RoCE NICs (Sailloft)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The RoCE NICs of a machine, read: all that their QoS consists of, from the kernel's files and the DCB tools.
+"""Read the RoCE NICs of a machine: all that their QoS consists of, from the kernel's files and the DCB tools.
 
 Sources: Documentation/ABI/stable/sysfs-class-infiniband (ports, gid_attrs), Documentation/ABI/testing/sysfs-class-net
 (mtu, speed, phys_port_name), drivers/infiniband/hw/mlx5/cong.c (cc_params in debugfs), drivers/infiniband/core/
@@ -36,7 +36,7 @@ MLX5_VFS = ("0x1012", "0x1014", "0x1016", "0x1018", "0x101a", "0x101c", "0x101e"
 
 
 def names(system: System) -> tuple[list[str], dict[str, str]]:
-    """The RDMA devices whose link is Ethernet; and, by name, why some of them cannot be read (a container has them)."""
+    """Return the RDMA devices whose link is Ethernet; and, by name, why some cannot be read (containers have those)."""
     found, left_out = [], {}
     for name in system.names(DEVICES):
         if _link(system, name) == "Ethernet":
@@ -49,7 +49,7 @@ def names(system: System) -> tuple[list[str], dict[str, str]]:
 
 
 def read(system: System, wanted: list[str]) -> dict[str, Seen]:
-    """The named RDMA devices, physical functions before VFs. Raises HostError for the first that is none."""
+    """Return the named RDMA devices, physical functions before VFs. Raises HostError for the first that is none."""
     there = system.names(DEVICES)
     for name in wanted:
         if name not in there:
@@ -92,7 +92,7 @@ def _function(system: System, name: str) -> Seen:
 
 
 def _interface(system: System, name: str) -> str:
-    """The network interface of an RDMA device."""
+    """Return the network interface of an RDMA device."""
     found = [
         each
         for each in system.names(f"{DEVICES}/{name}/device/net")
@@ -106,7 +106,7 @@ def _interface(system: System, name: str) -> str:
 
 
 def _quiet(system: System, path: str) -> str | None:
-    """A file that some drivers have and refuse to be read."""
+    """Read a file that some drivers have but do not allow to be read."""
     try:
         return system.read(path)
     except HostError:
@@ -128,7 +128,7 @@ def _speed_gbit_s(system: System, interface: str) -> int | None:
 
 
 def _bridging(system: System, interface: str) -> tuple[Dcb | None, str]:
-    """By dcb, or else by mlnx_qos; and why by neither."""
+    """Read the DCB settings with dcb, or else with mlnx_qos; if neither works, also return why."""
     try:
         printed: dict[str, str | None] = {}
         why = ""
@@ -201,7 +201,7 @@ def _with_dcb(nic: Nic, seen: Dcb | None, driver: str | None, why: str, cannot: 
 
 
 def _with_congestion(system: System, nic: Nic, address: str | None, cannot: dict[str, str]) -> tuple[Nic, str, str]:
-    """With the notification and reaction points and the CNPs' DSCP; and where these are set."""
+    """Return the NIC with the notification and reaction points and the CNPs' DSCP; and where these are set."""
     ecn = f"{NETWORK}/{nic.interface}/ecn"
     if system.exists(f"{ecn}/roce_np"):
         notification, reaction = (_enabled(system, f"{ecn}/{point}") for point in ("roce_np", "roce_rp"))
@@ -224,7 +224,7 @@ def _enabled(system: System, point: str) -> tuple[int, ...]:
 
 
 def _with_marking(system: System, nic: Nic, cannot: dict[str, str]) -> Nic:
-    """With the ToS of RDMA-CM, the device's ToS, and the MTU."""
+    """Return the NIC with the ToS of RDMA-CM, the device's ToS, and the MTU."""
     path = f"{DEVICES}/{nic.name}/tc/{PORT}/traffic_class"
     text = system.read(path)
     forced = None
@@ -243,8 +243,9 @@ def _with_marking(system: System, nic: Nic, cannot: dict[str, str]) -> Nic:
 
 @contextmanager
 def connections(system: System, name: str) -> Iterator[str]:
-    """The file with RDMA-CM's ToS of a device. The kernel shows it in a folder that somebody makes, and keeps the value
-    when the folder goes again (cma_configfs.c)."""
+    """Yield the file with RDMA-CM's ToS of a device. The kernel shows it in a folder that a user creates, and keeps the
+    value when the folder is removed (cma_configfs.c).
+    """
     folder = f"{CONNECTIONS}/{name}"
     made = False
     if system.exists(CONNECTIONS) and not system.exists(folder):
