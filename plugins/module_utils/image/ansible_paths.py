@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Where Ansible of the build host finds collections and roles, by its own word."""
+"""The paths of collections and roles, as Ansible of the build host reports them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.process impor
 
 @functools.cache
 def collections() -> dict[str, Path]:
-    """The folder of each collection by its name; the first of the places that Ansible searches. Raises ImageError."""
+    """Return each collection's folder by name, from the first place that Ansible searches. Raises ImageError."""
     found: dict[str, Path] = {}
     for folder, names in _ask(["ansible-galaxy", "collection", "list", "--format", "json"]).items():
         for name in names:
@@ -25,12 +25,12 @@ def collections() -> dict[str, Path]:
 
 
 def roles() -> list[Path]:
-    """The folders in which roles without a collection lie, in order. Raises ImageError."""
+    """Return the folders of roles without a collection, in search order. Raises ImageError."""
     return [Path(folder) for folder in _settings()["DEFAULT_ROLES_PATH"]]
 
 
 def configuration() -> str:
-    """An ansible.cfg that finds what this build host's finds, and says nothing else. Raises ImageError."""
+    """Return an ansible.cfg with only the search paths of this build host's configuration. Raises ImageError."""
     settings = _settings()
     # Ansible reads "%" in it as the beginning of a name, and "%%" as itself.
     places = {

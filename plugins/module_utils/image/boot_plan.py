@@ -131,7 +131,7 @@ def plan(
 
 
 def _is_in(address: Any, network: ipaddress.IPv4Network) -> bool:
-    """Whether the node is in that network. Beside another DHCP server its address may be unknown: then it counts."""
+    """Return whether the node is in the network. Its address may be unknown beside another DHCP server: then True."""
     try:
         return ipaddress.IPv4Address(address) in network
     except ValueError:

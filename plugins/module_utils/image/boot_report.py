@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a node says that it booted: /run/sailloft/boot.json, which the first stage wrote."""
+"""The boot report of a node: /run/sailloft/boot.json, which the first stage wrote."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ class Phase:
 
 @dataclass(frozen=True)
 class BootReport:
-    """A boot. ``image`` is the digest, ``name`` the image's name, ``layers`` lowest first, ``server`` the layers' last.
+    """A boot. ``image`` is the digest and ``name`` the image's name; ``layers`` are lowest first.
+
+    ``server`` is the last one that the layers came from.
 
     ``arguments`` is the kernel's whole command line; ``warnings`` are sentences.
     """
@@ -54,7 +56,7 @@ class BootReport:
 
 
 def load(text: str, subject: str) -> BootReport:
-    """The report in this text. Raises ImageError, about ``subject``, where it is none or not in our form."""
+    """Parse the report. Raises ImageError, about ``subject``, if the text is no report or not in our form."""
     try:
         data: Any = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """iPXE's scripts: how an image is booted, and how a node comes to its image.
 
-A node's script knows servers, the image's script knows none: it asks for what lies beside it on the server that it
-came from. Whatever fails comes back to the node's script, which asks the next server, and pauses longer and longer.
+A node's script names the servers. The image's script names none: it requests the files beside it on the server that it
+came from. Every failure returns to the node's script, which asks the next server, with increasing pauses.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import (
     RESERVED_ARGUMENTS,
 )
 
-# An address, not a name: the first stage has no resolver. http alone: what comes is proven by digest and signature.
+# An address, not a name: the first stage has no resolver. Only http: digest and signature prove what is fetched.
 ADDRESS = r"(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 SERVER = re.compile(rf"http://{ADDRESS}(:\d{{1,5}})?(/[A-Za-z0-9._~-]+)*")
 MAC = re.compile(r"(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}")
-# Of the first stage's own arguments, which the scripts set, the one that is a node's to set.
+# The scripts set the first stage's own arguments. This is the only one of them that a node may set.
 OWN_ARGUMENT_ALLOWED = "sailloft.reboot_after_s="
 SECONDS = re.compile(r"[1-9][0-9]{0,8}")
-# What the image's arguments (spec.MOST_ARGUMENT_BYTES) leave of the 2048 bytes, with the zero at their end, at which
-# kernels cut the command line without a word.
+# Kernels silently cut the command line at 2048 bytes, including the zero at its end. This is what the image's arguments
+# (spec.MOST_ARGUMENT_BYTES) leave of them.
 NODE_BYTES = 2047 - MOST_ARGUMENT_BYTES
-# What stands around the values: "initrd=first-stage", the names of settings, the image's digest, BOOTIF.
+# The text around the values: "initrd=first-stage", the names of settings, the image's digest, BOOTIF.
 FIXED_BYTES = 192
 # Pauses between two rounds over all servers begin between 1 and 8 s, by the node, and double up to LONGEST_PAUSE_S.
 FIRST_PAUSES_S = 8
 DOUBLED = 4
-# How long iPXE waits for a server from which nothing comes.
+# The time that iPXE waits for a server that sends nothing.
 TIMEOUT_MS = 20000
 
 
 def image_script(manifest: Manifest, digest: str) -> str:
-    """boot.ipxe of an image. Raises ImageError."""
+    """Return the text of an image's boot.ipxe. Raises ImageError."""
     checked_digest(digest, f"image {manifest.name}")
     arguments = " ".join(manifest.kernel_arguments)
     settings = (
@@ -66,7 +66,10 @@ exit 1
 
 
 def target_path(channel: str | None, digest: str | None, subject: str) -> str:
-    """Where in a store the script is that boots the channel, or the image. Raises ImageError unless it is just one."""
+    """Return the path in a store of the script that boots the channel or the image.
+
+    Raises ImageError unless exactly one of them is given.
+    """
     if (channel is None) == (digest is None):
         raise ImageError(subject, "needs a channel or a digest, one of them", "say which image it boots")
     if channel is not None:
@@ -77,9 +80,10 @@ def target_path(channel: str | None, digest: str | None, subject: str) -> str:
 def node_script(
     node: str, mac: str, target: str, servers: Sequence[str], arguments: Sequence[str], report: str = ""
 ) -> str:
-    """nodes/MAC.ipxe of a node; ``target`` is of ``target_path``, ``report`` the URL for reports or empty.
+    """Return the text of a node's nodes/MAC.ipxe.
 
-    Every node begins with a server of its own and pauses for a time of its own. Raises ImageError.
+    ``target`` is a result of ``target_path``; ``report`` is the URL for reports, or empty. The first server and the
+    lengths of the pauses depend on the node. Raises ImageError.
     """
     subject = f"node {node}"
     checked_node(node)
@@ -120,7 +124,7 @@ goto again
 
 
 def checked_server(url: str, subject: str) -> str:
-    """``url`` as it is. Raises ImageError where a first stage could not fetch from it."""
+    """Return ``url`` unchanged. Raises ImageError if a first stage could not fetch from it."""
     if not isinstance(url, str) or not SERVER.fullmatch(url):
         raise ImageError(
             subject,
@@ -131,7 +135,7 @@ def checked_server(url: str, subject: str) -> str:
 
 
 def checked_mac(mac: str, subject: str) -> str:
-    """``mac`` as iPXE's hexhyp writes it. Raises ImageError for what is none, or is no one machine's."""
+    """Return ``mac`` in the form of iPXE's hexhyp. Raises ImageError if it is no MAC or not a single machine's."""
     text = mac.lower() if isinstance(mac, str) else ""
     if not MAC.fullmatch(text) or int(text[:2], 16) & 1 or not text.strip("0:-"):
         raise ImageError(subject, f"{mac!r} is not the MAC address of a NIC", "give six pairs, as aa:bb:cc:dd:ee:ff")

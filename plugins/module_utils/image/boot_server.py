@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The checks of what a boot server is given: what dnsmasq, nginx and iPXE would take, and answer no node for. Pure."""
+"""Checks of a boot server's variables, for values that dnsmasq, nginx and iPXE accept but serve no node with. Pure."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def _of_address(
 
 
 def _shared(nodes: Sequence[Mapping[str, Any]], key: str, form: Found) -> list[str]:
-    """Which nodes have the same of what is to be each one's own."""
+    """Return the problems of nodes that share a value of ``key``, which must differ between nodes."""
     words = {"name": "name", "mac": "MAC address", "address": "address"}[key]
     owners: dict[str, list[str]] = {}
     for node in nodes:
@@ -242,7 +242,7 @@ def _said(check: Callable[..., Any], *given: Any) -> list[str]:
 
 
 def _address(value: Any) -> Address | None:
-    """An address in four numbers, None for all else; dnsmasq takes 010.9.0.1 for another one."""
+    """Return an address of four numbers, None for all else; dnsmasq reads 010.9.0.1 as a different address."""
     if not isinstance(value, str) or not _FOUR.fullmatch(value):
         return None
     try:
@@ -260,8 +260,10 @@ def _mask_bits(value: Any) -> int | None:
 
 
 def _is_host(address: Address, network: Network) -> bool:
-    """Whether it can be a host's there. The first and the last address are the network's (RFC 919), but of a /31
-    (RFC 3021) and a /32."""
+    """Return whether the address can be a host's in the network.
+
+    The first and the last address are reserved (RFC 919), except in a /31 (RFC 3021) and a /32.
+    """
     if address not in network:
         return False
     return network.prefixlen >= 31 or address not in (network.network_address, network.broadcast_address)

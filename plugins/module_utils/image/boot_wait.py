@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether a node that was power-cycled is up again, by what it says itself and not by what its BMC says. Pure."""
+"""The check that a power-cycled node is up again, by the node's own report and not by its BMC's. Pure."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class Limits:
 
 @dataclass(frozen=True)
 class Reading:
-    """What the node said: node_image_info's result, or else why it could not be asked."""
+    """A node's answer: node_image_info's result, or else the reason why it could not be asked."""
 
     state: dict[str, Any] | None = None
     why: str = ""
 
 
 def is_new(state: dict[str, Any], elapsed_s: float, limits: Limits) -> bool:
-    """Whether the node runs a boot that began after the restart, ``elapsed_s`` ago."""
+    """Return whether the node runs a boot that began after the restart ``elapsed_s`` ago."""
     return state["boot_id"] != limits.boot_id and state["uptime_s"] <= elapsed_s
 
 
 def phase(reading: Reading, elapsed_s: float, limits: Limits) -> str:
-    """What is going on, for people to read; empty once the node is up."""
+    """Return the current phase of the restart as readable text; empty once the node is up."""
     if reading.state is None:
         return f"does not answer yet ({reading.why})"
     if not is_new(reading.state, elapsed_s, limits):
@@ -49,7 +49,7 @@ def phase(reading: Reading, elapsed_s: float, limits: Limits) -> str:
 
 
 def check(subject: str, reading: Reading, elapsed_s: float, limits: Limits) -> None:
-    """Raises ImageError where there is nothing left to wait for."""
+    """Raise ImageError if there is nothing left to wait for."""
     now = phase(reading, elapsed_s, limits)
     if not now:
         return

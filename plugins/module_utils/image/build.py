@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Images from wishes: which layers are there, building those that are not, publishing what is new."""
+"""Build images as requested: find the layers in the cache, build those that are missing, publish what is new."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 
 TOOLS = ("mount", "umount", "unshare", "mksquashfs", "veritysetup", "systemctl", "chroot", "minisign", "zstd")
 TOOLS_OF = {debian: debian.TOOLS, dnf: ("dnf", "rpm", "busybox", "dmsetup")}
-# RPM archives have none of the first stage's programs: the build host's own.
+# RPM archives have none of the first stage's programs: those of the build host are used.
 OWN_PROGRAMS = Path("/")
 FETCH_TIMEOUT_S = 60
 # The whole of such a file, which has some hundred kilobytes.
 FETCH_DEADLINE_S = 120
-UNUSED_S = 30 * 86400  # what no build has wanted for so long leaves the cache
+UNUSED_S = 30 * 86400  # what no build has used for this long is removed from the cache
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Where an image is built and goes.
+    """The places where images are built and published.
 
     ``init`` is the text of the first stage's script, ``open_url`` opens a URL as Ansible's function of that name does.
     """
@@ -73,7 +73,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one image: ``built`` names the layers that were not in the cache."""
+    """The result for one image: ``built`` names the layers that were not in the cache."""
 
     name: str
     digest: str
@@ -84,7 +84,9 @@ class Outcome:
 
 
 def build(images: Mapping[str, Image], setting: Setting, progress: Callable[[str], object]) -> list[Outcome]:
-    """Bring the store to the wished images. Raises ImageError; the store then has the images that were whole before.
+    """Bring the store to the requested images.
+
+    Raises ImageError; the store then has the images that were complete before.
 
     With ``setting.check``, new layers are built into the cache, and the store stays as it is.
     """
@@ -121,7 +123,7 @@ def _build_all(
     stageless = {name for name, chain in chains.items() if not _has_stage(setting, public_key, chain)}
 
     def work_apart() -> None:
-        # What the first stages are made of is fetched while the first layer is installed, which leaves cores idle.
+        # The parts of the first stages are fetched while the first layer is installed, which leaves cores idle.
         with concurrent.futures.ThreadPoolExecutor() as pool:
             userlands = _Userlands(setting.cache, work, pool)
             for name, chain in chains.items():
@@ -143,7 +145,7 @@ def _build_all(
 
     if missing or stageless:
         if not setting.check:
-            # A key that cannot sign is better known before a long build than after.
+            # A key that cannot sign is reported before a long build, not after it.
             sign.sign(b"", setting.secret_key, public_key, setting.password)
         isolated(work_apart)
     outcomes = []
@@ -154,7 +156,7 @@ def _build_all(
 
 
 def _wishes(images: Mapping[str, Image], fetch: _Fetcher) -> dict[str, Wish]:
-    """Layer name -> what is wanted; a layer after those below it."""
+    """Return layer name -> requested layer; a layer follows those below it."""
     found: dict[str, Wish] = {}
     for image in images.values():
         parent = None
@@ -222,7 +224,7 @@ class _Userlands:
             self._found[lowest.key] = self._pool.submit(self._unpack, lowest, run)
 
     def tree(self, lowest: Wish) -> Path:
-        """Where it is; waits. Raises ImageError."""
+        """Wait for the tree and return its path. Raises ImageError."""
         return self._found[lowest.key].result()
 
     def _unpack(self, lowest: Wish, run: tools.Run) -> Path:
@@ -328,7 +330,7 @@ def _publish(
 
 
 def _packages(parts: list[Built]) -> tuple[Package, ...]:
-    """Of the highest layer's list, each by the layer that brought it in this version."""
+    """Return the packages of the highest layer's list, each with the layer that brought this version of it."""
     brought: dict[tuple[str, str, str], str] = {}
     for part in parts:
         there = {(item["name"], item["version"], item["architecture"]) for item in part.packages}
@@ -339,7 +341,7 @@ def _packages(parts: list[Built]) -> tuple[Package, ...]:
 
 
 def _whole(store: Store, digest: str, new: Manifest, data: bytes, public_key: str) -> bool:
-    """Whether the store has all of the image, signed by the key that is wished now."""
+    """Return whether the store has all of the image, signed by the key that is requested now."""
     try:
         return not store.missing_blobs(new) and sign.verifies(data, store.read(digest, SIGNATURE), public_key)
     except ImageError:
@@ -347,7 +349,7 @@ def _whole(store: Store, digest: str, new: Manifest, data: bytes, public_key: st
 
 
 def _current(store: Store, digest: str | None) -> tuple[Manifest | None, dict[str, Any]]:
-    """The image that the store has, with its listings; none where it cannot be read any more."""
+    """Return the image that the store has, with its listings; None if it can no longer be read."""
     if digest is None:
         return None, {}
     try:
@@ -368,7 +370,10 @@ def _listing(part: Built) -> Any:
 
 
 class _Fetcher:
-    """Bytes at a URL, each fetched once. Raises ImageError, FileNotFoundError for what the server has not."""
+    """A cache of the bytes at URLs, each fetched once.
+
+    Raises ImageError, and FileNotFoundError for what the server does not have.
+    """
 
     def __init__(self, open_url: Callable[..., Any], deadline_s: float = FETCH_DEADLINE_S) -> None:
         self._open_url = open_url
@@ -398,13 +403,13 @@ class _Fetcher:
             raise _no_answer(url, f"cannot be read: {error or type(error).__name__}") from error
 
     def _whole(self, url: str, answer: Any) -> bytes:
-        """Read it to its end. The time-out is of silence only: a server that drips is given up by the deadline."""
+        """Read the answer to its end. The time-out covers silence only; the deadline ends a server that is too slow."""
         deadline = time.monotonic() + self._deadline_s
         parts: list[bytes] = []
         while True:
             part: bytes = answer.read1(1 << 16)
             if not part:
-                # What http.client still waits for; other answers have no such thing.
+                # The length that http.client still waits for; other answers have no such attribute.
                 if getattr(answer, "length", None):
                     raise http.client.IncompleteRead(b"".join(parts), answer.length)
                 return b"".join(parts)
@@ -419,7 +424,7 @@ def _no_answer(url: str, why: str) -> ImageError:
 
 @contextlib.contextmanager
 def _locked(cache: Path, names: str) -> Iterator[None]:
-    """Be the only build in this cache; another one is told who builds."""
+    """Lock the cache for this build; another build's error names who builds."""
     cache.mkdir(parents=True, exist_ok=True)
     handle = os.open(cache / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -442,7 +447,7 @@ def _remove(folder: Path) -> None:
 
 
 def _sweep(cache: Path) -> None:
-    """Remove from the cache what no build has wanted for UNUSED_S seconds."""
+    """Remove from the cache what no build has used for UNUSED_S seconds."""
     oldest = time.time() - UNUSED_S
     for pattern in ("layers/*", "apt/lists-*", "dnf/*", "first-stages/*"):
         for path in cache.glob(pattern):

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What differs between two images, as data and as the lines that a reviewer reads."""
+"""The differences between two images, as data and as the lines that a reviewer reads."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image import manife
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.manifest import Manifest
 
-# How many lines of one kind are shown before the rest is only counted.
+# The number of lines of one kind that are shown; the rest is only counted.
 SHOWN = 40
-# What of a file may change, in the order in which it is told.
+# The properties of a file that may change, in the order in which they are reported.
 PROPERTIES = {
     "type": ("type",),
     "content": ("sha256", "size_bytes"),
@@ -34,14 +34,14 @@ def changes(
     old_listings: Mapping[str, Listing],
     new_listings: Mapping[str, Listing],
 ) -> dict[str, Any]:
-    """What is other in ``new`` than in ``old`` (None: there was no image), as plain data for ``text``.
+    """Return the differences of ``new`` from ``old`` (None: there was no image), as plain data for ``text``.
 
     ``old_listings``, ``new_listings``: the listing of each layer by its name (path -> entry). Files are compared as a
-    node sees them, all layers on top of each other; a whiteout or a file hides what is below it. The same in, the same
-    out. Raises ImageError where a layer's listing is not given.
+    node sees them, all layers on top of each other; a whiteout or a file hides what is below it. The same inputs give
+    the same result. Raises ImageError if a layer's listing is not given.
 
-    Of the bytes, ``new_bytes`` are those of kernel, first stage and layers that are in no blob of ``old``: what someone
-    fetches who has the old image's blobs.
+    ``new_bytes`` counts the bytes of kernel, first stage and layers that are in no blob of ``old``: the download of a
+    machine that has the old image's blobs.
     """
     return {
         "image": {
@@ -58,7 +58,9 @@ def changes(
 
 
 def text(found: Mapping[str, Any], shown: int = SHOWN) -> list[str]:
-    """The lines of what ``changes`` found; none where nothing differs. At most ``shown`` lines of packages and files.
+    """Return the lines for a result of ``changes``; none if nothing differs.
+
+    At most ``shown`` lines of packages and of files are returned.
 
     Lines begin with "+" for what comes, "-" for what goes and "~" for what changes.
     """
@@ -111,7 +113,7 @@ def _arguments(old: Manifest | None, new: Manifest) -> dict[str, Any]:
 
 
 def _without(values: Iterable[str], others: Iterable[str]) -> list[str]:
-    """``values`` less ``others``, each as often as it is there."""
+    """Return ``values`` less ``others``, counting repeated values."""
     left = list(others)
     found = []
     for value in values:
@@ -130,7 +132,7 @@ def _packages(old: Manifest | None, new: Manifest) -> dict[str, list[dict[str, A
         going = sorted(version for version in olds if version not in news)
         coming = sorted(version for version in news if version not in olds)
         which = {"name": name, "architecture": architecture}
-        # RPM has several versions of a kernel installed at once; only one for one is a change.
+        # RPM has several versions of a kernel installed at once; only one version replaced by one is a change.
         if len(going) == len(coming) == 1:
             found["changed"].append(
                 {**which, "layer": news[coming[0]], "old_version": going[0], "new_version": coming[0]}
@@ -142,7 +144,7 @@ def _packages(old: Manifest | None, new: Manifest) -> dict[str, list[dict[str, A
 
 
 def _versions(image: Manifest | None) -> dict[tuple[str, str], dict[str, str]]:
-    """(name, architecture) -> version -> layer."""
+    """Return (name, architecture) -> version -> layer."""
     found: dict[tuple[str, str], dict[str, str]] = {}
     for package in image.packages if image else ():
         found.setdefault((package.name, package.architecture), {})[package.version] = package.layer
@@ -150,7 +152,7 @@ def _versions(image: Manifest | None) -> dict[tuple[str, str], dict[str, str]]:
 
 
 def _merged(image: Manifest | None, listings: Mapping[str, Listing]) -> dict[str, tuple[str, Mapping[str, Any]]]:
-    """Path -> (layer, entry) as a node sees it."""
+    """Return path -> (layer, entry) as a node sees it."""
     seen: dict[str, tuple[str, Mapping[str, Any]]] = {}
     if image is None:
         return seen
@@ -166,7 +168,7 @@ def _merged(image: Manifest | None, listings: Mapping[str, Listing]) -> dict[str
 
 
 def _below(path: str, folders: set[str]) -> bool:
-    """Whether the path is one of these, or in one of them."""
+    """Return whether the path is one of the folders, or inside one of them."""
     while path:
         if path in folders:
             return True
@@ -221,7 +223,7 @@ def _bytes(old: Manifest | None, new: Manifest) -> dict[str, Any]:
 
 
 def _parts(image: Manifest | None) -> dict[str, tuple[str, int]]:
-    """What a node fetches, by what a reviewer calls it: (sha256, bytes)."""
+    """Return the parts that a node fetches, by the reviewer's name for each: (sha256, bytes)."""
     if image is None:
         return {}
     found = {
@@ -233,7 +235,7 @@ def _parts(image: Manifest | None) -> dict[str, tuple[str, int]]:
 
 
 def _section(title: str, rows: Mapping[str, list[dict[str, Any]]], line: Any, shown: int) -> list[str]:
-    """A title with counts, and at most ``shown`` lines: what goes, what changes, what comes."""
+    """Return a title with counts, and at most ``shown`` lines: removed, changed, added."""
     if not any(rows.values()):
         return []
     lines = [f"{title}: {len(rows['added'])} added, {len(rows['removed'])} removed, {len(rows['changed'])} changed"]
@@ -272,12 +274,15 @@ def _told(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 
 def _plain(text: str) -> str:
-    """A path, or where a link leads, may hold anything but NUL: a line stays one line, a terminal gets no orders."""
+    """Return the text on one line without terminal control characters.
+
+    A path or a link's target may hold any character but NUL.
+    """
     return text if text.isprintable() else ascii(text)
 
 
 def _size(size: int | None) -> str:
-    """Bytes for people, in decimal units; exact below 1 kB."""
+    """Return a size as readable text in decimal units; exact below 1 kB."""
     if size is None:
         return "none"
     value, unit = float(size), 0

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Channels: a name that nodes follow, and the image that it names now.
 
-A channel is one file, which iPXE runs as it is; it is replaced at once, so there is no half promotion.
+A channel is one file, which iPXE runs unchanged. It is replaced atomically, so there is no partial promotion.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 )
 
 SUFFIX = ".ipxe"
-# How many images back a channel can go. More would never be asked for and the file grew for ever.
+# The number of earlier images that a channel can return to. The limit keeps the file from growing without end.
 HISTORY_ENTRIES = 10
 COMMENT = "# sailloft-channel "
 FOLLOWS = re.compile(r"channels/([a-z0-9][a-z0-9._-]*)\.ipxe")
@@ -48,13 +48,13 @@ class Channel:
 
 
 def render(channel: Channel) -> bytes:
-    """The bytes of the channel's file; ``parse`` is the inverse."""
+    """Return the bytes of the channel's file; ``parse`` is the inverse."""
     state = {"channel": channel.name, "digest": channel.digest, "history": list(channel.history)}
     return f"#!ipxe\n{COMMENT}{json.dumps(state)}\nchain ../images/{channel.digest}/boot.ipxe\n".encode()
 
 
 def parse(data: bytes, subject: str) -> Channel:
-    """The channel in these bytes. Raises ImageError, about ``subject``, where ``render`` would write others."""
+    """Parse a channel. Raises ImageError, about ``subject``, if ``render`` would write different bytes."""
     try:
         lines = data.decode("ascii").splitlines()
         state: dict[str, Any] = json.loads(lines[1][len(COMMENT) :])
@@ -71,7 +71,7 @@ def parse(data: bytes, subject: str) -> Channel:
 
 
 def promoted(channel: Channel | None, name: str, digest: str) -> Channel:
-    """The channel when it names ``digest``; ``channel`` is None where it is new. The same where it does already."""
+    """Return the channel naming ``digest``, unchanged if it already does; ``channel`` is None for a new one."""
     if channel is None:
         return Channel(name, digest)
     if channel.digest == digest:
@@ -80,7 +80,7 @@ def promoted(channel: Channel | None, name: str, digest: str) -> Channel:
 
 
 def rolled_back(channel: Channel) -> Channel:
-    """The channel when it names again what it named before. Raises ImageError where it named nothing before."""
+    """Return the channel naming its previous image again. Raises ImageError if there is no previous image."""
     if not channel.history:
         raise ImageError(
             f"channel {channel.name}", "has no history, it never named another image", "promote an image instead"
@@ -89,12 +89,12 @@ def rolled_back(channel: Channel) -> Channel:
 
 
 def path_of(store: Store, name: str) -> str:
-    """Where the channel's file is. Raises ImageError for what is no name."""
+    """Return the path of the channel's file. Raises ImageError if ``name`` is not a valid name."""
     return store.place(CHANNELS, checked_name(name, "channel") + SUFFIX)
 
 
 def read(store: Store, name: str) -> Channel | None:
-    """The channel, None where there is none. Raises ImageError."""
+    """Return the channel, None if there is none. Raises ImageError."""
     data = store.contents(CHANNELS, os.path.basename(path_of(store, name)))
     if data is None:
         return None
@@ -107,7 +107,7 @@ def read(store: Store, name: str) -> Channel | None:
 
 
 def read_all(store: Store) -> dict[str, Channel]:
-    """All channels by name. Raises ImageError."""
+    """Return all channels by name. Raises ImageError."""
     names = [
         name[: -len(SUFFIX)] for name in store.entries(CHANNELS) if name.endswith(SUFFIX) and not name.startswith(".")
     ]
@@ -116,7 +116,7 @@ def read_all(store: Store) -> dict[str, Channel]:
 
 
 def known(store: Store, name: str) -> Channel:
-    """The channel. Raises ImageError where there is none."""
+    """Return the channel. Raises ImageError if there is none."""
     channel = read(store, name)
     if channel is None:
         names = ", ".join(read_all(store))
@@ -127,7 +127,7 @@ def known(store: Store, name: str) -> Channel:
 
 
 def require_image(store: Store, name: str, digest: str) -> None:
-    """Refuse to let channel ``name`` name an image that the store has not, or not all of."""
+    """Raise ImageError, about channel ``name``, if the store does not have the whole image."""
     checked_digest(digest, f"channel {name}")
     for file in (BOOT_SCRIPT, SIGNATURE):
         store.read(digest, file)
@@ -143,9 +143,9 @@ def require_image(store: Store, name: str, digest: str) -> None:
 def promote(
     store: Store, name: str, digest: str, check: bool = False, hold: str = ""
 ) -> tuple[Channel | None, Channel]:
-    """Let the channel, which may be new, name ``digest``: what it was, and what it is.
+    """Make the channel, which may be new, name ``digest``; return it as before and as after.
 
-    ``hold`` is the run's own. Raises ImageError, also where another's hold is of the channel.
+    ``hold`` is the run's own. Raises ImageError, also if another run's hold covers the channel.
     """
     checked_digest(digest, f"channel {name}")
     store.require()
@@ -160,10 +160,10 @@ def promote(
 def rollback(
     store: Store, name: str, digest: str | None = None, check: bool = False, hold: str = ""
 ) -> tuple[Channel, Channel]:
-    """Let the channel name what it named before: what it was, and what it is.
+    """Make the channel name its previous image; return it as before and as after.
 
-    With ``digest``, only where it names that now: so a second call does not go back further. ``hold`` is the run's own.
-    Raises ImageError, also where another's hold is of the channel.
+    With ``digest``, only if it names that now, so a second call does not go back further. ``hold`` is the run's own.
+    Raises ImageError, also if another run's hold covers the channel.
     """
     if digest is not None:
         checked_digest(digest, f"channel {name}")
@@ -180,9 +180,9 @@ def rollback(
 
 
 def remove(store: Store, name: str, check: bool = False, hold: str = "") -> Channel | None:
-    """Have no such channel; returns what it was.
+    """Remove the channel if there is one; return it as it was.
 
-    ``hold`` is the run's own. Raises ImageError where a node follows the channel or another's hold is of it.
+    ``hold`` is the run's own. Raises ImageError if a node follows the channel or another run's hold covers it.
     """
     store.require()
     with store.locked():
@@ -201,7 +201,7 @@ def remove(store: Store, name: str, check: bool = False, hold: str = "") -> Chan
 
 
 def node_scripts(store: Store) -> dict[str, str]:
-    """Node, as its script's file is called, -> the script. Raises ImageError."""
+    """Return node (the file name of its script) -> script. Raises ImageError."""
     names = [name for name in store.entries(NODES) if name.endswith(SUFFIX) and not name.startswith(".")]
     texts = {name[: -len(SUFFIX)]: store.contents(NODES, name) for name in names}
     return {node: text.decode("utf-8", "replace") for node, text in texts.items() if text is not None}

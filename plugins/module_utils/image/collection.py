@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Garbage collection of a store: what nothing names goes, and nothing else."""
+"""Garbage collection of a store: remove what nothing names, and nothing else."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 
 @dataclass(frozen=True)
 class Garbage:
-    """What would go: paths in the store, sorted, and the bytes of all files in them."""
+    """The paths in the store to be removed, sorted, and the bytes of all files in them."""
 
     paths: tuple[str, ...]
     size_bytes: int
 
 
 def reasons(store: Store, keep: Iterable[str], history: int) -> dict[str, list[str]]:
-    """Digest -> why its image stays, sorted by digest; it need not be in the store.
+    """Return digest -> reasons why its image stays, sorted by digest; the image need not be in the store.
 
-    ``keep``: digests that nodes report to run; ``history``: how many of the images that a channel named before it can
-    go back to. Raises ImageError, also where a channel cannot be read: nothing is removed on a guess.
+    ``keep``: digests that nodes report to run; ``history``: the number of a channel's earlier images that it can return
+    to. Raises ImageError, also if a channel cannot be read: nothing is removed on a guess.
     """
     if history < 0:
         raise ImageError(store.subject, f"history {history} is less than 0", "say how many images back channels can go")
@@ -47,14 +47,14 @@ def reasons(store: Store, keep: Iterable[str], history: int) -> dict[str, list[s
 
 
 def paths(store: Store) -> list[str]:
-    """Paths in the store of all that ``collect`` looks at, sorted. Raises ImageError."""
+    """Return the paths in the store that ``collect`` looks at, sorted. Raises ImageError."""
     images = [os.path.join(IMAGES, digest) for digest in store.images()]
     blobs = [os.path.join(BLOBS, sha256) for sha256 in store.blobs()]
     return sorted([*images, *blobs, *store.left_behind()])
 
 
 def garbage(store: Store, keep: Iterable[str], history: int) -> Garbage:
-    """What ``collect`` would remove. Raises ImageError."""
+    """Return what ``collect`` would remove. Raises ImageError."""
     staying = set(reasons(store, keep, history))
     going = []
     used: set[str] = set()
@@ -64,18 +64,18 @@ def garbage(store: Store, keep: Iterable[str], history: int) -> Garbage:
         else:
             going.append(os.path.join(IMAGES, digest))
     going += [os.path.join(BLOBS, sha256) for sha256 in store.blobs() if sha256 not in used]
-    # What stands in a folder that goes, goes with it.
+    # A folder is removed with all that it contains.
     going += [path for path in store.left_behind() if os.path.dirname(path) not in going]
     with store.reported():
         return Garbage(tuple(sorted(going)), sum(_size_bytes(store.place(path)) for path in going))
 
 
 def collect(store: Store, keep: Iterable[str], history: int, hold: str = "") -> Garbage:
-    """Remove what nothing names, the images before their blobs: what it was. Raises ImageError as ``reasons`` does.
+    """Remove what nothing names, the images before their blobs; return what was removed.
 
-    ``hold`` is the run's own; with any other there, nothing is removed.
-    An image's folder goes by one rename, so that nobody finds one without its blobs, and a run that was killed is
-    completed by the next.
+    Raises ImageError as ``reasons`` does. ``hold`` is the run's own; if there is any other, nothing is removed.
+    An image's folder is removed by one rename, so that no reader finds an image without its blobs. The next run
+    completes one that was killed.
     """
     store.require()
     with store.locked():

@@ -1,19 +1,19 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Commands that work on an image's root, kept from changing the host that builds it by accident.
+"""Run commands on an image's root so that they do not change the build host by accident.
 
-This is no boundary against code that wants to leave: it is root, the build host's tools run beside it with the build
+This is no security boundary against hostile code: the code is root, the build host's tools run beside it with the build
 host's root (so that /proc/1/root leads there), and it may make device nodes.
 
-They run in namespaces of their own (util-linux' ``unshare``): what is mounted goes with the last of them, however they
-end, and a daemon that a package starts ends with them. The root gets
+The commands run in namespaces of their own (util-linux' ``unshare``). Mounts disappear with the last of the commands,
+however they end, and a daemon that a package starts ends with them. The root gets
 
 - ``/proc`` with only these processes, whose settings of the kernel (``/proc/sys``, ``sysrq-trigger``) are read-only,
 - ``/dev`` with null, zero, full, random, urandom and tty, and no disk or GPU of the build host,
 - no ``/sys``: there is nothing of the build host's hardware to read or to write,
-- ``/run`` and ``/tmp`` in memory: what is left there is in no image,
-- the build host's ``/etc/resolv.conf``, and for Debian a ``policy-rc.d`` that starts no service, both for the time
-  that it takes,
+- ``/run`` and ``/tmp`` in memory: files left there are in no image,
+- the build host's ``/etc/resolv.conf``, and for Debian a ``policy-rc.d`` that starts no service, both while
+  the commands run,
 - "localhost" for a host name, since packages write it into files.
 """
 
@@ -95,9 +95,9 @@ exit "$status"
 
 
 def confined(root: Path, argv: list[str]) -> list[str]:
-    """``argv`` as a command that runs it, outside of ``root`` but with ``root`` made ready; needs root's rights.
+    """Return a command that prepares ``root`` and then runs ``argv`` outside of it; needs root's rights.
 
-    The exit status is that of ``argv``.
+    The exit status of the command is that of ``argv``.
     """
     return [
         *("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"),

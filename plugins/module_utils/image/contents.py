@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.tools import 
 
 
 def apply(root: Path, layer: Layer, run: Run) -> None:
-    """The layer's users, then its files, then its services, into ``root``. Raises ImageError."""
+    """Put the layer's users, then its files, then its services into ``root``. Raises ImageError."""
     for user in layer.users:
         _user(root, layer, user, run)
     for file in layer.files:
@@ -103,7 +103,7 @@ def _data(subject: str, file: File) -> bytes:
 
 
 def _write(path: Path, data: bytes, mode: int, owner: int, group: int) -> None:
-    # A link there would be written through, so what is there goes first.
+    # Writing would follow a link, so the existing file is removed first.
     path.unlink(missing_ok=True)
     path.write_bytes(data)
     os.chown(path, owner, group)
@@ -111,7 +111,7 @@ def _write(path: Path, data: bytes, mode: int, owner: int, group: int) -> None:
 
 
 def _account(root: Path, database: str, name: str) -> list[str] | None:
-    """The fields of a name in the image's own /etc/passwd or /etc/group."""
+    """Return the fields of a name in the image's own /etc/passwd or /etc/group."""
     path = inside(root, f"/etc/{database}")
     for line in path.read_text().splitlines() if path.is_file() else []:
         fields = line.split(":")

@@ -25,29 +25,29 @@ class Entry:
 
 
 def folder(path: str) -> Entry:
-    """A folder that all may read."""
+    """Return an entry for a folder that all may read."""
     return Entry(path, stat.S_IFDIR | 0o755)
 
 
 def file(path: str, data: bytes, executable: bool = False) -> Entry:
-    """A file that all may read."""
+    """Return an entry for a file that all may read."""
     return Entry(path, stat.S_IFREG | (0o755 if executable else 0o644), data)
 
 
 def link(path: str, target: str) -> Entry:
-    """A symbolic link."""
+    """Return an entry for a symbolic link."""
     return Entry(path, stat.S_IFLNK | 0o777, target.encode())
 
 
 def character_device(path: str, major: int, minor: int) -> Entry:
-    """A character device of root's alone."""
+    """Return an entry for a character device that only root may use."""
     return Entry(path, stat.S_IFCHR | 0o600, device=(major, minor))
 
 
 def archive(entries: Iterable[Entry], epoch: int) -> bytes:
-    """The archive's bytes: sorted by path, owned by root, all of time ``epoch`` (s since 1970).
+    """Return the archive's bytes: sorted by path, owned by root, all with the time ``epoch`` (s since 1970).
 
-    Folders that are missing on the way to an entry are made. Raises ValueError where two entries have one path.
+    Missing parent folders of an entry are added. Raises ValueError if two entries have the same path.
     """
     by_path: dict[str, Entry] = {}
     for entry in entries:

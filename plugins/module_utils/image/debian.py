@@ -29,9 +29,9 @@ ENVIRONMENT = {
 }
 ARCHIVES, LISTS = "var/cache/apt/archives", "var/lib/apt/lists"
 SOURCE_FOLDER = "etc/apt/sources.list.d"
-# A file that says that all lists of the folder are there: a build may have been killed while they were fetched.
+# A marker that all lists of the folder are there: a build may have been killed while it fetched them.
 WHOLE = "whole"
-# mmdebstrap puts these two of the build host there.
+# mmdebstrap copies these two from the build host.
 OF_THE_BUILD_HOST = ("etc/hostname", "etc/resolv.conf")
 LEFTOVERS = (
     *("var/lib/dpkg/available", "var/lib/dpkg/available-old", "var/lib/dpkg/status-old"),
@@ -42,9 +42,10 @@ LEFTOVERS = (
 
 
 def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, str]:
-    """ "URL SUITE" -> the sha256 of its InRelease. Raises ImageError for an archive out of reach, or not as pinned.
+    """Return "URL SUITE" -> the sha256 of its InRelease.
 
-    ``fetch`` returns the bytes at a URL; raises ImageError.
+    ``fetch`` returns the bytes at a URL; raises ImageError. Raises ImageError if an archive cannot be reached or is not
+    as pinned.
     """
     found = {}
     for archive in layer.archives:
@@ -62,7 +63,7 @@ def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, st
 
 
 def source_date_epoch(layer: Layer, fetch: Callable[[str], bytes]) -> int:
-    """When the newest of the layer's archives was released, s since 1970: no file of the image is younger."""
+    """Return the release time of the newest of the layer's archives, s since 1970: no file of the image is younger."""
     dates = []
     for archive in layer.archives:
         for suite in archive.suites:
@@ -78,9 +79,9 @@ def source_date_epoch(layer: Layer, fetch: Callable[[str], bytes]) -> int:
 
 
 def caches(layer: Layer, digests: Mapping[str, str]) -> dict[str, str]:
-    """Folder of the image -> folder of the builder's cache that is mounted there while packages are installed.
+    """Return image folder -> folder of the builder's cache that is mounted there while packages are installed.
 
-    The lists of one state of the archives are kept by that state, so a layer on top needs no update of them.
+    Each state of the archives has its own lists in the cache, so a layer on top needs no update of them.
     """
     text = "\n".join([*_sources(layer.archives), *(f"{name} {digests[name]}" for name in sorted(digests))])
     return {
@@ -147,7 +148,7 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> N
 
 
 def packages(root: Path, run: Run) -> list[dict[str, str]]:
-    """What is installed in ``root``, by name and architecture: name, version, architecture."""
+    """Return name, version and architecture of the packages in ``root``, sorted by name and architecture."""
     said = run(
         [
             "dpkg-query",
@@ -192,7 +193,7 @@ def _release(archive: Archive, suite: str, fetch: Callable[[str], bytes]) -> byt
     try:
         return fetch(f"{folder}/InRelease")
     except FileNotFoundError:
-        # An archive that is signed apart, or pinned and not signed at all.
+        # An archive with a separate signature, or a pinned one without a signature.
         try:
             return fetch(f"{folder}/Release")
         except FileNotFoundError:
@@ -209,7 +210,7 @@ def _sources(archives: tuple[Archive, ...]) -> list[str]:
         for suite in archive.suites:
             options = [f"signed-by={archive.keyring}"] if archive.keyring else []
             if suite in archive.release_sha256:
-                # A pinned state may be older than the archive itself means it to be used.
+                # A pinned state may be older than the archive's own expiry date allows.
                 options.append("check-valid-until=no")
                 if not archive.keyring:
                     # The digest that the user pinned proves more than a signature, and _verify holds apt to it.
@@ -228,7 +229,7 @@ def _source_files(root: Path) -> Iterator[Path]:
 
 
 def _configuration(root: Path, architecture: str, recommends: str) -> str:
-    """apt's settings for working on ``root`` from outside; dpkg itself runs inside, by chroot."""
+    """Return apt's settings for working on ``root`` from outside; dpkg itself runs inside, by chroot."""
     return "".join(
         f"{line};\n"
         for line in (
@@ -249,12 +250,12 @@ def _configuration(root: Path, architecture: str, recommends: str) -> str:
 
 
 def _releases(root: Path) -> set[str]:
-    """The digests of the release files that apt has fetched."""
+    """Return the digests of the release files that apt has fetched."""
     return {sha256_of(path) for path in inside(root, LISTS, follow=True).glob("*Release") if path.is_file()}
 
 
 def _verify(root: Path, layer: Layer, digests: Mapping[str, str]) -> None:
-    """The archives that apt used are those that the layer's key names: a mirror may change in between."""
+    """Raise ImageError if apt used other archives than the layer's key names: a mirror may change in between."""
     there = _releases(root)
     for name, digest in digests.items():
         if digest not in there:
@@ -266,7 +267,7 @@ def _verify(root: Path, layer: Layer, digests: Mapping[str, str]) -> None:
 
 
 def _explained(layer: Layer, error: ToolError) -> ImageError:
-    """What apt says in its own words, without mmdebstrap's own lines around it."""
+    """Return the error with apt's own message, without mmdebstrap's lines around it."""
     said = [line[3:] for line in error.output.splitlines() if line.startswith("E: ")]
     own = ("mmdebstrap", "apt-get ", "run_", "received eof", "setup failed", "env ")
     said = [line for line in said if not line.startswith(own)]

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""RHEL and its relatives: packages put into a root by ``dnf --installroot`` of the build host.
+"""RHEL and related distributions: packages are installed into a root by ``dnf --installroot`` of the build host.
 
 Nothing of the build host's own configuration of dnf and rpm is used. An archive is proven by its packages' signatures
 (``keyring``), by the digest of its ``repodata/repomd.xml`` (``release_sha256: {repomd: ...}``), which holds the digests
@@ -33,14 +33,14 @@ NEW_DATABASE = "/usr/lib/sysimage/rpm"
 FIRST_NEW_RELEASE = 10
 DATABASE_FILE = "rpmdb.sqlite"
 CACHE = "var/cache/dnf"
-# What dnf and rpm leave behind that is of one installation, and no part of what was installed.
+# Files that dnf and rpm leave behind and that are no part of what was installed.
 LEFTOVERS = (
     *(CACHE, "var/cache/yum", "var/cache/libdnf5", "var/lib/dnf"),
     *("var/log/dnf.log", "var/log/dnf.librepo.log", "var/log/dnf.rpm.log", "var/log/dnf5.log", "var/log/hawkey.log"),
 )
 OF_THE_DATABASE = (f"{DATABASE_FILE}-shm", f"{DATABASE_FILE}-wal", ".rpm.lock")
 QUERY = r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{ARCH}\n"
-# A key that was used to check signatures, which rpm lists as if it were a package.
+# rpm lists a key that was used to check signatures as if it were a package.
 KEY = "gpg-pubkey"
 CONFIGURATION = """[main]
 assumeyes = 1
@@ -75,9 +75,9 @@ gpgcheck = {check}
 def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> None:
     """Put ``layer``'s packages into ``root``: empty for a layer without parent, else the merged root of those below.
 
-    ``digests`` are ``release_digests``: what dnf reads must be what they are of. ``SOURCE_DATE_EPOCH`` of this process
-    is rpm's time of installation, so that the database is the same each time.
-    Raises ImageError; what is in ``root`` then is not to be used.
+    ``digests`` are ``release_digests``: the metadata that dnf reads must match them. ``SOURCE_DATE_EPOCH`` of this
+    process is rpm's time of installation, so that the database is the same each time.
+    Raises ImageError; ``root`` must not be used then.
     """
     if not layer.packages:
         return
@@ -98,9 +98,9 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> N
 
 
 def packages(root: Path, run: Run) -> list[dict[str, str]]:
-    """What is installed in ``root`` as ``{"name", "version", "architecture"}``, sorted. ``root`` is only read.
+    """Return the packages in ``root`` as ``{"name", "version", "architecture"}``, sorted. ``root`` is only read.
 
-    ``version`` is ``EPOCH:VERSION-RELEASE``, without an epoch that is not set. Raises ImageError.
+    ``version`` is ``EPOCH:VERSION-RELEASE``, or ``VERSION-RELEASE`` if no epoch is set. Raises ImageError.
     """
     database = _database(root)
     if database is None:
@@ -127,7 +127,7 @@ def clean(root: Path) -> None:
     if database is not None:
         log = database / f"{DATABASE_FILE}-wal"
         if log.exists() and log.stat().st_size:
-            # What is only in it would be lost.
+            # Data that is only in this file would be lost.
             with contextlib.closing(sqlite3.connect(database / DATABASE_FILE)) as connection:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         for name in OF_THE_DATABASE:
@@ -145,9 +145,10 @@ def clean(root: Path) -> None:
 
 
 def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, str]:
-    """The sha256 of each archive's ``repomd.xml``, by its URL, and of its keyring; ``fetch`` gets the bytes at a URL.
+    """Return the sha256 of each archive's ``repomd.xml``, by URL, and of its keyring.
 
-    Raises ImageError where an archive has none, or another than it is pinned to, and what ``fetch`` raises.
+    ``fetch`` returns the bytes at a URL. Raises ImageError if an archive has no ``repomd.xml`` or a different one than
+    it is pinned to, and what ``fetch`` raises.
     """
     digests = {}
     for archive in layer.archives:
@@ -174,10 +175,10 @@ def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, st
 
 
 def source_date_epoch(layer: Layer, fetch: Callable[[str], bytes]) -> int:
-    """When the newest list of the layer's archives was made, s since 1970. Raises as ``release_digests`` does."""
+    """Return the time of the newest list of the layer's archives, s since 1970. Raises as ``release_digests`` does."""
     times = []
     for archive in layer.archives:
-        # createrepo_c(8): each list's own time; a fraction where the tool is an old one.
+        # createrepo_c(8): each list's own time; old versions of the tool write a fraction.
         found = re.findall(rb"<timestamp>\s*(\d+)(?:\.\d+)?\s*</timestamp>", _fetched(archive, layer, fetch))
         if not found:
             raise ImageError(
@@ -188,14 +189,14 @@ def source_date_epoch(layer: Layer, fetch: Callable[[str], bytes]) -> int:
 
 
 def caches(layer: Layer, digests: Mapping[str, str]) -> dict[str, str]:
-    """Folder of the image -> folder of the builder's cache to mount there meanwhile, one a state of the archives."""
+    """Return image folder -> folder of the builder's cache to mount there; each state of the archives has its own."""
     state = "\n".join(f"{name} {digests[name]}" for name in sorted(digests))
     return {CACHE: f"dnf/{layer.distribution}-{hashlib.sha256(state.encode()).hexdigest()}"}
 
 
 def _configure(folder: Path, layer: Layer) -> None:
     (folder / "none").mkdir()
-    # The only way to tell librpm inside of dnf; HOME is set to this folder.
+    # The only way to pass this to librpm inside dnf; HOME is set to this folder.
     (folder / ".rpmmacros").write_text(f"%_dbpath {_database_path(layer)}\n", encoding="utf-8")
     text = CONFIGURATION.format(folder=folder, major=layer.suite.partition(".")[0])
     for number, archive in enumerate(layer.archives):
@@ -249,7 +250,7 @@ def _fetched(archive: Archive, layer: Layer, fetch: Callable[[str], bytes]) -> b
 
 
 def _check_fetched(root: Path, layer: Layer, digests: Mapping[str, str]) -> None:
-    """Hold the metadata that dnf now has, and will use, against what the layer's key was made of."""
+    """Compare the metadata that dnf has fetched and will use with the digests in the layer's key."""
     for number, archive in enumerate(layer.archives):
         found = {
             sha256_of(path) for path in inside(root, CACHE, follow=True).glob(f"{_name(number)}-*/repodata/repomd.xml")

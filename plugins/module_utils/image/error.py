@@ -8,4 +8,4 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import 
 
 
 class ImageError(GivenError):
-    """What is wanted of an image, a store or a channel cannot be had."""
+    """A request about an image, a store or a channel cannot be fulfilled."""

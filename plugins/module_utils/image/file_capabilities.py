@@ -1,10 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A file's capabilities (capabilities(7)), such as those of ping: what whoever runs it may do besides.
+"""A file's capabilities (capabilities(7)), such as those of ping: additional rights of every user who runs it.
 
-The kernel keeps them in the extended attribute security.capability, as struct vfs_cap_data or vfs_ns_cap_data:
-little-endian words of 32 bits, of which the first has revision and flags, then permitted and inheritable in turn, and
-with revision 3 the user whose namespace they are of. Source: Linux' include/uapi/linux/capability.h.
+The kernel keeps them in the extended attribute security.capability, as struct vfs_cap_data or vfs_ns_cap_data, in
+little-endian words of 32 bits. The first word has revision and flags; permitted and inheritable follow in turn; with
+revision 3 the user of their namespace comes last. Source: Linux' include/uapi/linux/capability.h.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ WORDS = {0x01000000: 3, 0x02000000: 5, 0x03000000: 6}  # by the revision
 
 
 def read(path: str) -> str:
-    """The attribute of the file itself as hexadecimal text; empty where it has none. Raises OSError."""
+    """Return the attribute of the file itself as hexadecimal text; empty if it has none. Raises OSError."""
     try:
         return os.getxattr(path, ATTRIBUTE, follow_symlinks=False).hex()
     except OSError as error:
@@ -73,7 +73,7 @@ def read(path: str) -> str:
 
 
 def text(value: str | None) -> str:
-    """What ``read`` read, as a person reads it: "cap_net_raw=ep". As it is where it is of no known form."""
+    """Return a result of ``read`` as readable text: "cap_net_raw=ep". An unknown form is returned unchanged."""
     if not value:
         return "none"
     try:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Files that are there whole or not at all, and the one form in which JSON is written and hashed."""
+"""Write files completely or not at all, and define the one form in which JSON is written and hashed."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from typing import Any
 CHUNK_BYTES = 1 << 20
 # The hexadecimal sha256 of something, without a prefix: names images, blobs and keys.
 DIGEST = re.compile(r"[0-9a-f]{64}")
-# What is being written beside NAME, and is renamed to NAME when it is whole. Always the same name, so that what a
-# killed run left is taken over by the next one; hidden, so that nobody takes it for the thing itself.
+# The temporary file beside NAME, which is renamed to NAME when it is complete. Its name is always the same, so that the
+# next run takes over what a killed run left; it is hidden, so that it is not mistaken for the file itself.
 TEMPORARY = ".{}.new"
 
 
 def canonical_json(data: Any) -> bytes:
-    """The bytes of plain data: sorted keys, indent 2, ASCII, a newline at the end. Raises ValueError for NaN."""
+    """Return plain data as JSON: sorted keys, indent 2, ASCII, a newline at the end. Raises ValueError for NaN."""
     return (json.dumps(data, sort_keys=True, indent=2, allow_nan=False) + "\n").encode("ascii")
 
 
 def sha256_of(path: str | os.PathLike[str]) -> str:
-    """The hexadecimal sha256 of the file's bytes. Raises OSError."""
+    """Return the hexadecimal sha256 of the file's bytes. Raises OSError."""
     found = hashlib.sha256()
     with open(path, "rb") as stream:
         for chunk in iter(lambda: stream.read(CHUNK_BYTES), b""):
@@ -34,7 +34,7 @@ def sha256_of(path: str | os.PathLike[str]) -> str:
 
 
 def temporary_of(path: str | os.PathLike[str]) -> str:
-    """Where the thing at ``path`` is written before it is renamed: the same folder, a hidden name."""
+    """Return the temporary path for writing ``path`` before the rename: the same folder, a hidden name."""
     folder, name = os.path.split(os.path.abspath(path))
     return os.path.join(folder, TEMPORARY.format(name))
 
@@ -49,9 +49,9 @@ def write_synced(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
-    """Put ``data`` at ``path`` at once, mode 0644: a reader has the old file or the new, also after a power loss.
+    """Write ``data`` to ``path`` atomically, mode 0644: a reader has the old file or the new, also after a power loss.
 
-    The folder must be there. What is half written is removed where writing fails. Raises OSError.
+    The folder must exist. If writing fails, the partly written file is removed. Raises OSError.
     """
     temporary = temporary_of(path)
     try:
@@ -73,13 +73,13 @@ def make_folder(path: str | os.PathLike[str]) -> None:
 
 
 def remove_if_there(path: str | os.PathLike[str]) -> None:
-    """Remove a file; nothing where there is none. Raises OSError."""
+    """Remove a file if it exists. Raises OSError."""
     with contextlib.suppress(FileNotFoundError):
         os.remove(path)
 
 
 def sync_folder(path: str | os.PathLike[str]) -> None:
-    """Wait until the folder's entries are on the disk: only then does a rename outlive a power loss. Raises OSError."""
+    """Wait until the folder's entries are on the disk, so that a rename survives a power loss. Raises OSError."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)

@@ -1,9 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The first stage: the initramfs that fetches an image, proves it and mounts it.
+"""Build the first stage: the initramfs that fetches an image, proves it and mounts it.
 
-What it does is the init script, which the role ``node_image`` carries as a file: Ansible ships no data files with a
-module. Here it is put together.
+Its behaviour is in the init script, a file of the role ``node_image``: Ansible ships no data files with a module.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image import cpio, 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.sign import PUBLIC_KEY
 
-# One file is all that these applets are; the shell needs no links but for what others start by path.
+# All these applets are one file; the shell needs links only for programs that others start by path.
 LINKS = (("bin/sh", "busybox"), ("sbin/modprobe", "../bin/busybox"), ("sbin/dhcp-lease", "../init"))
 KEY_COMMENT = "public key of sailloft images"
 FOLDERS = ("dev", "proc", "run", "sys", "tmp")
@@ -29,8 +28,8 @@ def build(
     """Write the first stage to ``out``: the same inputs, by the same zstd or zlib, give the same bytes.
 
     ``root`` is the image's whole tree, for the kernel's modules; ``userland_tree`` has busybox-static, minisign and
-    dmsetup unpacked, with their libraries; ``public_key`` is of ``sign.read_public_key``; ``init`` the script's text;
-    ``epoch`` the time of all files (s since 1970). Raises ImageError.
+    dmsetup unpacked, with their libraries; ``public_key`` is a result of ``sign.read_public_key``; ``init`` is the
+    script's text; ``epoch`` is the time of all files (s since 1970). Raises ImageError.
     """
     if not PUBLIC_KEY.fullmatch(public_key):
         raise ImageError("public key", "not one of minisign's", "give the file that 'minisign -G' wrote as *.pub")
@@ -49,7 +48,7 @@ def build(
 
 
 def _compressed(data: bytes, root: Path, version: str) -> bytes:
-    """By zstd, which the kernel unpacks fastest, where it says that it can; else by gzip, which all can."""
+    """Compress by zstd, which unpacks fastest, if the kernel's configuration has it; else by gzip, which all have."""
     places = [
         root / "boot" / f"config-{version}",
         *(root / top / "modules" / version / "config" for top in ("lib", "usr/lib")),

@@ -33,9 +33,9 @@ SUFFIX = ".json"
 
 @dataclass(frozen=True)
 class Scope:
-    """What a run changes: the scripts of these nodes, this channel (empty: none), and with ``whole`` anything.
+    """The changes of a run: the scripts of these nodes, this channel (empty: none), and with ``whole`` anything.
 
-    A scope of nothing is of a run that copies images into the store: only a hold of the whole store excludes it.
+    A run that copies images into the store has an empty scope: only a hold of the whole store excludes it.
     """
 
     nodes: tuple[str, ...] = ()
@@ -47,8 +47,8 @@ class Scope:
 class Holder:
     """The run that has a hold.
 
-    ``process`` is the id of its ansible-playbook, and ``machine`` what that id is unique in, empty where that cannot be
-    told. ``since`` is the controller's time, UTC, as ISO 8601 writes it.
+    ``process`` is the id of its ansible-playbook. ``machine`` is the scope in which that id is unique, empty if it
+    cannot be determined. ``since`` is the controller's time, UTC, in ISO 8601 form.
     """
 
     user: str
@@ -61,7 +61,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class Hold:
-    """A hold as its file has it."""
+    """A hold as stored in its file."""
 
     name: str
     holder: Holder
@@ -69,14 +69,14 @@ class Hold:
 
 
 def checked_hold(name: Any) -> str:
-    """``name`` as it is. Raises ImageError where it cannot be a hold's."""
+    """Return ``name`` unchanged. Raises ImageError if it cannot be a hold's name."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ImageError(f"hold {name!r}", "not the name of a hold", "give it as it was told, like hold-0123abcd")
     return name
 
 
 def scope_of(nodes: Iterable[str], channel: str, whole: bool) -> Scope:
-    """A scope of what a user gave. Raises ImageError for what is no name."""
+    """Return the scope of a user's values. Raises ImageError for an invalid name."""
     return Scope(
         tuple(sorted({checked_node(node) for node in nodes})),
         checked_name(channel, "channel") if channel else "",
@@ -85,12 +85,12 @@ def scope_of(nodes: Iterable[str], channel: str, whole: bool) -> Scope:
 
 
 def render(hold: Hold) -> bytes:
-    """The bytes of the hold's file; ``parse`` is the inverse."""
+    """Return the bytes of the hold's file; ``parse`` is the inverse."""
     return canonical_json({"format": FORMAT, **asdict(hold)})
 
 
 def parse(data: bytes, name: str) -> Hold:
-    """The hold in these bytes. Raises ImageError where ``render`` would write others for the hold of this name."""
+    """Parse the hold ``name``. Raises ImageError if ``render`` would write different bytes for it."""
     try:
         found = json.loads(data)
         scope = {**found["scope"], "nodes": tuple(found["scope"]["nodes"])}
@@ -107,7 +107,7 @@ def parse(data: bytes, name: str) -> Hold:
 
 
 def read_all(store: Store) -> list[Hold]:
-    """All holds of the store, by name. Raises ImageError."""
+    """Return all holds of the store, sorted by name. Raises ImageError."""
     names = [
         name[: -len(SUFFIX)] for name in store.entries(HOLDS) if name.endswith(SUFFIX) and not name.startswith(".")
     ]
@@ -116,7 +116,7 @@ def read_all(store: Store) -> list[Hold]:
 
 
 def shared(one: Scope, other: Scope) -> str:
-    """What two scopes share, in words; empty where they do not exclude each other."""
+    """Return as text what two scopes share; empty if they do not exclude each other."""
     if one.whole or other.whole:
         return "the whole store"
     nodes = sorted(set(one.nodes) & set(other.nodes))
@@ -126,12 +126,12 @@ def shared(one: Scope, other: Scope) -> str:
 
 
 def conflicts(scope: Scope, holds: Iterable[Hold], own: str = "") -> list[Hold]:
-    """Those of ``holds`` that exclude ``scope``, but for the run's own."""
+    """Return those of ``holds`` that exclude ``scope``, except the run's own."""
     return [hold for hold in holds if hold.name != own and shared(scope, hold.scope)]
 
 
 def refusal(scope: Scope, found: Sequence[Hold]) -> ImageError:
-    """The error for a scope that other holds exclude: who holds what since when, and what to do."""
+    """Return the error for a scope that other holds exclude: who holds what since when, and the next step."""
     names = ",".join(hold.name for hold in found)
     runs, their = ("that run has", "its hold") if len(found) == 1 else ("those runs have", "their holds")
     return ImageError(
@@ -143,7 +143,7 @@ def refusal(scope: Scope, found: Sequence[Hold]) -> ImageError:
 
 
 def described(hold: Hold) -> str:
-    """Who holds what since when, in words."""
+    """Return as text who holds what since when."""
     holder, scope = hold.holder, hold.scope
     parts = [
         *(["the whole store"] if scope.whole else []),
@@ -158,13 +158,14 @@ def described(hold: Hold) -> str:
 
 
 def take(store: Store, hold: Hold, taken_over: Iterable[str] = (), check: bool = False) -> list[Hold]:
-    """Write the hold, and remove those that are ``taken_over``; returns what excludes it, and then nothing is changed.
+    """Write the hold and remove those that are ``taken_over``; return the holds that exclude it.
 
-    A hold of the same name is replaced: it is the same run's. In check mode nothing is written. Raises ImageError.
+    If any hold excludes it, nothing is changed. A hold of the same name is replaced: it belongs to the same run. In
+    check mode nothing is written. Raises ImageError.
     """
     checked_hold(hold.name)
     over = {checked_hold(name) for name in taken_over}
-    # As before the first run: boot servers that are not there yet hold nothing.
+    # Before the first run, boot servers do not exist yet and hold nothing.
     if check and not os.path.isdir(store.path):
         return []
     store.require()
@@ -175,7 +176,7 @@ def take(store: Store, hold: Hold, taken_over: Iterable[str] = (), check: bool =
             with store.reported():
                 folder = store.place(HOLDS)
                 if not os.path.isdir(folder):
-                    # Nobody but who changes the store needs to know who does.
+                    # Only those who change the store need to know who else does.
                     os.mkdir(folder, 0o700)
                 write_atomic(os.path.join(folder, hold.name + SUFFIX), render(hold))
                 for other in there:
@@ -186,7 +187,7 @@ def take(store: Store, hold: Hold, taken_over: Iterable[str] = (), check: bool =
 
 
 def release(store: Store, name: str) -> bool:
-    """Have no such hold; whether there was one. Raises ImageError."""
+    """Remove the hold; return whether there was one. Raises ImageError."""
     checked_hold(name)
     store.require()
     with store.locked(), store.reported():
@@ -201,9 +202,10 @@ def release(store: Store, name: str) -> bool:
 
 
 def permit(store: Store, own: str, scope: Scope) -> None:
-    """Raise ImageError where another's hold excludes a change of ``scope``, or the hold ``own`` is gone.
+    """Raise ImageError if another run's hold excludes a change of ``scope``, or the hold ``own`` is gone.
 
-    ``own`` is empty for a change without a hold. Only under the store's lock, in which the change follows.
+    ``own`` is empty for a change without a hold. Call it only under the store's lock, and make the change under the
+    same lock.
     """
     there = read_all(store)
     found = conflicts(scope, there, own)

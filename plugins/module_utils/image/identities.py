@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Nodes' bundles in a store: what they should be, and making them so. No other node's bundle is touched."""
+"""Nodes' bundles in a store: compute and write the requested ones. No other node's bundle is touched."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 
 @dataclass(frozen=True)
 class Node:
-    """What a node's bundle is made of."""
+    """The inputs of a node's bundle."""
 
     name: str
     ek: bytes
@@ -37,15 +37,15 @@ class Node:
 
     @property
     def subject(self) -> str:
-        """What refusals call it."""
+        """The name of the node in error messages."""
         return f"node {self.name}"
 
 
 @dataclass(frozen=True)
 class Change:
-    """Bundles by node: what is stated of all before, and of the wanted ones after. Which change.
+    """Bundles by node: the public data of all before and of the requested ones after, and the nodes that change.
 
-    None stands where a file is no bundle of ours. ``others`` are the nodes whose bundles were not asked for.
+    None stands for a file that is no bundle of ours. ``others`` are the nodes whose bundles were not requested.
     """
 
     before: Mapping[str, Mapping[str, str] | None]
@@ -56,7 +56,7 @@ class Change:
 
 
 def read_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[Node]:
-    """Nodes of {name, ek, secrets}, sorted by name. Raises ImageError."""
+    """Return the nodes from dicts {name, ek, secrets}, sorted by name. Raises ImageError."""
     found: dict[str, Node] = {}
     owners: dict[bytes, str] = {}
     for given in nodes:
@@ -75,9 +75,9 @@ def read_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[Node]:
 
 
 def ensure(store: Store, nodes: Sequence[Node], signer: Signer, check: bool, removed: Sequence[str] = ()) -> Change:
-    """Have these nodes' bundles in the store, and none of the nodes that are ``removed``, by name.
+    """Put these nodes' bundles into the store, and remove those of the nodes named in ``removed``.
 
-    A bundle that is there stays when it says the digest of what is wanted, and its signature is the signing key's own.
+    An existing bundle stays if it has the digest of the requested one and a signature by the signing key.
     Raises ImageError before anything is touched.
     """
     both = sorted({checked_node(name) for name in removed} & {node.name for node in nodes})
@@ -104,7 +104,7 @@ def ensure(store: Store, nodes: Sequence[Node], signer: Signer, check: bool, rem
             removed=tuple(sorted(set(there) & set(removed))),
             others=tuple(sorted(set(there) - set(wanted) - set(removed))),
         )
-        # In check mode too: what openssl or the TPM's tool refuses must be known before.
+        # In check mode too: refusals of openssl or the TPM's tool must be known before.
         bundles = _bundles(new, wanted, signer)
         if not check:
             _apply(store, bundles, change.removed)
@@ -113,7 +113,7 @@ def ensure(store: Store, nodes: Sequence[Node], signer: Signer, check: bool, rem
 
 @dataclass(frozen=True)
 class _Kept:
-    """The wanted digests in the nodes' order, and the nodes whose bundles stay."""
+    """The requested digests in the nodes' order, and the nodes whose bundles stay."""
 
     digests: list[str]
     names: set[str]
@@ -133,7 +133,10 @@ def _parsed(data: bytes, name: str) -> tuple[identity.Bundle, bytes, bytes] | No
 def _kept(
     nodes: Sequence[Node], parsed: Mapping[str, tuple[identity.Bundle, bytes, bytes] | None], signer: Signer
 ) -> _Kept:
-    """All signatures by one call of minisign: with a password each call takes about a second."""
+    """Return the bundles to keep, with all signatures made by one call of minisign.
+
+    With a password each call takes about a second.
+    """
     candidates = [(node.name, found) for node in nodes if (found := parsed.get(node.name))]
     key_signature, *signatures = signer.sign([identity.DIGEST_KEY_MESSAGE, *(found[1] for _name, found in candidates)])
     genuine = {name: found[0] for (name, found), signature in zip(candidates, signatures) if found[2] == signature}
