@@ -7,9 +7,9 @@ are fixed: Fabric Manager has a table per board, and so has this module.
 
 Source: NVIDIA Fabric Manager User Guide, chapter "GPU Partitions" (tables of DGX-2 and HGX-2, of DGX A100 and HGX A100,
 of DGX H100 and HGX H100), https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/. The tables are in GPU
-physical ids (on Hopper the "GPU Module ID" of ``nvidia-smi -q``), which the baseboard's GPIOs give. They are not to be
-read from /sys. PCI address order is the assumption here where nobody says better, and it is known to be wrong on some
-servers: hence ``module_ids`` in ``recognise``.
+physical ids (on Hopper the "GPU Module ID" of ``nvidia-smi -q``), which the baseboard's GPIOs give. /sys does not show
+them. Without ``module_ids`` in ``recognise`` this module assumes PCI address order, which is known to be wrong on some
+servers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NVIDIA = 0x10DE
 
 @dataclass(frozen=True)
 class Board:
-    """``gpu_counts`` are how many GPUs a server of this kind has; ``partitions`` maps id to GPU physical ids."""
+    """A kind of board. ``gpu_counts``: the numbers of GPUs of such a server; ``partitions``: id to GPU physical ids."""
 
     name: str
     gpu_devices: frozenset[int]  # PCI device ids, vendor NVIDIA
@@ -114,7 +114,7 @@ BOARDS = (
 
 @dataclass(frozen=True)
 class Partition:
-    """``id`` is Fabric Manager's; None where the GPU's physical id is not known. ``members`` are PCI addresses."""
+    """A partition. ``id`` is Fabric Manager's; None: the GPU's physical id is not known. ``members``: PCI addresses."""
 
     id: int | None
     members: frozenset[str]
@@ -133,7 +133,7 @@ class Fabric:
 
     @property
     def sizes(self) -> list[int]:
-        """Of how many GPUs a partition can be, ascending."""
+        """Return the numbers of GPUs that a partition can have, ascending."""
         return sorted({len(partition.members) for partition in self.partitions})
 
     def partition(self, gpus: set[str]) -> Partition | None:
@@ -142,7 +142,7 @@ class Fabric:
 
 
 def recognise(host: Host, module_ids: dict[str, int] | None = None) -> Fabric | None:
-    """The board of ``host``, by its GPUs and NVSwitches; None: no known one.
+    """Return the board of ``host``, recognised by its GPUs and NVSwitches; None: no known board.
 
     ``module_ids`` maps the PCI address of each of its GPUs to the physical id. Raises DomainError where that does not
     fit the board.
@@ -191,7 +191,7 @@ def _check(board: Board, gpus: list[str], module_ids: dict[str, int]) -> None:
 
 
 def _partitions(board: Board, gpus: list[str], ids: dict[str, int]) -> list[Partition]:
-    """Those of which every GPU is there, by id."""
+    """Return the partitions whose GPUs are all present, by id."""
     if not ids:
         return [Partition(None, frozenset({address})) for address in gpus]
     at = {number: address for address, number in ids.items()}
@@ -203,7 +203,7 @@ def _partitions(board: Board, gpus: list[str], ids: dict[str, int]) -> list[Part
 
 
 def note(fabric: Fabric, own: set[str]) -> str:
-    """What Fabric Manager has to do for a virtual machine with these GPUs of the board."""
+    """Return the note on what Fabric Manager must do for a virtual machine with these GPUs of the board."""
     partition = fabric.partition(own)
     names = ", ".join(sorted(own))
     if partition is None:
@@ -231,6 +231,6 @@ def note(fabric: Fabric, own: set[str]) -> str:
 
 
 def in_words(numbers: list[int]) -> str:
-    """As in "1, 2 or 4"."""
+    """Return the numbers as text, such as "1, 2 or 4"."""
     words = [str(number) for number in numbers]
     return " or ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)

@@ -18,9 +18,10 @@ SPACINGS = (32, 16, 8, 4, 2, 1)
 
 
 def needed(port: Port) -> int:
-    """Buses of one root bus: itself and one for each bridge below; expander buses below the root count for themselves.
+    """Return the number of buses of one root bus: itself and one for each bridge below, without expander buses.
 
-    For an expander bus with one switch of L leaves: itself, the root port's, the upstream port's, L: L + 3.
+    Expander buses below the root count for themselves. An expander bus with one switch of L leaves needs L + 3: itself,
+    the root port's, the upstream port's, and L.
     """
     return 1 + sum(needed(below) for below in port.ports if below.model != EXPANDER)
 
@@ -44,7 +45,7 @@ def assign(name: str, root: Port) -> None:
 
 
 def _starts(root: Port, spacing: int) -> list[int] | None:
-    """First buses of the expanders, each on a multiple of ``spacing``; None where that does not fit."""
+    """Return the first buses of the expanders, each on a multiple of ``spacing``; None where that does not fit."""
     starts, free = [], needed(root)
     for expander in root.expanders:
         start = -(-free // spacing) * spacing
@@ -54,7 +55,7 @@ def _starts(root: Port, spacing: int) -> list[int] | None:
 
 
 def number(port: Port, bus: int) -> int:
-    """The firmware's walk from a root bus whose number is ``bus``; returns the next free number."""
+    """Number the buses as firmware does, from a root bus whose number is ``bus``; return the next free number."""
     port.bus = bus
     free = bus + 1
     for below in sorted(port.ports, key=lambda item: (item.slot, item.function)):
@@ -65,7 +66,7 @@ def number(port: Port, bus: int) -> int:
 
 
 def _prove(name: str, root: Port) -> None:
-    """What must hold of any assignment, whoever made it: no bus twice, none past the end or into the next root bus."""
+    """Check any assignment, whoever made it: no bus twice, none past the end or into the next root bus."""
     roots = [root, *root.expanders]
     for first, second in zip(roots, [*roots[1:], None]):
         end = BUSES if second is None else second.bus

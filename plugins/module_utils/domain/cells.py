@@ -34,8 +34,8 @@ class Cell:
 
 @dataclass
 class Share:
-    """Where the ``threads`` of the host go, all of them: ``vcpus`` (where they are pinned), ``kept`` for the host on
-    the nodes of the cells, ``taken`` by other virtual machines there, ``free`` there, ``elsewhere`` on other nodes.
+    """The use of all ``threads`` of the host: ``vcpus`` (where they are pinned), ``kept`` for the host on the nodes of
+    the cells, ``taken`` by other virtual machines there, ``free`` there, ``elsewhere`` on other nodes.
 
     ``limit`` is the most vCPUs that the guest can have, ``memory_mib`` all that the host has.
     """

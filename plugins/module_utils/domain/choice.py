@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The devices of all virtual machines of a host, chosen together. Pure.
 
-Addresses are taken as they are, and what a virtual machine has today it keeps. GPUs are chosen by packing.py, the NICs
-and NVMe drives that go with them by nearest.py; the partitions of an NVSwitch board are boards.py's.
+Addresses are taken as they are, and a virtual machine keeps the devices that it has today. packing.py chooses the GPUs,
+and nearest.py the NICs and NVMe drives that go with them. boards.py has the partitions of an NVSwitch board.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ def choose_together(
     fabric: Fabric | None = None,
     room: rooms.Room | None = None,
 ) -> dict[str, Chosen]:
-    """The devices of all ``specs``, by name; the order of ``specs`` makes no difference.
+    """Return the devices of all ``specs``, by name; the order of ``specs`` makes no difference.
 
-    ``held`` are those that each has today: they are kept where they still fit. ``around.holder`` says what is spoken
-    for: devices of other domains, addresses that specs name, what is held. ``room`` is that of the NUMA nodes
-    (rooms.capacities).
+    ``held`` are the devices that each has today: they are kept where they still fit. ``around.holder`` has the devices
+    that are taken: those of other domains, addresses that specs name, and held ones. ``room`` is the capacity of the
+    NUMA nodes (rooms.capacities).
 
-    Raises DomainError where an address is not to be had, there are too few devices, or there is no way to give all of
-    them what they ask.
+    Raises DomainError where an address is not available, there are too few devices, or no choice gives every virtual
+    machine what it asks for.
     """
     for spec in specs:
         _check_explicit(spec, around)
     return _Chooser(specs, around, held, fabric, room or {}).choose()
 
 
-# The setting of a spec that names devices of each kind. What is of another kind (an NVSwitch) may be given in any.
+# The setting of a spec that names devices of each kind. Any of them may name a device of another kind (an NVSwitch).
 ADDRESSED = {"gpu": "gpus", "nic": "nics", "nvme": "nvme"}
 
 
@@ -106,13 +106,13 @@ class _Chooser:
             for node in around.host.numa_nodes
         }
         listed = set(self.explicit)
-        # What is not for this choice to decide.
+        # Devices that this choice does not decide.
         self.settled = {
             address: name for address, name in around.holder.items() if name not in listed or address in self.named
         }
         self.units = self._units()
         self.number = {address: at for at, unit in enumerate(self.units) for address in unit.addresses}
-        # A partition whose GPUs are all to be had, and that no IOMMU group reaches out of.
+        # Partitions whose GPUs are all available, and that contain the IOMMU groups of their GPUs.
         partitions = []
         for partition in fabric.partitions if fabric else []:
             numbers = frozenset(self.number[address] for address in partition.members if address in self.number)
@@ -123,7 +123,7 @@ class _Chooser:
         self.used = self._used()
 
     def choose(self) -> dict[str, Chosen]:
-        """The devices by virtual machine. Raises DomainError."""
+        """Return the devices by virtual machine. Raises DomainError."""
         gpus = self.packing.choose(self.requests, self.used, lambda found: self._others(found) is not None)
         others = None if gpus is None else self._others(gpus)
         if gpus is None or others is None:
@@ -134,13 +134,13 @@ class _Chooser:
             for spec in self.specs
         }
 
-    # What there is to choose from
+    # The devices to choose from
 
     def _units(self) -> list[Unit]:
         around = self.around
         kinds = {spec.nics.functions for spec in self.specs if spec.nics.per_gpu}
         nics = {kind: self._paths_of_nics(IS_FUNCTION[kind]) for kind in sorted(kinds)}
-        # Who has more than it asks for gives some up, to whoever it may be.
+        # A virtual machine that has more than it asks for gives some up, to any other.
         surplus = {spec.name for spec in self.specs if spec.gpus.count and len(self._held_gpus(spec)) > spec.gpus.count}
         units = []
         together: dict[int, list[Function]] = {}
@@ -238,14 +238,14 @@ class _Chooser:
         )
 
     def _explicit_nodes(self, spec: DomainSpec) -> set[int]:
-        """The nodes that it is on whatever is chosen."""
+        """Return the nodes that it is on with any choice."""
         nodes = set(asked(self.around.host, spec)) | {
             self._node(self.around.functions[address]) for address in self.explicit[spec.name]
         }
         return {node for node in nodes if node is not None}
 
     def _used(self) -> rooms.Room:
-        """What virtual machines take of the nodes for whom no GPU is chosen."""
+        """Return the capacity of the nodes that virtual machines take for which no GPU is chosen."""
         used: rooms.Room = {}
         for spec in self.specs:
             if not spec.gpus.count and self.room:
@@ -256,7 +256,7 @@ class _Chooser:
     # NICs and NVMe drives
 
     def _others(self, gpus: dict[str, list[str]]) -> tuple[dict[str, list[str]], dict[str, list[str]]] | None:
-        """The NICs and the NVMe drives that go with these GPUs, by virtual machine; None: there are not enough."""
+        """Return the NICs and the NVMe drives that go with these GPUs, by virtual machine; None: not enough of them."""
         nics = self._nearest(self.specs, gpus, gpus, "nic")
         if nics is None:
             return None
@@ -267,7 +267,7 @@ class _Chooser:
     def _nearest(
         self, specs: list[DomainSpec], taken: dict[str, list[str]], gpus: dict[str, list[str]], kind: str
     ) -> dict[str, list[str]] | None:
-        """Of ``kind`` what goes with the ``gpus`` of ``specs``, beside what is settled and ``taken``; None: too few."""
+        """Return the devices of ``kind`` for the ``gpus`` of ``specs``, beside settled and ``taken``; None: too few."""
         holder = {**self.settled, **{address: name for name, own in taken.items() for address in own}}
         result: dict[str, list[str]] = {}
         functions = ("vf", "pf") if kind == "nic" else ("pf",)
@@ -325,7 +325,7 @@ class _Chooser:
             )
         return devices
 
-    # What came of it
+    # The result
 
     def _chosen(self, spec: DomainSpec, gpus: list[str], nics: list[str], nvme: list[str]) -> Chosen:
         known = self.around.functions
@@ -348,7 +348,7 @@ class _Chooser:
         return chosen
 
     def _fabric(self, spec: DomainSpec, chosen: Chosen, fabric: Fabric) -> None:
-        """NVSwitches for who has the whole board; for the others, what Fabric Manager has to do."""
+        """Give the NVSwitches to the owner of the whole board; note for the others what Fabric Manager must do."""
         own = {function.address for function in chosen.gpus} & set(fabric.gpus)
         if not own:
             return
@@ -374,7 +374,7 @@ class _Chooser:
                 return
         chosen.notes.append(note(fabric, own))
 
-    # Why not
+    # Refusals
 
     def _refuse(self) -> NoReturn:
         """Raise the DomainError of a choice that cannot be made: the one at fault, or all together."""
@@ -423,7 +423,7 @@ class _Chooser:
         return counts
 
     def _no_place(self, spec: DomainSpec, request: Request) -> DomainError:
-        """Why there is no place for its GPUs, were it alone."""
+        """Return the error that says why its GPUs have no place even if it were alone."""
         free = [unit for unit in self.units if unit.owner in (None, spec.name)]
         there = sum(len(unit.addresses) for unit in free)
         if there < request.count:
@@ -481,7 +481,7 @@ class _Chooser:
         return [function for function in self.around.host.functions if function.kind == kind]
 
     def _too_few(self, spec: DomainSpec, words: str, wanted: int, there: list[Function]) -> DomainError:
-        """How many there are, and why each of the others is not free."""
+        """Return the error that counts the free devices and says why each of the others is not free."""
         around = self.around
         explicit = self.explicit[spec.name]
         free, reasons = [], []
@@ -498,7 +498,7 @@ class _Chooser:
 
 
 def _group_owner(around: Surroundings, group: int | None) -> str | None:
-    """Who holds a member of the IOMMU group."""
+    """Return the holder of a member of the IOMMU group."""
     holders = {
         around.holder[member.address]
         for member in (around.groups[group] if group is not None else [])

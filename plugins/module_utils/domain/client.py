@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""libvirt, as far as this collection needs it: the one file that talks to it. Needs libvirt-python on the host."""
+"""The calls to libvirt that this collection needs; no other file calls it. Needs libvirt-python on the host."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ START_TIMEOUT_S = 600
 
 
 class Client:
-    """A connection to the libvirt of this host. Every error of libvirt's comes out as DomainError."""
+    """A connection to the libvirt of this host. Every error of libvirt is raised as DomainError."""
 
     def __init__(self, uri: str = URI) -> None:
         if libvirt is None:
             raise DomainError(
                 "libvirt's Python binding is missing on this host", "install python3-libvirt (or libvirt-python)"
             )
-        # Without this, libvirt writes its errors to standard error beside raising them.
+        # Without this, libvirt also writes the errors that it raises to standard error.
         libvirt.registerErrorHandler(lambda _context, _error: None, None)
         try:
             self._connection = libvirt.open(uri)
@@ -52,7 +52,7 @@ class Client:
         self._connection.close()
 
     def observe(self, paths: list[str]) -> Hypervisor:
-        """What there is: capabilities, networks, every domain, and which of ``paths`` do not exist."""
+        """Return what libvirt has: capabilities, networks, every domain; and which of ``paths`` do not exist."""
         try:
             machines = q35_machines(self._connection.getCapabilities())
             accelerators = {}
@@ -76,7 +76,7 @@ class Client:
         try:
             return {network.name(): bool(network.isActive()) for network in self._connection.listAllNetworks()}
         except libvirt.libvirtError as error:
-            # A libvirt without the driver of networks has none.
+            # A libvirt without the network driver has no networks.
             if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
                 return {}
             raise
@@ -85,7 +85,7 @@ class Client:
         try:
             text = self._connection.getDomainCapabilities(None, ARCHITECTURE, machine_type.ALIAS, kind)
         except libvirt.libvirtError as error:
-            # The way in which libvirt says that QEMU or the host cannot do this kind.
+            # libvirt says with this error that QEMU or the host cannot do this kind.
             if error.get_error_code() in (libvirt.VIR_ERR_INVALID_ARG, libvirt.VIR_ERR_CONFIG_UNSUPPORTED):
                 return None
             raise
@@ -100,7 +100,7 @@ class Client:
         )
 
     def set_autostart(self, name: str, wanted: bool) -> None:
-        """Whether libvirt starts it when the host boots."""
+        """Set whether libvirt starts it when the host boots."""
         self._do(lambda: self._connection.lookupByName(name).setAutostart(int(wanted)), "set autostart of", name)
 
     def start(self, name: str) -> None:
@@ -108,11 +108,11 @@ class Client:
         self._do(lambda: self._connection.lookupByName(name).create(), "start", name)
 
     def resume(self, name: str) -> None:
-        """Let a paused domain go on."""
+        """Resume a paused domain."""
         self._do(lambda: self._connection.lookupByName(name).resume(), "resume", name)
 
     def stop(self, name: str, timeout_s: int) -> None:
-        """Ask the guest to shut down, and end it where it has not after ``timeout_s``."""
+        """Ask the guest to shut down, and end it if it still runs after ``timeout_s``."""
         domain = self._do(lambda: self._connection.lookupByName(name), "find", name)
         self._do(domain.shutdown, "shut down", name)
         deadline = time.monotonic() + timeout_s
@@ -128,7 +128,7 @@ class Client:
                 raise DomainError(f"libvirt cannot end it: {error}", domain=name) from error
 
     def undefine(self, name: str) -> None:
-        """Forget a stopped domain with its firmware variables; its disks stay."""
+        """Undefine a stopped domain and delete its firmware variables; its disks stay."""
         flags = (
             libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
             | libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
@@ -137,7 +137,7 @@ class Client:
         self._do(lambda: self._connection.lookupByName(name).undefineFlags(flags), "undefine", name)
 
     def addresses(self, name: str) -> list[dict[str, Any]]:
-        """What libvirt's DHCP server, or else the guest agent, knows: interfaces with mac and addresses."""
+        """Return the interfaces, with mac and addresses, that libvirt's DHCP server or else the guest agent knows."""
         domain = self._do(lambda: self._connection.lookupByName(name), "find", name)
         for source, label in (
             (libvirt.VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_LEASE, "lease"),
@@ -146,7 +146,7 @@ class Client:
             try:
                 found = domain.interfaceAddresses(source, 0)
             except libvirt.libvirtError as error:
-                # No agent in the guest, or no network of libvirt's: then nobody knows.
+                # The guest has no agent, or the network is not libvirt's: the addresses are not known.
                 if error.get_error_code() in (
                     libvirt.VIR_ERR_AGENT_UNRESPONSIVE,
                     libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED,
@@ -171,7 +171,7 @@ class Client:
             raise DomainError(f"libvirt cannot {words} it: {error}", _hint(str(error)), name or "") from error
 
 
-# What libvirt says, and what to do about it.
+# Errors of libvirt and their remedies.
 HINTS = (
     ("hugetlbfs mount", "libvirt looks for hugetlbfs mounts when it starts: restart it after mounting one"),
     ("group", "another device of that IOMMU group is bound to a host driver"),
@@ -186,7 +186,7 @@ def _hint(message: str) -> str:
 
 
 def _state(domain: Any) -> str:
-    """In libvirt's word. What something else is starting just now is waited for: libvirt shows it as paused."""
+    """Return the state in libvirt's word. Wait for a domain that another program is starting: it shows as paused."""
     names = {
         libvirt.VIR_DOMAIN_RUNNING: "running",
         libvirt.VIR_DOMAIN_BLOCKED: "blocked",
@@ -223,7 +223,7 @@ def _observed(domain: Any) -> ObservedDomain:
 
 
 def q35_machines(capabilities: str) -> dict[str, int]:
-    """The versions of q35 that the host's QEMU has, and the vCPUs of each (0: not told), of libvirt's capabilities."""
+    """Read the q35 versions of the host's QEMU, with the vCPUs of each (0: not told), from libvirt's capabilities."""
     found: dict[str, int] = {}
     for architecture in ET.fromstring(capabilities).iterfind(f"guest/arch[@name='{ARCHITECTURE}']"):
         for machine in architecture.iter("machine"):
@@ -234,7 +234,7 @@ def q35_machines(capabilities: str) -> dict[str, int]:
 
 
 def accelerator(capabilities: str, machines: dict[str, int]) -> Accelerator:
-    """What domcapabilities say of one accelerator; ``machines`` is of the same host's capabilities."""
+    """Read the domcapabilities of one accelerator; ``machines`` is of the same host's capabilities."""
     root = ET.fromstring(capabilities)
     firmware = root.find("os/enum[@name='firmware']")
     vcpu = root.find("vcpu")
@@ -247,7 +247,7 @@ def accelerator(capabilities: str, machines: dict[str, int]) -> Accelerator:
 
 
 def hugetlbfs_sizes(mounts: str, default_mib: int) -> list[int]:
-    """Page sizes, in MiB, of the hugetlbfs mounts of /proc/mounts; one without pagesize has the kernel's default."""
+    """Return the page sizes, in MiB, of the hugetlbfs mounts of /proc/mounts; the kernel's default without pagesize."""
     sizes = set()
     for line in mounts.splitlines():
         fields = line.split()
@@ -263,7 +263,7 @@ def hugetlbfs_sizes(mounts: str, default_mib: int) -> list[int]:
 
 
 def default_huge_page_mib(meminfo: str) -> int:
-    """The kernel's default size of huge pages, in MiB; 0 where it has none."""
+    """Return the kernel's default size of huge pages, in MiB; 0 where it has none."""
     for line in meminfo.splitlines():
         if line.startswith("Hugepagesize:"):
             return int(line.split()[1]) // 1024
@@ -271,7 +271,7 @@ def default_huge_page_mib(meminfo: str) -> int:
 
 
 def _version(number: int) -> tuple[int, int, int]:
-    """libvirt packs versions: 9000000 is 9.0.0."""
+    """Return a version of libvirt as three numbers: 9000000 is 9.0.0."""
     return number // 1000000, number // 1000 % 1000, number % 1000
 
 

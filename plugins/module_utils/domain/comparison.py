@@ -1,13 +1,13 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""How a domain that libvirt has differs from the one that is wanted, in meaning. Pure.
+"""The differences in meaning between a domain that libvirt has and the wanted one. Pure.
 
-libvirt adds to what it is given: defaults, aliases, addresses, implicit devices. So what is wanted must be there as it
-is, and what is there beside it is a difference, except where a table says that libvirt adds it by itself (``ADDED``).
+libvirt adds to what it is given: defaults, aliases, addresses, implicit devices. So everything wanted must be present
+unchanged, and anything else is a difference, except where a table says that libvirt adds it by itself (``ADDED``).
 
-A later libvirt may add what no table knows yet. Such an addition is a difference that is told and not acted on
-(``Difference.unknown``): to define the domain anew, or to restart it, would not take it away, and would do so at every
-run. ``OWNED`` are the places where an addition changes the machine, and is undone.
+A later libvirt may add what no table knows yet. Such an addition is a difference that is reported and not acted on
+(``Difference.unknown``): defining the domain anew, or restarting it, would not remove the addition and would be
+repeated at every run. ``OWNED`` are the places where an addition changes the machine, and is undone.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ PREFIXES = {"{http://libvirt.org/schemas/domain/qemu/1.0}": "qemu:", f"{{{NAMESP
 
 
 def _pattern(path: str) -> str:
-    """``path`` of a table as a regular expression: "**" is anything, "*" anything but "/", "[[]" a bracket."""
+    """Return ``path`` of a table as a regular expression: "**" anything, "*" anything but "/", "[[]" a bracket."""
     parts = re.split(r"(\*\*|\*|\[\[\])", path)
     return "".join({"**": ".*", "*": "[^/]*", "[[]": r"\["}.get(part, re.escape(part)) for part in parts)
 
@@ -163,10 +163,10 @@ OWNED_PATHS = re.compile("|".join(_pattern(path) for path in OWNED))
 
 @dataclass
 class Difference:
-    """``wanted`` or ``have`` is None where that side has no such thing.
+    """One difference. ``wanted`` or ``have`` is None where that side has no such thing.
 
-    ``unknown``: nobody asked for it, and neither is it known to change the machine nor to be libvirt's own. It is told,
-    and nothing is done about it.
+    ``unknown``: nobody asked for it, and it is known neither to change the machine nor to be libvirt's own. It is
+    reported, and nothing is done about it.
     """
 
     path: str
@@ -175,16 +175,16 @@ class Difference:
     unknown: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON-ready form."""
+        """Return the JSON-ready form."""
         return asdict(self)
 
 
 def differences(wanted_xml: str, have_xml: str) -> list[Difference]:
-    """Every difference in meaning, by path."""
+    """Return every difference in meaning, by path."""
     wanted, have = statements(wanted_xml), statements(have_xml)
     _firmware_of_image(wanted, have)
     found = []
-    # One line for a thing that only one side has, not one for each of its parts.
+    # A thing that only one side has gets one line, not one for each of its parts.
     whole: set[str] = set()
     for path, value in wanted.items():
         if path not in have:
@@ -204,17 +204,20 @@ def differences(wanted_xml: str, have_xml: str) -> list[Difference]:
 
 
 def running_differences(wanted_xml: str, live_xml: str) -> list[Difference]:
-    """The same of what runs: what the host was when it started stays in its metadata, and needs no restart."""
+    """Return the differences of the running domain, without those in its metadata.
+
+    The metadata keep what the host was when the domain started, and need no restart.
+    """
     return [item for item in differences(wanted_xml, live_xml) if not item.path.startswith("metadata")]
 
 
 def acted_on(found: list[Difference]) -> list[Difference]:
-    """Those that defining the domain anew, or restarting it, makes go away."""
+    """Return the differences that defining the domain anew, or restarting it, removes."""
     return [item for item in found if not item.unknown]
 
 
 def statements(xml: str) -> dict[str, str]:
-    """The XML as flat sentences: "cputune/vcpupin[0]/@cpuset" is "1"; "" for an element without text."""
+    """Return the XML as flat statements: "cputune/vcpupin[0]/@cpuset" is "1"; "" for an element without text."""
     root = ET.fromstring(xml)
     flat = {f"@{name}": value for name, value in root.attrib.items()}
     flat.update(_flatten(root, ""))
@@ -222,7 +225,7 @@ def statements(xml: str) -> dict[str, str]:
 
 
 def side_by_side(found: list[Difference]) -> dict[str, str]:
-    """For Ansible's diff: a line for each difference, as it is and as it will be."""
+    """Return a line for each difference, before and after, for Ansible's diff."""
 
     def lines(side: str) -> str:
         return "".join(
@@ -262,7 +265,10 @@ def _identity(element: ET.Element, tag: str) -> str:
 
 
 def _firmware_of_image(wanted: dict[str, str], have: dict[str, str]) -> None:
-    """Of a running domain some versions tell the image that they chose for firmware='efi', and not the choice."""
+    """Add firmware='efi' to ``have`` of a running domain where libvirt tells only the image that it chose for it.
+
+    Some versions of libvirt do so.
+    """
     if "os/loader" not in have or "os/@firmware" in have:
         return
     have["os/@firmware"] = "efi"
@@ -273,12 +279,12 @@ def _firmware_of_image(wanted: dict[str, str], have: dict[str, str]) -> None:
 def _same(path: str, wanted: str, have: str) -> bool:
     if wanted == have:
         return True
-    # Where libvirt was not asked, the plan has the alias, and libvirt writes down the version that it stands for.
+    # If libvirt was not asked, the plan has the alias, and libvirt writes the version that the alias stands for.
     return path == "os/type/@machine" and wanted == machine_type.ALIAS and machine_type.is_version(have)
 
 
 def _below(path: str, whole: set[str]) -> bool:
-    """Whether a path above ``path`` is in ``whole``. A "/" in brackets cuts at a path that is none, and harms not."""
+    """Return True if a path above ``path`` is in ``whole``. A "/" in brackets gives a false path, which is harmless."""
     at = path.rfind("/")
     while at > 0:
         if path[:at] in whole:

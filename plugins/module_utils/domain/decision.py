@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What to do to bring a domain into its state. Pure."""
+"""The actions that bring a domain into its state. Pure."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import 
 class Decision:
     """``actions``, of: stop, undefine, remove_disks, make_disks, define, autostart, no_autostart, start, resume.
 
-    ``differences`` are of the definition, ``live_differences`` of what runs. ``restart_required``: what runs is not
-    what is defined, and will not be after ``actions`` either.
+    ``differences`` are of the definition, ``live_differences`` of the running domain. ``restart_required``: the running
+    domain differs from its definition, and still will after ``actions``.
     """
 
     actions: list[str] = field(default_factory=list)
@@ -32,12 +32,12 @@ class Decision:
 
     @property
     def changed(self) -> bool:
-        """Whether anything is to be done."""
+        """Return True if there is anything to do."""
         return bool(self.actions)
 
 
 def disk_actions(spec: DomainSpec, state: str, missing: set[str], removable: list[str]) -> list[str]:
-    """What to do about the disks that are made from a base; ``removable`` are those that may go, see ``storage``."""
+    """Return the actions on disks that are made from a base; ``removable`` may be removed, see ``storage``."""
     if state == "absent":
         return ["remove_disks"] if removable else []
     return ["make_disks"] if {disk.path for disk in spec.disks if disk.base} & missing else []
@@ -52,7 +52,10 @@ def decide(
     autostart: bool,
     allow_restart: bool,
 ) -> Decision:
-    """``wanted_xml`` is None for state absent only. Raises DomainError where a domain of that name is not ours."""
+    """Return the actions that are needed. ``wanted_xml`` is None for state absent only.
+
+    Raises DomainError where libvirt has a domain of that name that something else made.
+    """
     if have is not None and have.uuid != wanted_uuid:
         raise DomainError(
             f"libvirt has a domain of this name with another uuid ({have.uuid}), so it was made by something else",

@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What has come apart: the plan of a virtual machine, what libvirt has of it, what runs, and the host as it is. Pure.
+"""The drift of a virtual machine between its plan, its definition in libvirt, what runs, and the host now. Pure.
 
-Three comparisons make it, none of which needs a plan that was stored elsewhere:
+Drift comes from three comparisons, none of which needs a plan that was stored elsewhere:
 
 - libvirt's definition and what runs, against the host as it is now, and against what the host was when the domain was
   planned, which the domain's metadata keeps (``record``): ``drift_host``, ``drift_paths``;
@@ -38,7 +38,7 @@ RECORD = re.compile(r"metadata(?:/.*\[([0-9a-f:.]+)\].*)?")
 
 
 def drift(host: Host, inactive_xml: str, live_xml: str | None = None, wanted_xml: str | None = None) -> list[Drift]:
-    """Every difference of a domain in words, the host's first. ``wanted_xml`` is the plan's, None: there is no plan.
+    """Return every difference of a domain in words, the host's first. ``wanted_xml`` is the plan's; None: no plan.
 
     Raises DomainError where libvirt's XML cannot be read, TopologyError where the host contradicts itself.
     """
@@ -63,7 +63,7 @@ def drift(host: Host, inactive_xml: str, live_xml: str | None = None, wanted_xml
 
 
 def _record(unsaid: list[Difference], found: list[Drift]) -> list[Drift]:
-    """Gives each difference of the record to the host's item that says it; what is left over is an item of its own."""
+    """Assign each difference of the record to the host's item that says it; each of the others is its own item."""
     left = []
     for item in unsaid:
         match = RECORD.fullmatch(item.path)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a domain takes of its host, against the host as it is now and as it was when the domain was planned. Pure."""
+"""The devices, CPUs and memory of a domain against the host now and the host when the domain was planned. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ANEW = "run playbooks/gpu_vms.yml, which plans it anew for this host"
 
 
 def against_host(have: Definition, host: Host, running: bool) -> list[Drift]:
-    """Items for ``have``: what libvirt has defined or, where the domain is ``running``, also what runs."""
+    """Return items for ``have``: what libvirt has defined and, where the domain is ``running``, also what runs."""
     known = host.by_address()
     gone = [address for address in sorted(have.places) if _gone(have, known, address)]
     found = _missing(have, host, gone, running)
@@ -37,7 +37,7 @@ def against_host(have: Definition, host: Host, running: bool) -> list[Drift]:
             found.append(_dead(function))
             continue
         old = have.recorded.get(address)
-        # A domain that does not run may leave it without a driver: libvirt binds it when it starts (managed='yes').
+        # A stopped domain may leave the device without a driver: libvirt binds it at the start (managed='yes').
         if function.driver != "vfio-pci" and (running or function.driver is not None):
             drivers.setdefault(function.driver or "no driver", []).append(name(function))
         if function.iommu_group is None:
@@ -55,7 +55,7 @@ def against_host(have: Definition, host: Host, running: bool) -> list[Drift]:
 
 
 def no_plan(reason: str) -> Drift:
-    """Of a domain that is wished and for which the host as it is now allows no plan."""
+    """Return the drift of a requested domain for which the host allows no plan now."""
     return Drift(
         f"what is wished cannot be planned on this host as it is now: {reason}",
         [HOST],
@@ -65,7 +65,7 @@ def no_plan(reason: str) -> Drift:
 
 
 def _gone(have: Definition, known: dict[str, Function], address: str) -> bool:
-    """Nothing is at the address, or, as the record tells, something else."""
+    """Return True if the address has no function, or a different one than the record tells."""
     if address not in known:
         return True
     old = have.recorded.get(address)
@@ -73,10 +73,10 @@ def _gone(have: Definition, known: dict[str, Function], address: str) -> bool:
 
 
 def _missing(have: Definition, host: Host, gone: list[str], running: bool) -> list[Drift]:
-    """Devices that are not where the domain looks for them: at another address, or nowhere.
+    """Return items for devices that are not where the domain looks for it: at another address, or nowhere.
 
-    Bus numbers are given depth first, so those that moved keep their order: where as many unclaimed devices of a model
-    are there as are missing, they are the missing ones in order.
+    Bus numbers are given depth first, so devices that moved keep their order. If the host has as many unclaimed devices
+    of a model as are missing, they are the missing ones in order.
     """
     known = host.by_address()
     kept = set(have.places) - set(gone)
@@ -242,7 +242,7 @@ def _links(host: Host, known: dict[str, Function], function: Function, old: Reco
 
 
 def _huge_pages(have: Definition, host: Host, running: bool) -> list[Drift]:
-    """Pages of each node against what the cells bound to it need: all there are, where it runs and holds its own."""
+    """Compare the pages of each node with the need of its cells: all pages where the domain runs and holds its own."""
     asked: dict[tuple[int, int], int] = {}
     for cell in have.cells:
         if cell.page_mib and len(cell.nodes) == 1:

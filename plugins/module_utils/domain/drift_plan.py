@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What libvirt has, or what runs, against the plan: each difference of XML in words. Pure."""
+"""The libvirt definition or the running domain against the plan: each difference of XML in words. Pure."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ REMEDY = {
 
 @dataclass
 class Row:
-    """Paths that mean one thing: what to call it, what follows, and how one difference is said.
+    """Paths that mean one thing: its name, the effect, and the words for one difference.
 
-    ``detail`` gets what the pattern's group holds, and the difference.
+    ``detail`` gets the text of the pattern's group, and the difference.
     """
 
     pattern: str
@@ -53,7 +53,7 @@ def _sides(word: str, item: Difference) -> str:
     return f"{word} is {item.have}, planned {item.wanted}"
 
 
-# The first row that fits wins. What no row says (disks, interfaces, the console) stays with its path alone.
+# The first row that fits applies. A difference without a row (disks, interfaces, the console) is told by its path.
 ROWS = (
     Row(
         r"cputune/vcpupin\[(\d+)\](?:/@cpuset)?",
@@ -98,7 +98,7 @@ TREE = re.compile(r"devices/(?:controller\[pci,\d+\]|hostdev\[[0-9a-f:.]+\])(?:/
 
 
 def against_plan(compared: list[Difference], have: Definition, wanted: Definition, side: str) -> list[Drift]:
-    """Items for what ``compared`` holds, in the order of the rows; ``side`` is DEFINED or RUNNING."""
+    """Return items for the differences in ``compared``, in the order of the rows; ``side`` is DEFINED or RUNNING."""
     left = list(compared)
     found = _devices(left, have, wanted, side)
     for row in ROWS:
@@ -128,7 +128,7 @@ def _label(have: Definition, wanted: Definition, address: str) -> str:
 
 
 def _devices(left: list[Difference], have: Definition, wanted: Definition, side: str) -> list[Drift]:
-    """Devices that only one side has; their differences are taken out of ``left``."""
+    """Return items for devices that only one side has; remove their differences from ``left``."""
     found = []
     for addresses, what, consequence in (
         (set(wanted.places) - set(have.places), "lacks {}, which the plan gives it", "the guest does not see it"),
@@ -150,7 +150,7 @@ def _devices(left: list[Difference], have: Definition, wanted: Definition, side:
 
 
 def _places(paths: list[str], have: Definition, wanted: Definition, side: str) -> list[Drift]:
-    """The PCI tree: devices that stand flat where the plan has them below a switch, and all else that differs in it."""
+    """Return items for the PCI tree: devices that are flat and planned below a switch, and all other differences."""
     both = [address for address in sorted(wanted.places) if address in have.places]
     flat = [address for address in both if _below_switch(wanted, address) and not _below_switch(have, address)]
     if flat:
@@ -185,7 +185,7 @@ def _below_switch(of: Definition, address: str) -> bool:
 
 
 def unbound_memory(have: Definition, side: str) -> list[Drift]:
-    """Of a domain with devices and without a plan: cells whose memory may come from anywhere."""
+    """Return an item for cells whose memory may come from any node; for a domain with devices and without a plan."""
     loose = [cell.id for cell in have.cells if not cell.strict]
     if not have.places or not loose:
         return []

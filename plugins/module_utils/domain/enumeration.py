@@ -64,7 +64,7 @@ class StandIn:
 
 @dataclass
 class Found:
-    """What QEMU says of one function; ``way`` are the bridges above as (identity, prefetchable window or None)."""
+    """QEMU's facts of one function; ``way`` are the bridges above as (identity, prefetchable window or None)."""
 
     place: str
     way: list[tuple[str, tuple[int, int] | None]]
@@ -141,7 +141,7 @@ def stand_ins(plan: DomainPlan, port: tree.Port) -> list[StandIn]:
 
 
 def left_out(plan: DomainPlan) -> list[str]:
-    """What the trial does not show, a sentence each."""
+    """Return what the trial does not show, a sentence each."""
     sentences = []
     for port in plan.root.walk():
         there = stand_ins(plan, port)
@@ -163,10 +163,11 @@ def left_out(plan: DomainPlan) -> list[str]:
 
 
 def compare(plan: DomainPlan, query_pci: list[dict[str, Any]]) -> list[Finding]:
-    """What is not as planned in QEMU's answer to ``query-pci``, port by port and device by device; empty: all is.
+    """Compare QEMU's answer to ``query-pci`` with the plan, port by port and device by device.
 
-    A device that is nowhere is one finding. Of one that is there: its place, the way to it, and for each 64-bit
-    prefetchable BAR its address, which must lie in the windows of all bridges above and in no other BAR.
+    Returns a finding for each thing that is not as planned. A missing device is one finding. A present device is
+    checked for its place, the way to it, and the address of each 64-bit prefetchable BAR, which must lie in the windows
+    of all bridges above and in no other BAR.
     """
     there = dict(_found(query_pci))
     findings: list[Finding] = []
@@ -214,7 +215,7 @@ def _compare_below(
 def _compare_place(
     what: str, here: tree.Port, slot: int, function: int, way: list[str], found: Found | None, findings: list[Finding]
 ) -> bool:
-    """Whether it is there; findings where it is not, or elsewhere."""
+    """Return True if the function was found; add findings where it is missing or at another place."""
     planned = tree.address(here.bus, slot, function)
     if found is None:
         findings.append(Finding(what, f"at {planned}", "nowhere: the firmware did not reach it"))

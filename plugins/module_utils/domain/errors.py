@@ -6,10 +6,10 @@ from __future__ import annotations
 
 
 class DomainError(ValueError):
-    """A wish that cannot be had.
+    """A request that cannot be met.
 
     ``why`` names the thing and the cause, ``mend`` the next step ("" where there is none to name), ``domain`` the
-    virtual machine ("" where it is a matter of the host, or of several). The message is made of them.
+    virtual machine ("" where the host or several virtual machines are concerned). The message is made of them.
     """
 
     def __init__(self, why: str, mend: str = "", domain: str = "") -> None:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a proof of a GPU virtual machine is made of: what was planned, what was asked for, and what was read."""
+"""The input of a proof of a GPU virtual machine: the plan, the requested settings, and what was read."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Cell:
 
 @dataclass
 class Planned:
-    """Of the plan of a domain, what a claim is made of."""
+    """The part of a domain's plan that claims use."""
 
     name: str
     cells: list[Cell]
@@ -59,7 +59,7 @@ class Planned:
 
     @classmethod
     def from_plan(cls, plan: dict[str, Any]) -> Planned:
-        """Of what ``DomainPlan.to_dict`` gives. Raises ProofError where something is missing in it."""
+        """Read what ``DomainPlan.to_dict`` gives. Raises ProofError where something is missing in it."""
         try:
             page_bytes = plan["huge_page_mib"] * MIB
             return cls(
@@ -92,7 +92,7 @@ class Planned:
 
 @dataclass
 class Running:
-    """Of the running domain, what was read. None is "not read"."""
+    """The facts that were read of the running domain. None is "not read"."""
 
     accelerated: bool | None = None  # KVM, not TCG
     qemu_arguments: list[str] | None = None
@@ -103,7 +103,7 @@ class Running:
 
     @classmethod
     def of_process(cls, process: dict[str, Any] | None) -> Running:
-        """Of what ``process.read`` gives; None (the domain does not run, or was not read) gives nothing read.
+        """Convert what ``process.read`` gives; None (the domain does not run, or was not read) gives nothing read.
 
         Raises ProofError where something is missing in it.
         """
@@ -124,9 +124,10 @@ class Running:
 
 
 def differences_of_domain(domain: dict[str, Any]) -> list[str] | None:
-    """How a domain differs from its plan, a line each, of what gpu_domain_info returned of it; None: there is none.
+    """Return the differences of a domain from its plan, a line each; None: the domain does not exist.
 
-    What its drift says in words is one line for all the paths that it is about; other differences tell their path.
+    ``domain`` is what gpu_domain_info returned of it. An item of its drift is one line for all the paths that it is
+    about; other differences are told by their path.
 
     Raises ProofError where it was read without its plan.
     """
@@ -154,10 +155,10 @@ def differences_of_domain(domain: dict[str, Any]) -> list[str] | None:
 
 @dataclass
 class Settings:
-    """What a call of gpu_host_boot in check mode found: on the hypervisor, or in the guest."""
+    """The result of a call of gpu_host_boot in check mode: on the hypervisor, or in the guest."""
 
-    # What it would have changed, a name each, and what failed; empty: everything is as asked for, and saved for the
-    # next boot.
+    # The settings that it would have changed, a name each, and those that failed; empty: everything is as requested,
+    # and saved for the next boot.
     differences: list[str]
     virtual_functions: dict[str, int] = field(default_factory=dict)  # physical function: how many are asked for
     huge_pages: list[dict[str, int]] = field(default_factory=list)  # {"node", "size_mib", "wanted"}
@@ -169,7 +170,7 @@ class Settings:
 
     @classmethod
     def of_result(cls, result: dict[str, Any] | None) -> Settings | None:
-        """Of the module's result; None where there is none. Raises ProofError where it is another module's."""
+        """Read the module's result; None where there is none. Raises ProofError where it is another module's."""
         if result is None:
             return None
         try:
@@ -205,10 +206,10 @@ class Settings:
 
 
 def firmware_of_result(result: dict[str, Any] | None) -> dict[str, dict[str, dict[str, Any]]]:
-    """By NIC and setting {"wanted", "seen"}, of the result of nic_firmware in check mode. Raises ProofError.
+    """Read {"wanted", "seen"} by NIC and setting from the result of nic_firmware in check mode. Raises ProofError.
 
-    What the module would change, it wants otherwise; what it leaves is as wanted at the next boot. "Seen" is what
-    the NIC runs with now, which differs from both until the host has rebooted.
+    A setting that the module would change is not as wanted; a setting that it leaves is as wanted at the next boot.
+    "Seen" is what the NIC runs with now, which differs from both until the host has rebooted.
     """
     if result is None:
         return {}
@@ -227,13 +228,13 @@ def firmware_of_result(result: dict[str, Any] | None) -> dict[str, dict[str, dic
 
 @dataclass
 class Evidence:
-    """All that was read for one proof, and what the inventory asks beside the plan. Names are the inventory's."""
+    """Everything read for one proof, and the inventory's settings beside the plan. Names are the inventory's."""
 
     host_name: str
     host: Host
     planned: Planned
     running: Running = field(default_factory=Running)
-    # How libvirt's domain differs from the plan, a line each; None: there is no such domain.
+    # The differences of libvirt's domain from the plan, a line each; None: there is no such domain.
     domain_differences: list[str] | None = None
     guest: Host | None = None  # the guest's own topology, read in the guest
     host_settings: Settings | None = None

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What preflight finds: each thing with its cause and its mending, and all of them as one error. Pure."""
+"""The findings of preflight, each with its cause and its remedy, and all of them as one error. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ REFUSE, WARN = "refuse", "warn"
 
 @dataclass
 class Finding:
-    """``what`` is amiss with virtual machine ``domain``, ``why`` that matters, how to ``mend`` it.
+    """``what`` is wrong with virtual machine ``domain``, ``why`` that matters, and the remedy (``mend``).
 
-    ``severity`` is REFUSE (nothing is touched) or WARN (it works, and not as well as it might).
+    ``severity`` is REFUSE (nothing is touched) or WARN (it works, but not as well as it could).
     """
 
     domain: str
@@ -26,7 +26,7 @@ class Finding:
     severity: str = REFUSE
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON-ready form."""
+        """Return the JSON-ready form."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -35,13 +35,13 @@ class Finding:
 
 
 def warnings(found: list[dict[str, Any]], host_name: str) -> list[str]:
-    """Of findings in their JSON-ready form those that only warn, a sentence each that names the host."""
+    """Return the findings (JSON-ready) that only warn, a sentence each that names the host."""
     said = (f"{host_name}: {Finding(**item)}" for item in found if item["severity"] == WARN)
     return list(dict.fromkeys(said))
 
 
 class RefusedError(DomainError):
-    """All that preflight found, of which at least one refuses. The message has those that do, a numbered line each."""
+    """All findings of preflight, with at least one that refuses. The message numbers those that refuse, a line each."""
 
     def __init__(self, findings: list[Finding]) -> None:
         self.findings = findings
@@ -53,6 +53,6 @@ class RefusedError(DomainError):
 
 
 def unplannable(error: DomainError) -> Finding:
-    """What the planner refuses, as a finding; ``domain`` is "" where it is a matter of the host alone."""
+    """Return the planner's refusal as a finding; ``domain`` is "" where only the host is concerned."""
     mend = error.mend or "mend what it names, or ask for less"
     return Finding(error.domain, "it cannot be planned on this host", error.why, mend)

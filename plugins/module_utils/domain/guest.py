@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The planned guest as the model says a machine, before there is one: what it must see once it runs. Pure."""
+"""The planned guest as a machine of the topology model: what the guest must see when it runs. Pure."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
 
 PORT_TYPE_OF_MODEL = {model: kind for kind, model in tree.MODEL_OF_TYPE.items()}
-# What QEMU's ports say they are (hw/pci-bridge: gen_pcie_root_port.c, xio3130_upstream.c, xio3130_downstream.c).
+# The ids that QEMU's ports report (hw/pci-bridge: gen_pcie_root_port.c, xio3130_upstream.c, xio3130_downstream.c).
 PORT_IDS = {
     tree.ROOT_PORT: (0x1B36, 0x000C),
     tree.UPSTREAM: (0x104C, 0x8232),
     tree.DOWNSTREAM: (0x104C, 0x8233),
 }
-# What only a domain made by hand has: pcie-to-pci-bridge and its like (hw/pci-bridge/pcie_pci_bridge.c).
+# Only a domain made by hand has these: pcie-to-pci-bridge and similar (hw/pci-bridge/pcie_pci_bridge.c).
 PCI_BRIDGE = (0x1B36, 0x000E)
 PCI_BRIDGE_CLASS = 0x060400
 
 
 def predict(plan: DomainPlan) -> Host:
-    """The guest's NUMA nodes, ports and passed-through devices; QEMU's own virtio devices and chipset are left out."""
+    """Return the guest's NUMA nodes, ports and passed-through devices, without QEMU's virtio devices and chipset."""
     nodes = [
         NumaNode(
             id=cell.id,
@@ -45,7 +45,7 @@ def predict(plan: DomainPlan) -> Host:
 
 
 def machine(root: tree.Port, host_functions: dict[str, Function], nodes: list[NumaNode], source: str) -> Host:
-    """The guest of a PCI tree whose buses are numbered; ``host_functions`` says what is passed through, by address."""
+    """Return the guest of a PCI tree with numbered buses; ``host_functions`` are the host's functions, by address."""
     buses = [root, *root.expanders]
     complexes = [RootComplex(f"pci0000:{bus.bus:02x}", 0, bus.bus, bus.cell) for bus in buses]
     functions: list[Function] = []
@@ -55,7 +55,7 @@ def machine(root: tree.Port, host_functions: dict[str, Function], nodes: list[Nu
 
 
 def kept(plan: DomainPlan, host: Host) -> Fidelity:
-    """How many pairs of the plan's GPUs, NICs and NVMe drives are as far apart in the guest as on the host."""
+    """Count the pairs of the plan's GPUs, NICs and NVMe drives that are as far apart in the guest as on the host."""
     devices = {
         f"{function.kind} {function.address}": function.address
         for function in plan.chosen.all()

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What libvirt and the host's kernel say of themselves, as plain data: the observed side of a plan.
+"""The facts that libvirt and the host's kernel report, as plain data: the observed side of a plan.
 
 ``client.observe`` fills it; everything here is pure.
 """
@@ -25,7 +25,7 @@ class Accelerator:
     machines: dict[str, int] = field(default_factory=dict)  # versions of q35, and the vCPUs of each (0: not told)
 
     def vcpus_of(self, machine: str) -> int:
-        """The most vCPUs of a guest with ``machine``: an old version can have fewer than the newest one."""
+        """Return the most vCPUs of a guest with ``machine``: an old version can have fewer than the newest one."""
         return min(self.max_vcpus, self.machines.get(machine) or self.max_vcpus)
 
 
@@ -42,13 +42,13 @@ class ObservedDomain:
 
     @property
     def running(self) -> bool:
-        """Whether there is a QEMU process."""
+        """Return True if there is a QEMU process."""
         return self.live_xml is not None
 
 
 @dataclass
 class Hypervisor:
-    """``hugetlbfs_mib`` are the page sizes a hugetlbfs is mounted for; ``networks`` says which are active."""
+    """libvirt's state. ``hugetlbfs_mib``: page sizes of the mounted hugetlbfs; ``networks``: which are active."""
 
     accelerators: dict[str, Accelerator] = field(default_factory=dict)
     libvirt_version: tuple[int, int, int] = (0, 0, 0)
@@ -62,7 +62,7 @@ class Hypervisor:
 
 @dataclass
 class Holdings:
-    """What a domain takes of its host: PCI addresses, CPUs that are pinned one by one, memory by node.
+    """The host resources of a domain: PCI addresses, CPUs that are pinned one by one, memory by node.
 
     ``memory_mib`` and ``page_mib`` are by host node; page size 0 is ordinary memory.
     """
@@ -74,7 +74,7 @@ class Holdings:
 
 
 def holdings(xml: str) -> Holdings:
-    """What the domain of this libvirt XML holds. Memory that is not bound to one node counts nowhere."""
+    """Read what the domain of this libvirt XML holds. Memory that is not bound to one node is not counted."""
     root = ET.fromstring(xml)
     held = Holdings()
     for source in root.iterfind("devices/hostdev[@type='pci']/source/address"):
@@ -82,7 +82,7 @@ def holdings(xml: str) -> Holdings:
         held.devices.append(f"{part['domain']:04x}:{part['bus']:02x}:{part['slot']:02x}.{part['function']:x}")
     for pin in root.iterfind("cputune/vcpupin"):
         cpus = parse_set(pin.get("cpuset", ""))
-        # A pin to many CPUs is a fence, not a claim to all of them.
+        # A pin to many CPUs limits the vCPU to them and does not hold all of them.
         if len(cpus) == 1:
             held.cpus.append(cpus[0])
     page = root.find("memoryBacking/hugepages/page")

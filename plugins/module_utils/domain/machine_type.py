@@ -19,7 +19,7 @@ VERSION = re.compile(r"pc-q35-[A-Za-z0-9][A-Za-z0-9._-]{0,56}")
 
 
 def is_version(machine: str) -> bool:
-    """Whether ``machine`` is a version of q35."""
+    """Return True if ``machine`` is a version of q35."""
     return bool(VERSION.fullmatch(machine))
 
 

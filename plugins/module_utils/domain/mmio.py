@@ -108,12 +108,12 @@ def size_up(
 
 
 def ovmf_window_mib(window: Window) -> int:
-    """What OVMF must be told in fw_cfg's opt/ovmf/X-PciMmio64Mb; 0: nothing, its own window is large enough."""
+    """Return the value for fw_cfg's opt/ovmf/X-PciMmio64Mb, in MiB; 0: none, OVMF's own window is large enough."""
     return window.window_bytes // MIB if window.window_bytes > SMALLEST_WINDOW_BYTES else 0
 
 
 def is_high(region: Bar) -> bool:
-    """Whether a BAR may lie above 4 GiB behind a bridge."""
+    """Return True if a BAR may lie above 4 GiB behind a bridge."""
     return region.width_bits == 64 and region.prefetchable
 
 
@@ -134,7 +134,7 @@ def _check_io(name: str, root: Port, functions: dict[str, Function], firmware: s
 
 
 def _high_reserve(window_bytes: int, firmware: str) -> int:
-    """What the firmware gives every port above 4 GiB at least."""
+    """Return the least bytes above 4 GiB that the firmware gives every port."""
     if firmware == "efi" and window_bytes > SMALLEST_WINDOW_BYTES:
         return max(window_bytes // OVMF_PORT_SHARE, HOT_PLUG_HIGH_BYTES)
     return HOT_PLUG_HIGH_BYTES

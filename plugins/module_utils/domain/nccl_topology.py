@@ -80,7 +80,7 @@ def for_guest(plan: DomainPlan, host: Host) -> str | None:
 
 
 def elements(plan: DomainPlan, host: Host) -> int:
-    """How many of its ``MAX_ELEMENTS`` NCCL needs for the least file of the plan, with what it adds itself."""
+    """Count the elements (of ``MAX_ELEMENTS``) that NCCL needs for the plan's smallest file and its own additions."""
     text = _text(plan, host, frozenset())
     needed = _needed(plan, text, frozenset())
     out = _without_rdma(plan)
@@ -126,7 +126,7 @@ def _text(plan: DomainPlan, host: Host, out: frozenset[str]) -> str:
 
 
 def _below(plan: DomainPlan, known: dict[str, Function], here: tree.Port, out: frozenset[str]) -> list[_Pci]:
-    """What NCCL sees below a bus, in the order of the addresses."""
+    """Return the elements that NCCL sees below a bus, in the order of the addresses."""
     found = []
     for endpoint in here.endpoints:
         function = known[endpoint.key] if endpoint.role == "hostdev" else None

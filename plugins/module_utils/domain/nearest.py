@@ -50,7 +50,7 @@ def reach(path: tuple[str, ...], devices: list[tuple[str, ...]]) -> int:
 
 
 def cost(want: Want, device: Device) -> int:
-    """How far ``device`` is from ``want``; smaller is nearer."""
+    """Return the distance of ``device`` from ``want``; smaller is nearer."""
     if want.path is None:
         return 0
     reach = apart(want.path, device.path)

@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 
 
 def serves(node: NumaNode) -> bool:
-    """Whether a guest's cell can be on the node: it has CPUs and memory."""
+    """Return True if a guest's cell can be on the node: it has CPUs and memory."""
     return bool(node.cpus) and node.memory_bytes > 0
 
 

@@ -55,7 +55,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Request:
-    """What one virtual machine needs: ``count`` GPUs in all, ``must`` (unit numbers) among them.
+    """The GPUs that one virtual machine needs: ``count`` in all, ``must`` (unit numbers) among them.
 
     ``only`` limits the choice to some units, ``within`` to those of some nodes or of none that is known. ``near``: the
     kind of NIC function that is to be near. ``nodes`` are those that it is on whatever is chosen, and ``wants`` what it
@@ -73,7 +73,7 @@ class Request:
 
 
 def apart(one: tuple[str, ...], other: tuple[str, ...]) -> int:
-    """How far apart two places are, PIX to SYS, by their paths."""
+    """Return the distance of two places, PIX to SYS, by their paths."""
     if one == other:
         return PIX
     common = 0
@@ -176,13 +176,13 @@ class Packing:
         return sum(self.weights[one][other] for at, one in enumerate(inside) for other in inside[at + 1 :])
 
     def gpus(self, mask: int) -> int:
-        """How many GPUs ``mask`` has."""
+        """Return the number of GPUs in ``mask``."""
         if mask not in self._counts:
             self._counts[mask] = sum(self.size[number] for number in _bits(mask))
         return self._counts[mask]
 
     def leftover(self, free: int) -> tuple[int, ...]:
-        """How little use what is free has, smaller is better: for each size the blocks of it that are whole."""
+        """Rate the free units, smaller is better: for each size, count the blocks of it that are whole."""
         counts = [self.gpus(free & mask) for mask in self.blocks]
         blocks = []
         for size in BLOCKS:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether a device can go to a virtual machine, and where it hangs on the host. Pure."""
+"""The test that a device can go to a virtual machine, and the place of a device on the host. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ACS_PORTS = ("root_port", "switch_downstream")
 
 @dataclass
 class Surroundings:
-    """What a choice must respect: the host, and who holds what of it already (address -> virtual machine)."""
+    """The limits of a choice: the host, and the holder of each of its devices (address -> virtual machine)."""
 
     host: Host
     holder: dict[str, str] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Surroundings:
         return self.above[address]
 
     def place(self, function: Function) -> tuple[str, ...]:
-        """Where it hangs: NUMA node, root complex, the bridges down to its switch (or its own root port)."""
+        """Return its place: NUMA node, root complex, the bridges down to its switch (or its own root port)."""
         bridges = self.bridges(function.address)
         node = self.host.node_of(function)
         # The last one is the port of its own; what is right below an upstream port has none.
@@ -85,7 +85,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Obstacle:
-    """``why`` something cannot be had, and how to ``mend`` it."""
+    """The reason (``why``) that something is not available, and the remedy (``mend``)."""
 
     why: str
     mend: str
@@ -95,7 +95,7 @@ class Obstacle:
 
 
 def obstacle(around: Surroundings, function: Function, name: str, own: Iterable[str]) -> Obstacle | None:
-    """Why ``function`` cannot go to virtual machine ``name``, whose other devices are ``own``; None: it can."""
+    """Return why ``function`` cannot go to virtual machine ``name``, whose other devices are ``own``; None: it can."""
     if function.kind == "bridge":
         return Obstacle("it is a bridge", "give the devices behind it")
     if not function.config_bytes and around.config_read:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""From what is wished and what is there to a planned virtual machine. Pure: the same input gives the same plan."""
+"""The plan of a virtual machine, from its request and the host. Pure: the same input gives the same plan."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class DomainPlan:
         }
 
     def share(self) -> dict[str, Any]:
-        """What of the host's hardware threads and memory it has, and where the rest is."""
+        """Return its share of the host's hardware threads and memory, and the use of the rest."""
         share = self.processors.share
         return {
             "threads": share.threads,
@@ -203,10 +203,10 @@ def plan_domains(
     hypervisor: Hypervisor | None = None,
     gpu_module_ids: dict[str, int] | None = None,
 ) -> list[DomainPlan]:
-    """Plans for all virtual machines of one host that are wished together, in the order of ``specs``.
+    """Plan all virtual machines of one host that are requested together; return the plans in the order of ``specs``.
 
-    Their devices are chosen together, and their order makes no difference. What other domains of ``hypervisor`` hold
-    is left to them; what a domain of the list holds today it keeps where its spec still allows. ``hypervisor`` None:
+    Their devices are chosen together, and their order makes no difference. Other domains of ``hypervisor`` keep what
+    they hold. A domain of the list keeps what it holds today where its spec still allows that. ``hypervisor`` None:
     nothing is known of libvirt, KVM is assumed. ``gpu_module_ids``: see boards.recognise.
 
     Raises DomainError, or TopologyError where the host contradicts itself.
@@ -327,7 +327,7 @@ def _plan(
 
 
 def _share_notes(spec: DomainSpec, host: Host, chosen: Chosen, processors: cells.Processors) -> list[str]:
-    """Why it has not more of the host, where it asks for no number of vCPUs or has all GPUs."""
+    """Return notes that say why its share is not larger, where it sets no number of vCPUs or has all GPUs."""
     share, notes = processors.share, []
     each = share.vcpus // len(processors.cells)
     if spec.vcpus is None and share.free:
@@ -431,7 +431,7 @@ def _machine(spec: DomainSpec, accelerator: str, hypervisor: Hypervisor | None) 
 
 
 def _address_bits(spec: DomainSpec, accelerator: str, host_bits: int | None) -> tuple[str, int | None]:
-    """How the guest gets its physical address bits, and how many they will be."""
+    """Return the mode in which the guest gets its physical address bits, and their number (None: not known)."""
     wanted = spec.physical_address_bits
     if wanted == "auto":
         wanted = "passthrough" if accelerator == "kvm" else "off"

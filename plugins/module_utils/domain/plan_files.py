@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a plan is written down as: what the modules return of it, and its files. Pure."""
+"""The forms of a plan: what the modules return of it, and its files. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.picture im
 
 
 def returned_of(plan: DomainPlan, host: Host) -> dict[str, Any]:
-    """What gpu_domain, gpu_domain_info and gpu_plan return of a plan for ``host``."""
+    """Return the form of a plan for ``host`` that gpu_domain, gpu_domain_info and gpu_plan return."""
     return {"plan": plan.to_dict(), "xml": libvirt_xml.render(plan), "nccl_topology": for_guest(plan, host)}
 
 
 def plan_files(plan: DomainPlan, host: Host, returned: dict[str, Any]) -> dict[str, str]:
-    """By file name: libvirt's XML, NCCL's topology file where there is a GPU, and the picture of host and guest.
+    """Return by file name: libvirt's XML, NCCL's topology file where there is a GPU, the picture of host and guest.
 
     ``returned`` is what ``returned_of`` gave of the plan. Raises TopologyError where the host contradicts itself.
     """

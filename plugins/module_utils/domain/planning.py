@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the module gpu_plan does: read a host, plan, try the plans out, write them down."""
+"""The work of the module gpu_plan: read a host, plan, try the plans, write them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs impo
 
 
 def planned(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
-    """The module's result of its ``params``. Files are written last, when nothing else can fail.
+    """Return the module's result for its ``params``. Files are written last, when nothing else can fail.
 
     Raises DomainError, TopologyError, and ProofError where a file cannot be read or written.
     """
@@ -68,7 +68,7 @@ def planned(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
 
 
 def _check_names(params: dict[str, Any]) -> None:
-    """Refuse what is no name of a host: the playbook makes the folder of the plan from it."""
+    """Refuse text that is no name of a host: the playbook makes the folder of the plan from it."""
     name = params["host_name"]
     try:
         values.text(name, 255)

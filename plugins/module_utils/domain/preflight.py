@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Everything that is known to fail later, found before anything is touched. Pure.
+"""The checks for everything that is known to fail later, before anything is changed. Pure.
 
-What makes a plan impossible (bus numbers, MMIO window, address bits, devices, CPUs) is refused by the planner itself;
-here is what stands between a plan and this host now. All of it is found, not the first thing only.
+The planner itself refuses an impossible plan (bus numbers, MMIO window, address bits, devices, CPUs). This module finds
+what prevents a plan on this host now: all of it, not only the first thing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def check(
     stopping: set[str],
     paths_may_come: bool,
 ) -> list[Finding]:
-    """What would keep ``plans`` from being defined, or ``starting`` from starting, and what they lose in silence.
+    """Find what prevents defining ``plans`` or starting ``starting``, and what they lose without an error.
 
     ``stopping`` are the domains that will be stopped before any is started. ``paths_may_come``: in check mode, image
     files may be made by an earlier task that only pretended to.
@@ -91,7 +91,7 @@ def check(
 
 
 def without_libvirt(plans: list[DomainPlan], host: Host) -> list[Finding]:
-    """What ``check`` finds that needs no libvirt: memory that the host has not got, and what plans lose in silence.
+    """Find the part of ``check`` that needs no libvirt: memory that the host lacks, and losses without an error.
 
     Returns the warnings. Raises RefusedError, with all findings, where one refuses.
     """
@@ -104,7 +104,7 @@ def without_libvirt(plans: list[DomainPlan], host: Host) -> list[Finding]:
 
 
 def wishes(specs: list[DomainSpec], hypervisor: Hypervisor, paths_may_come: bool) -> list[Finding]:
-    """What can be said of wishes for which there may be no plan: networks and files."""
+    """Return findings on requests that may have no plan: networks and files."""
     found: list[Finding] = []
     for spec in specs:
         found += _networks(spec, hypervisor)
@@ -281,7 +281,7 @@ def _models(plan: DomainPlan, host: Host) -> Iterator[Finding]:
 
 
 def _ats(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
-    """ATS that is wished and works nowhere, or is on in a device and stopped on its way."""
+    """Find ATS that is requested and works nowhere, or is on in a device and stopped on its way."""
     if not plan.spec.ats:
         return
     able = [function for function in plan.chosen.all() if function.ats]

@@ -53,7 +53,7 @@ def read(name: str, proc: str = "/proc", pid_files: str = PID_FILES) -> dict[str
 
 
 def is_accelerated(arguments: list[str]) -> bool:
-    """Whether QEMU was told to use KVM."""
+    """Return True if QEMU was told to use KVM."""
     text = " ".join(arguments)
     return bool(re.search(r"(accel[ =]kvm|-enable-kvm|-accel kvm)", text))
 

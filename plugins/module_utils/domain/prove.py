@@ -343,7 +343,7 @@ def _huge_page_backing(evidence: Evidence, cell: Cell) -> Claim:
 
 
 def _mapped(evidence: Evidence, page_bytes: int) -> dict[str, int] | None:
-    """How many pages of a size the QEMU process has, by host node; None where that was not read."""
+    """Count the pages of a size that the QEMU process has, by host node; None where that was not read."""
     if evidence.running.memory is None:
         return None
     pages: dict[str, int] = {}

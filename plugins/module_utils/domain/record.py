@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the host was when a domain was planned, kept in the domain's own metadata. Pure.
+"""The state of the host when a domain was planned, kept in the domain's own metadata. Pure.
 
 libvirt keeps the element as it is given (https://libvirt.org/formatdomain.html, "metadata": one top-level element a
 name space). It holds only what a reboot of an unchanged host leaves as it is: no driver, no group number, and of a
@@ -39,9 +39,9 @@ class Recorded:
 
 
 def record(functions: dict[str, Function], address: str, node: int | None = None) -> Recorded:
-    """What is to be kept of the function at ``address``, which is on ``node`` of the host (``Host.node_of``).
+    """Return the record of the function at ``address``, which is on ``node`` of the host (``Host.node_of``).
 
-    Loops and holes above it end its path.
+    A loop or a gap above it ends its path.
     """
     function = functions[address]
     path: list[str] = []

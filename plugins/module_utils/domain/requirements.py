@@ -19,7 +19,7 @@ Version = tuple  # of three integers
 
 @dataclass
 class Element:
-    """``name`` has the setting of the wish first and the XML in brackets; None: any version will do."""
+    """``name`` has the setting of the request first and the XML in brackets; None: any version is enough."""
 
     name: str
     libvirt: Version | None

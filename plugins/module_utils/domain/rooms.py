@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""How much memory and how many CPUs each NUMA node has for virtual machines, and what each of them asks. Pure.
+"""The capacity of each NUMA node (memory and CPUs) for virtual machines, and the request of each of them. Pure.
 
-For choosing between places only: what in the end does not fit is refused where it is arranged (cells.py) or about to
-start (preflight.py).
+This only helps to choose between places. cells.py refuses what does not fit when it arranges the cells, and
+preflight.py before a start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Room = dict[tuple[Kind, int], int]
 
 
 def capacities(host: Host, specs: list[DomainSpec], others: list[Holdings], taken_cpus: set[int]) -> Room:
-    """Room by (kind, NUMA node), in MiB or CPUs. ``others`` are the domains that are not planned here."""
+    """Return the capacity by (kind, NUMA node), in MiB or CPUs. ``others`` are the domains not planned here."""
     room: Room = {}
     kept_cores = max((spec.host_cores_per_node for spec in specs), default=0)
     for size in sorted({spec.huge_page_mib for spec in specs if spec.huge_page_mib or spec.strict_memory}):
@@ -49,7 +49,7 @@ def capacities(host: Host, specs: list[DomainSpec], others: list[Holdings], take
 
 
 def asked(spec: DomainSpec, room: Room) -> list[tuple[Kind, int]]:
-    """What ``spec`` asks in all, by kind."""
+    """Return the total that ``spec`` asks for, by kind."""
     wants: list[tuple[Kind, int]] = []
     if spec.huge_page_mib or spec.strict_memory:
         wants.append((spec.huge_page_mib, spec.memory_mib))
@@ -61,9 +61,9 @@ def asked(spec: DomainSpec, room: Room) -> list[tuple[Kind, int]]:
 
 
 def overflow(room: Room, used: Room, wants: Iterable[tuple[Kind, int]], nodes: Iterable[int]) -> tuple[int, Room]:
-    """By how many thousandths of their room the nodes overflow more than before, and what is then used.
+    """Return the added overflow of the nodes, in thousandths of their capacity, and what is used afterwards.
 
-    What is asked is spread evenly over ``nodes``.
+    The request is spread evenly over ``nodes``.
     """
     spread = sorted(nodes)
     after = dict(used)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the modules gpu_domain and gpu_domain_info do: observe, plan, decide, apply."""
+"""The work of the modules gpu_domain and gpu_domain_info: observe, plan, decide, apply."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
 def _planned(
     host: Host, specs: list[DomainSpec], hypervisor: Hypervisor, module_ids: dict[str, int], check_mode: bool
 ) -> list[DomainPlan]:
-    """The plans. Raises RefusedError with what can be said without a plan, too, where there is none."""
+    """Return the plans. Without a plan, raise RefusedError with the findings that need no plan, too."""
     try:
         return plan_domains(host, specs, hypervisor, module_ids)
     except DomainError as error:
@@ -138,8 +138,10 @@ def _unknown(name: str, decision: Decision) -> Iterator[Finding]:
 
 
 def info(params: dict[str, Any]) -> dict[str, Any]:
-    """What there is of the domains of ``params`` (the module's), with plan and drift. Raises DomainError,
-    TopologyError."""
+    """Return the domains of ``params`` (the module's) as they are, with plan and drift.
+
+    Raises DomainError, TopologyError.
+    """
     specs = parse_specs(params["domains"] or [])
     module_ids = parse_module_ids(params["gpu_module_ids"])
     client = Client(params["uri"])
@@ -285,7 +287,7 @@ def _info(
 def drifted(
     have: ObservedDomain | None, host: Host, wanted_xml: str | None, unplanned: str | None
 ) -> list[dict[str, Any]]:
-    """What gpu_domain_info returns as drift; ``unplanned`` is why there is no plan of a domain that is wished."""
+    """Return gpu_domain_info's drift; ``unplanned`` is why there is no plan of a requested domain."""
     found = [no_plan(unplanned)] if unplanned else []
     if have is not None:
         found += drift(host, have.inactive_xml, have.live_xml, wanted_xml)

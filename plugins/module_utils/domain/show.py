@@ -73,7 +73,7 @@ def _machine(plan: DomainPlan, host: Host) -> list[str]:
 
 
 def _share(plan: DomainPlan) -> str:
-    """Of the host's threads and memory what it has, and where the other threads are."""
+    """Return its share of the host's threads and memory, and the use of the other threads, as text."""
     share = plan.processors.share
     rest = {
         "kept for the host": share.kept,
@@ -89,7 +89,7 @@ def _share(plan: DomainPlan) -> str:
 
 
 class _Words:
-    """What one thing of a plan is called, and those below it."""
+    """The names of one thing of a plan and of the things below it."""
 
     def __init__(self, host: Host) -> None:
         self._one_domain = all(function.address.startswith(DOMAIN) for function in host.functions)
@@ -141,7 +141,7 @@ class _Words:
 
 
 def _left(plans: list[DomainPlan], host: Host) -> list[str]:
-    """What nobody has: devices, and of each node that a guest is on CPUs and memory."""
+    """Return what no virtual machine has: devices, and the CPUs and memory of each node."""
     given = {function.address for plan in plans for function in plan.chosen.all()}
     rest = [function for function in host.functions if function.kind in KINDS and function.address not in given]
     # A port whose VFs are made is the host's: it serves them.
@@ -160,7 +160,7 @@ def _left(plans: list[DomainPlan], host: Host) -> list[str]:
 
 
 def _unknown(host: Host) -> list[str]:
-    """What planning would look at and this host's reading does not have of any GPU."""
+    """Return the facts that planning uses and the reading of this host lacks."""
     gpus = [function for function in host.functions if function.kind == "gpu"]
     checks = {
         "BARs (the MMIO window)": any(function.bars for function in gpus),

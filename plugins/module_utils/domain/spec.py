@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a user asks of a virtual machine: checked once, here, so that nothing later needs to doubt it."""
+"""The user's request for a virtual machine, checked once here, so that later code need not check it again."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _by(check: Check) -> dict[str, Check]:
 
 @dataclass
 class Devices:
-    """Which passed-through devices: ``addresses`` exactly, and ``count`` more that the planner chooses."""
+    """The passed-through devices: ``addresses`` exactly, and ``count`` more that the planner chooses."""
 
     count: int = field(default=0, metadata=_by(_number(0, DEVICES_MAX)))
     addresses: list[str] = field(default_factory=list, metadata=_by(_addresses))
@@ -156,7 +156,7 @@ class Devices:
 
 @dataclass
 class Nics:
-    """Which NICs: ``addresses`` exactly, and the ``per_gpu`` nearest to each GPU, chosen among ``functions``."""
+    """The NICs: ``addresses`` exactly, and the ``per_gpu`` nearest to each GPU, chosen among ``functions``."""
 
     per_gpu: int = field(default=0, metadata=_by(_number(0, DEVICES_MAX)))
     functions: str = field(default="vf", metadata=_by(_choice(*NIC_FUNCTIONS)))
@@ -243,17 +243,17 @@ class DomainSpec:
 
     @property
     def locked(self) -> bool:
-        """Whether its memory is never swapped, passed-through devices or not: locked, or in huge pages."""
+        """Return True if its memory is never swapped, even without passed-through devices: locked, or in huge pages."""
         return self.lock_memory or bool(self.huge_page_mib)
 
     @property
     def remaps_interrupts(self) -> bool:
-        """Whether the guest has an IOMMU that remaps interrupts, which more than 255 vCPUs need."""
+        """Return True if the guest has an IOMMU that remaps interrupts, which more than 255 vCPUs need."""
         return self.guest_iommu or self.interrupt_remapping
 
     @property
     def console_log_path(self) -> str:
-        """Where the guest's serial console is written on the host."""
+        """Return the path on the host to which the guest's serial console is written."""
         return self.console_log or f"/var/log/libvirt/qemu/{self.name}-console.log"
 
 

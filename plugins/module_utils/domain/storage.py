@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which files the virtual machines of a host read and write, and where two of them would destroy one's data. Pure.
+"""The files that the virtual machines of a host read and write, and uses that would destroy data. Pure.
 
 A file that is written has one user. Files that are only read (bases, kernels, read-only disks) may have many.
 """

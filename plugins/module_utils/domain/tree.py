@@ -31,8 +31,7 @@ FUNCTIONS = 8
 
 @dataclass
 class Endpoint:
-    """What is plugged into a port: ``role`` "hostdev" (``key`` its host address) or a virtio device (``key`` its
-    number)."""
+    """The device in a port: ``role`` "hostdev" (``key`` its host address) or a virtio device (``key`` its number)."""
 
     role: str
     key: str
@@ -66,10 +65,11 @@ class Port:
             yield from port.walk()
 
     def hot_plug(self, port: Port) -> bool:
-        """Whether ``port``, right below, takes devices while the guest runs: only on the guest's own root bus.
+        """Return True if ``port``, right below, takes devices while the guest runs: only on the guest's own root bus.
 
-        OVMF reserves I/O and memory space for every port that does. With 14 of them, 10 on switches, 2022.11 gave no
-        device of a recorded server (Supermicro 4029GP) any address, and without hot plug on the switches all theirs.
+        OVMF reserves I/O and memory space for every such port. With 14 of them, 10 on switches, OVMF 2022.11 gave no
+        device of a recorded server (Supermicro 4029GP) an address; without hot plug on the switches all devices got
+        theirs.
         """
         return self.model == ROOT and port.model == ROOT_PORT
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The wish of a virtual machine with a whole host, for a plan where nobody has wished for one yet. Pure."""
+"""The request of a virtual machine with a whole host, for a plan without a user's request. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What people call a PCI function. Pure."""
+"""The names of PCI functions for people. Pure."""
 
 from __future__ import annotations
 
