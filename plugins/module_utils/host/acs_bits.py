@@ -27,7 +27,7 @@ ISOLATING = tuple(name for name in BITS if name != "direct_translated")
 
 
 def mask(names: list[str]) -> int:
-    """The register value of a list of names. Raises KeyError for a name that is none."""
+    """Return the register value of a list of names. Raises KeyError for an unknown name."""
     value = 0
     for name in names:
         value |= BITS[name]
@@ -35,5 +35,5 @@ def mask(names: list[str]) -> int:
 
 
 def names(value: int) -> list[str]:
-    """The names of the bits that are on, lowest first."""
+    """Return the names of the bits that are on, lowest first."""
     return [name for name, bit in BITS.items() if value & bit]

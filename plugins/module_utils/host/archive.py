@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""This very code as one file that Python can run at boot, where Ansible's copy of it is gone.
+"""Pack this code into one file that Python can run at boot, when Ansible's copy of it is gone.
 
 The sources are taken from the loaded modules, wherever these came from (Ansible's zip, a collection, a checkout),
 so that what runs at boot cannot be another version. The bytes depend on nothing but the sources.
@@ -39,7 +39,7 @@ def build(start: str) -> bytes:
 
 
 def closure(start: str) -> list[str]:
-    """The names of all modules of ours that ``start`` imports, itself included, sorted."""
+    """Return the names of all modules of this collection that ``start`` imports, itself included, sorted."""
     found = {start}
     ahead = [start]
     while ahead:
@@ -53,7 +53,7 @@ def closure(start: str) -> list[str]:
 
 
 def source(name: str) -> str:
-    """The text of a module that can be imported."""
+    """Return the text of a module that can be imported."""
     return inspect.getsource(importlib.import_module(name))
 
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What brings settings back after a reboot: a file of settings, the code, and a systemd unit that runs it."""
+"""The parts that restore settings after a reboot: a file of settings, the code, and a systemd unit that runs it."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ class Service:
 
     @property
     def unit_file(self) -> str:
-        """Where the unit lies."""
+        """Return the path of the unit."""
         return f"/etc/systemd/system/{self.unit}"
 
     @property
     def wants(self) -> str:
-        """The link that enables it."""
+        """Return the path of the link that enables the unit."""
         return f"/etc/systemd/system/multi-user.target.wants/{self.unit}"
 
 
 def files(service: Service, settings: dict[str, Any], python: str) -> dict[str, bytes]:
-    """What has to be in which file; the unit last, so that it never runs without the others."""
+    """Return the required content by file; the unit last, so that it never runs without the others."""
     return {
         service.settings: (json.dumps(settings, indent=2, sort_keys=True) + "\n").encode(),
         service.code: archive.build(service.start),
@@ -66,9 +66,9 @@ def ensure(
     python: str = sys.executable,
     running: bool = True,
 ) -> Outcome:
-    """Have ``settings`` brought about at every boot. Raises HostError.
+    """Install the service that applies ``settings`` at every boot. Raises HostError.
 
-    ``running`` is whether ``system`` is up; an image is not, and there is no systemd in it to speak to.
+    ``running`` is True if ``system`` is up; an image is not, and has no running systemd.
     """
     outcome = Outcome(facts={"unit": service.unit, "settings_file": service.settings})
     _check_systemd(system, service, running)
@@ -96,7 +96,7 @@ def ensure(
 
 
 def saved(system: System, service: Service) -> dict[str, Any] | None:
-    """The settings that are saved, None where there are none, or none that can be read."""
+    """Return the saved settings, None if there are none, or none that can be read."""
     content = system.read_bytes(service.settings)
     try:
         found = json.loads(content) if content is not None else None
@@ -106,7 +106,7 @@ def saved(system: System, service: Service) -> dict[str, Any] | None:
 
 
 def remove(system: System, service: Service, check: bool = False) -> Outcome:
-    """Have nothing done at boot any more: the unit, its link and its files go. Raises HostError."""
+    """Remove the unit, its link and its files, so that nothing is done at boot. Raises HostError."""
     outcome = Outcome()
     paths = [service.unit_file, service.settings, service.code, *service.others]
     if system.exists(service.wants):

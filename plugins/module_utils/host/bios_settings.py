@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The BIOS settings of a host: the claims of topology/bios.py about all its GPUs and NICs, by name."""
+"""The BIOS settings of a host: the claims of topology/bios.py about all GPUs and NICs of the host, by name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def observe(system: System, host: Host, required: list[str]) -> Outcome:
     if required and reason:
         raise HostError(f"bios_info: {reason}; it can be read and recorded")
     claims = _claims(system, host)
-    # A management NIC without SR-IOV is no reason to refuse a host: one NIC that has it is enough.
+    # A management NIC without SR-IOV is no reason to refuse a host: one NIC with SR-IOV is enough.
     enough = any(claim.holds for claim in claims["sriov"])
     asked = [claim for name in required if not (name == "sriov" and enough) for claim in claims[name]]
     lacking = [_told(claim) for claim in asked if claim.holds is False]

@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What runs at every boot: the settings that were saved, brought about by the same code as in a module's run.
+"""The program that runs at every boot: it applies the saved settings with the same code as a module's run.
 
-``python3 gpu_host.pyz SETTINGS.json``. A device or its driver may come late, and what one concern lacks must not
-keep the others from being done: each is tried until it succeeds or the time is up.
+``python3 gpu_host.pyz SETTINGS.json``. A device or its driver may appear late, and one failing concern must not
+block the others: each is tried until it succeeds or the time is up.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PAUSE_SECONDS = 2
 def apply(
     system: System, settings: dict[str, Any], say: Callable[[str], object], wait: Callable[[float], object] = time.sleep
 ) -> list[str]:
-    """Bring about all of ``settings`` and return what could not be, an error a concern."""
+    """Apply all of ``settings`` and return the failures, one error per concern."""
     left = concerns.checked(settings)
     errors: dict[str, str] = {}
     for _attempt in range(PATIENCE_SECONDS // PAUSE_SECONDS):
@@ -49,7 +49,7 @@ def apply(
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status 0 where everything is as saved."""
+    """Return exit status 0 if everything is as saved."""
     system = System()
     saved = system.read(arguments[0])
     if saved is None:

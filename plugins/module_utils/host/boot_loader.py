@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Putting kernel arguments where the boot loader takes them from, so that they stay through updates of the kernel.
+"""Write kernel arguments to the files that the boot loader reads, so that they survive updates of the kernel.
 
-Two ways are in use. Debian and Ubuntu generate ``/boot/grub/grub.cfg`` from ``/etc/default/grub`` and then
+Two layouts are supported. Debian and Ubuntu generate ``/boot/grub/grub.cfg`` from ``/etc/default/grub`` and then
 ``/etc/default/grub.d/*.cfg``, which a shell reads in order: a drop-in of ours rewrites the two variables there, so
 that what others put into them later is respected too. RHEL and its relatives keep one Boot Loader Specification
 entry a kernel (``/boot/loader/entries/*.conf``), and make new ones from ``/etc/kernel/cmdline`` or
@@ -31,7 +31,7 @@ ENVIRONMENT_BYTES = 1024
 
 
 def find(system: System, needed: bool = True) -> type[Debian] | type[BootLoaderSpecification] | None:
-    """Return how this host boots; None where it is neither way. Raises HostError where that is ``needed``."""
+    """Return the boot loader of this host; None if it is neither. Raises HostError if one is ``needed``."""
     if any(name.endswith(".conf") for name in system.names(ENTRIES)) and system.exists("/boot/grub2"):
         return BootLoaderSpecification
     if system.exists(DEFAULTS) or system.exists("/usr/sbin/update-grub"):
@@ -52,7 +52,7 @@ class Debian:
 
     @staticmethod
     def files(system: System, arguments: list[str], remove: list[str]) -> dict[str, str]:
-        """The files that have to be so, by path."""
+        """Return the required content of the files, by path."""
         del system  # the drop-in depends on nothing but what is wanted
         line = shlex.quote(" ".join(map(command_line.quoted, arguments)))
         patterns = "|".join(
@@ -83,24 +83,24 @@ GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT${{GRUB_CMDLINE_LINUX_DEF
 
     @staticmethod
     def stale(system: System, arguments: list[str], remove: list[str]) -> bool:
-        """Whether the generated configuration has an entry without the arguments (its recovery entries aside)."""
+        """Return True if an entry of the generated configuration lacks the arguments (recovery entries aside)."""
         lines = _linux_lines(system.read(GENERATED) or "")
         return not lines or not all(command_line.in_effect(line, arguments, remove) for line in lines)
 
     @staticmethod
     def generate(system: System) -> None:
-        """Make the generated configuration anew."""
+        """Generate the configuration again."""
         system.run(["update-grub"])
 
 
 class BootLoaderSpecification:
-    """GRUB with an entry a kernel."""
+    """GRUB with one entry per kernel."""
 
     name = "bls"
 
     @staticmethod
     def files(system: System, arguments: list[str], remove: list[str]) -> dict[str, str]:
-        """The files that have to be so, by path: for new kernels first, then every entry."""
+        """Return the required content of the files, by path: for new kernels first, then every entry."""
         wanted = {}
         defaults = system.read_bytes(DEFAULTS)
         if defaults is not None:
@@ -122,13 +122,13 @@ class BootLoaderSpecification:
 
     @staticmethod
     def stale(system: System, arguments: list[str], remove: list[str]) -> bool:
-        """Nothing is generated: GRUB reads the entries themselves."""
+        """Return that nothing is stale: nothing is generated, GRUB reads the entries themselves."""
         del system, arguments, remove
         return False
 
     @staticmethod
     def generate(system: System) -> None:
-        """Nothing is generated."""
+        """Do nothing: nothing is generated."""
         del system
 
 
@@ -138,7 +138,7 @@ def _in_quotes(line: str) -> str:
 
 
 def _either(name: str) -> str:
-    """A shell pattern for a name in which "-" and "_" are the same."""
+    """Return a shell pattern for a name in which "-" and "_" are the same."""
     return name.replace("_", "[_-]")
 
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""All that a reboot loses, in the order in which it is brought about; a module's run and a boot go the same way."""
+"""All settings that a reboot loses, in the order in which they are applied, by a module's run and at boot alike."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ORDER = ("hugepages", "sriov", "vfio_binding", "pci_tuning")
 
 
 def read_topology(system: System) -> Host:
-    """The host that ``system`` is. Raises HostError."""
+    """Read the host of ``system``. Raises HostError."""
     try:
         return read_host(system.root)
     except TopologyError as error:
@@ -36,20 +36,20 @@ class Run:
 
     @property
     def host(self) -> Host:
-        """The host as it was last read."""
+        """Return the host as it was last read."""
         if self._host is None:
             self._host = read_topology(self.system)
         return self._host
 
     def read_again(self) -> Host:
-        """The host as it is now."""
+        """Read the host again and return it."""
         self._host = None
         return self.host
 
     def one(self, concern: str, settings: Any) -> Outcome:
-        """Bring one concern to its settings, or in check mode say what that would change.
+        """Apply the settings of one concern, or in check mode say what that would change.
 
-        What cannot be had is in the outcome's ``failed``. Raises RequestError for a mistake in the settings.
+        Failures are in the outcome's ``failed``. Raises RequestError for a mistake in the settings.
         """
         try:
             outcome = self._ensure()[concern](settings)
@@ -72,7 +72,7 @@ class Run:
 
 
 def checked(settings: Any) -> dict[str, Any]:
-    """The settings by concern, in order, without those that are not given. Raises RequestError for an unknown one."""
+    """Return the given settings by concern, in order. Raises RequestError for an unknown one."""
     unknown = sorted(set(settings) - set(ORDER))
     if unknown:
         raise RequestError(f"unknown settings {', '.join(unknown)}; known are {', '.join(ORDER)}")
@@ -80,7 +80,7 @@ def checked(settings: Any) -> dict[str, Any]:
 
 
 def check_form(settings: dict[str, Any]) -> None:
-    """Refuse what no host could be brought to. Whether a given host has the devices only that host knows.
+    """Refuse settings that no host could have. If a host has the devices can be checked only on that host.
 
     Raises RequestError.
     """
@@ -95,10 +95,10 @@ def check_form(settings: dict[str, Any]) -> None:
 
 
 def ensure(system: System, settings: dict[str, Any], check: bool = False) -> dict[str, Outcome]:
-    """Bring every concern in ``settings`` to its state. All are planned before the first is touched.
+    """Apply every concern in ``settings``. All are planned before the first is changed.
 
-    By concern, what it came to: one that fails does not keep the others from being done. Raises RequestError for a
-    mistake in ``settings``, with nothing touched.
+    Returns the outcome by concern: one that fails does not block the others. Raises RequestError for a mistake in
+    ``settings``, with nothing changed.
     """
     given = checked(settings)
     check_form(given)
@@ -113,19 +113,19 @@ def _each(run: Run, given: dict[str, Any]) -> dict[str, Outcome]:
 
 
 def to_save(settings: dict[str, Any], done: dict[str, Outcome], before: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the settings to bring about at every boot: of a concern that failed those that were saved before."""
+    """Return the settings to apply at every boot: for a concern that failed those that were saved before."""
     wanted_now = {concern: given for concern, given in settings.items() if concern not in failures(done)}
     kept = {concern: given for concern, given in (before or {}).items() if concern in failures(done)}
     return {concern: {**wanted_now, **kept}[concern] for concern in ORDER if concern in {**wanted_now, **kept}}
 
 
 def failures(done: dict[str, Outcome]) -> dict[str, str]:
-    """Return by concern why it failed."""
+    """Return the cause of each failure by concern."""
     return {concern: outcome.failed for concern, outcome in done.items() if outcome.failed}
 
 
 def together(done: dict[str, Outcome], saved: Outcome) -> Outcome:
-    """One outcome of several concerns and of what brings them back."""
+    """Return one outcome of several concerns and of the service that restores them."""
     failed = failures(done)
     whole = Outcome(saved.before, saved.after, {**saved.facts, "outcomes": {}}, list(saved.pending))
     whole.facts["failures"] = list(dict.fromkeys(failed.values()))
@@ -149,7 +149,7 @@ def together(done: dict[str, Outcome], saved: Outcome) -> Outcome:
 
 
 def _without_vfs(host: Host, want: dict[str, sriov.Wish]) -> Host:
-    """The host as it will be, as far as it can be known: VFs that go are gone, those that come have no address yet."""
+    """Return the host as far as its later state is known: removed VFs are gone, new ones have no address yet."""
     gone: set[str] = set()
     functions = []
     for function in host.functions:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Where a module and this library meet: its result, or its failure out of the one exception."""
+"""The edge between a module and this library: a result, or a failure from the one exception."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 
 
 def in_chroot() -> bool:
-    """Whether this is an image's root, whose ``/sys`` and ``/proc`` would be those of the host that builds it.
+    """Return True if this is an image's root, whose ``/sys`` and ``/proc`` are those of the host that builds it.
 
-    As Ansible finds it (``ansible_is_chroot``): by ``debian_chroot`` in the environment, or because process 1 has
-    another root. Ansible's last resort, the number of the root's inode, is left out: containers and many file
-    systems have others, and a false "yes" would refuse a live host.
+    Uses the tests of Ansible (``ansible_is_chroot``): ``debian_chroot`` in the environment, or process 1 has another
+    root. Ansible's last test, the number of the root's inode, is left out: containers and many file systems have
+    others, and a false "yes" would refuse a live host.
     """
     if os.environ.get("debian_chroot"):  # noqa: SIM112 (so is its name)
         return True
@@ -31,7 +31,7 @@ def in_chroot() -> bool:
 
 
 def finish_on_gpu_host(module: Any, system: System, ensure: Callable[[], Outcome], live: bool = True) -> None:
-    """As ``finish``, of a module that changes a host of GPU virtual machines: refused where it can be none."""
+    """Do as ``finish``, for a module that changes a GPU VM host: refuses a host that cannot be one."""
 
     def supported() -> Outcome:
         reason = unsupported(Cpu(architecture=system.machine()))
@@ -43,9 +43,9 @@ def finish_on_gpu_host(module: Any, system: System, ensure: Callable[[], Outcome
 
 
 def finish(module: Any, ensure: Callable[[], Outcome], live: bool = True) -> None:
-    """End an AnsibleModule with what ``ensure`` came to; where a part failed, with what was done beside it.
+    """End an AnsibleModule with the outcome of ``ensure``; if a part failed, also with what else was done.
 
-    ``live``: it works on the running kernel, and so is refused in an image, where that kernel is the build host's.
+    ``live``: the module changes the running kernel, so it is refused in an image, where that is the build host's.
     """
     if live and in_chroot():
         module.fail_json(

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The guests that run on a host: libvirt's active domains, and virtual machines that libvirt does not know.
 
-The processes are looked at whatever libvirt says, so that a libvirt that is not installed, does not run or hangs hides
-no guest. A virtual machine is a process of QEMU's system emulator, or any that has a KVM machine open (Cloud
-Hypervisor, Firecracker): Linux virt/kvm/kvm_main.c names that descriptor "kvm-vm".
+The processes are always read too, so that a libvirt that is not installed, does not run or hangs hides no guest. A
+virtual machine is a process of QEMU's system emulator, or any that has a KVM machine open (Cloud Hypervisor,
+Firecracker): Linux virt/kvm/kvm_main.c names that descriptor "kvm-vm".
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Guest:
 
 
 def observe(system: System) -> Outcome:
-    """Return the guests as facts, with a line of words each."""
+    """Return the guests as facts, with one line of text each."""
     found = read(system)
     return Outcome(facts={"guests": [asdict(guest) for guest in found], "words": [str(guest) for guest in found]})
 

@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import 
 
 NODES = "/sys/devices/system/node"
 MIB = 1 << 20
-# Of x86_64: Intel SDM volume 3, 4.5 (pages of a page directory and of a page-directory-pointer table).
+# Page sizes of x86_64: Intel SDM volume 3, 4.5 (pages of a page directory and of a page-directory-pointer table).
 SIZES_MIB = (2, 1024)
 
 
@@ -35,7 +35,7 @@ class Pool:
 
     @property
     def directory(self) -> str:
-        """Where the kernel keeps it."""
+        """Return the kernel's directory of the pool."""
         return f"{NODES}/node{self.node}/hugepages/hugepages-{self.size_mib * 1024}kB"
 
 
@@ -48,7 +48,7 @@ class Count:
 
 
 def wanted(data: Any) -> dict[Pool, int]:
-    """``{"pages": [{"node": 0, "size_mib": 1024, "count": 8}]}`` as counts by pool. Raises HostError."""
+    """Return ``{"pages": [{"node": 0, "size_mib": 1024, "count": 8}]}`` as counts by pool. Raises HostError."""
     given = wishes.record(data, "hugepages", {"pages": list}, {})
     counts: dict[Pool, int] = {}
     for number, item in enumerate(given["pages"]):
@@ -69,7 +69,7 @@ def wanted(data: Any) -> dict[Pool, int]:
 
 
 def observe(system: System) -> dict[Pool, Count]:
-    """Every pool that the kernel has."""
+    """Return every pool that the kernel has."""
     pools = {}
     for name in system.names(NODES):
         node = re.fullmatch(r"node(\d+)", name)
@@ -85,7 +85,7 @@ def observe(system: System) -> dict[Pool, Count]:
 
 
 def plan(seen: dict[Pool, Count], memory_mib: dict[int, int], want: dict[Pool, int]) -> list[tuple[Pool, int]]:
-    """The writes, in order: first what gives memory back, then the largest pages.
+    """Return the writes, in order: first those that free memory, then the largest pages.
 
     ``memory_mib`` is the memory of each node, all of it. Raises HostError for a size or node that is not there,
     for more pages than a node has memory for, and for taking away pages that are in use.
@@ -116,10 +116,10 @@ def plan(seen: dict[Pool, Count], memory_mib: dict[int, int], want: dict[Pool, i
 
 
 def ensure(system: System, data: Any, check: bool = False) -> Outcome:
-    """Bring the pools in ``data`` (see ``wanted``) to their counts; others stay as they are.
+    """Set the pools in ``data`` (see ``wanted``) to their counts; others stay as they are.
 
-    Raises HostError where the kernel gave fewer, with the reason. What it gave it keeps, so that a later
-    run goes on from there.
+    Raises HostError if the kernel gave fewer, with the reason. The pages it gave stay, so that a later
+    run continues from there.
     """
     want = wanted(data)
     seen = observe(system)
@@ -148,7 +148,7 @@ def _write(system: System, pool: Pool, count: int) -> None:
     system.poke(f"{pool.directory}/nr_hugepages", str(count))
     got = _count(system, pool).total
     if got < count:
-        # Compaction moves used pages together; once is enough to tell fragmentation from want of memory.
+        # Compaction moves used pages together; once is enough to tell fragmentation from lack of memory.
         system.poke("/proc/sys/vm/compact_memory", "1")
         system.poke(f"{pool.directory}/nr_hugepages", str(count))
         got = _count(system, pool).total
@@ -161,7 +161,7 @@ def _write(system: System, pool: Pool, count: int) -> None:
                 "stop what uses its memory, or ask for fewer"
             )
         elif _reserved_at_boot(system, pool.size_mib):
-            # mm/hugetlb.c allocates with memblock_alloc_try_nid_raw, which falls back to other nodes without a word.
+            # mm/hugetlb.c allocates with memblock_alloc_try_nid_raw, which falls back to other nodes silently.
             cause = (
                 "this boot's kernel arguments reserve pages of this size, but the node had no piece of that size left "
                 "so early, so the kernel took them from another: ask for fewer on this node, or reboot to try again"
@@ -181,7 +181,7 @@ def _reserved_at_boot(system: System, size_mib: int) -> bool:
 
 
 def _missing_mounts(system: System, sizes_mib: set[int]) -> list[tuple[int, str]]:
-    """libvirt backs a guest only by sizes that it finds mounted; systemd mounts just the default size."""
+    """Return the mounts that are missing: libvirt uses only mounted sizes; systemd mounts only the default size."""
     mounted = set()
     default_mib = _default_size_mib(system)
     for line in (system.read("/proc/mounts") or "").splitlines():
@@ -193,7 +193,7 @@ def _missing_mounts(system: System, sizes_mib: set[int]) -> list[tuple[int, str]
 
 
 def _tell_libvirt(system: System) -> None:
-    """libvirt looks for mounts only when it starts; a restart leaves its guests alone, and at boot it is not yet up."""
+    """Restart libvirt, which looks for mounts only at start; its guests keep running, and at boot it is not yet up."""
     there = [
         unit for unit in ("libvirtd.service", "virtqemud.service") if system.exists(f"/usr/lib/systemd/system/{unit}")
     ]

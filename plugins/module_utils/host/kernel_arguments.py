@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Kernel arguments: in the boot loader's files, in its generated configuration, and in the running kernel.
 
-These are three places, and each is looked at, so that a run that was killed between two of them is completed.
+All three places are checked, so that a run that was killed between two of them is completed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ IOMMU_MODES = {"passthrough": ["iommu=pt"], "translated": ["iommu=nopt"]}
 
 
 def for_iommu(mode: str | None, vendor: str | None) -> list[str]:
-    """The arguments for an IOMMU mode of IOMMU_MODES, and the vendor whose IOMMU it is (a key of IOMMU_ON)."""
+    """Return the arguments for an IOMMU mode of IOMMU_MODES on the IOMMU of a vendor (a key of IOMMU_ON)."""
     if mode is None:
         return []
     if mode not in IOMMU_MODES:
@@ -33,9 +33,9 @@ def for_iommu(mode: str | None, vendor: str | None) -> list[str]:
 
 
 def for_any_host(data: Any) -> list[str]:
-    """The arguments of ``ensure``'s data for a host that nobody has read yet, as an image is for. Raises HostError.
+    """Return the arguments of ``ensure``'s data for a host not read yet, as for an image. Raises HostError.
 
-    Each vendor's way to turn its IOMMU on is among them: a kernel without that IOMMU ignores it.
+    They include each vendor's argument that turns its IOMMU on: a kernel without that IOMMU ignores it.
     """
     given = _record(data)
     every = [argument for arguments in IOMMU_ON.values() for argument in arguments]
@@ -44,7 +44,7 @@ def for_any_host(data: Any) -> list[str]:
 
 
 def for_pages(pages: dict[hugepages.Pool, int]) -> list[str]:
-    """The arguments that reserve huge pages by node, the largest size first and as default.
+    """Return the arguments that reserve huge pages by node, the largest size first and as default.
 
     ``hugepages=0:200,1:200`` needs Linux 5.16 (or a kernel with commit b5389086ad7b).
     """
@@ -60,7 +60,7 @@ def for_pages(pages: dict[hugepages.Pool, int]) -> list[str]:
 
 
 def wanted(system: System, data: Any) -> tuple[list[str], list[str]]:
-    """The arguments and the names to be without, of ``ensure``'s data. Raises HostError."""
+    """Return the arguments and the names to remove, from ``ensure``'s data. Raises HostError."""
     given = _record(data)
     arguments = _complete(given, for_iommu(given.get("iommu"), _vendor(system)))
     return command_line.checked(arguments, wishes.strings(given.get("remove", []), "kernel_arguments.remove"))
@@ -71,7 +71,7 @@ def _record(data: Any) -> dict[str, Any]:
 
 
 def _complete(given: dict[str, Any], arguments: list[str]) -> list[str]:
-    """All arguments of ``given``, those for the IOMMU first. Raises HostError."""
+    """Return all arguments of ``given``, those for the IOMMU first. Raises HostError."""
     if given.get("pages"):
         arguments = arguments + for_pages(hugepages.wanted({"pages": given["pages"]}))
     arguments = arguments + wishes.strings(given.get("arguments", []), "kernel_arguments.arguments")
@@ -83,11 +83,11 @@ def _complete(given: dict[str, Any], arguments: list[str]) -> list[str]:
 
 
 def ensure(system: System, data: Any, check: bool = False) -> Outcome:
-    """Make the next boot have just these arguments of their keys.
+    """Make the next boot have exactly these arguments of their keys.
 
     ``{"iommu": "passthrough", "pages": [...], "arguments": ["pci=realloc"], "remove": ["quiet"]}``, all optional;
-    ``pages`` as in hugepages. ``reboot_required`` in the facts says whether the running kernel was started
-    otherwise. Raises HostError.
+    ``pages`` as in hugepages. ``reboot_required`` in the facts is True if the running kernel was started
+    with other arguments. Raises HostError.
     """
     arguments, remove = wanted(system, data)
     running = system.read("/proc/cmdline")
@@ -129,7 +129,7 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
 
 
 def _vendor(system: System) -> str | None:
-    """Whose IOMMU it is: what firmware says (a virtual machine may mix CPU and IOMMU), else the CPU's vendor."""
+    """Return the IOMMU's vendor: as firmware says (a virtual machine may mix CPU and IOMMU), else the CPU's vendor."""
     for table, vendor in (("DMAR", "GenuineIntel"), ("IVRS", "AuthenticAMD")):
         if system.exists(f"/sys/firmware/acpi/tables/{table}"):
             return vendor

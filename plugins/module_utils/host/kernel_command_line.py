@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Kernel command lines as data: which arguments are wanted, and a line with them put in.
+"""Kernel command lines as data: the requested arguments, and a line that contains them.
 
 Source of the syntax: Linux Documentation/admin-guide/kernel-parameters.rst (arguments are separated by spaces,
 double quotes protect spaces, "-" and "_" are the same in the names of arguments).
@@ -21,7 +21,7 @@ FAMILIES = ({"hugepagesz", "hugepages", "default_hugepagesz"},)
 
 
 def key(argument: str) -> str:
-    """The name of an argument as the kernel compares it: "pci=realloc" has "pci"; quotes around it all do not count."""
+    """Return an argument's name as the kernel compares it: "pci" for "pci=realloc"; quotes around all do not count."""
     return argument.lstrip('"').split("=", 1)[0].replace("-", "_")
 
 
@@ -31,12 +31,12 @@ def quoted(argument: str) -> str:
 
 
 def split(line: str) -> list[str]:
-    """The arguments of a command line, in order."""
+    """Return the arguments of a command line, in order."""
     return ARGUMENT.findall(line)
 
 
 def checked(arguments: list[str], remove: list[str]) -> tuple[list[str], list[str]]:
-    """The wanted arguments and the keys to be without, found to make sense. Raises RequestError."""
+    """Return the requested arguments and the keys to remove, checked. Raises RequestError."""
     for argument in arguments:
         if not SAFE.fullmatch(argument):
             raise RequestError(
@@ -60,7 +60,7 @@ def checked(arguments: list[str], remove: list[str]) -> tuple[list[str], list[st
 
 
 def owned(arguments: list[str], remove: list[str]) -> set[str]:
-    """The keys that are ours: every other argument with one of them is replaced."""
+    """Return the keys that are ours: every other argument with one of them is replaced."""
     keys = {key(argument) for argument in [*arguments, *remove]}
     for family in FAMILIES:
         if keys & family:
@@ -69,12 +69,12 @@ def owned(arguments: list[str], remove: list[str]) -> set[str]:
 
 
 def merged(line: str, arguments: list[str], remove: list[str]) -> str:
-    """``line`` without the arguments that are ours, and then ``arguments``. Doing it twice changes nothing."""
+    """Return ``line`` without the arguments that are ours, then ``arguments``. A second call changes nothing."""
     keys = owned(arguments, remove)
     return " ".join([argument for argument in split(line) if key(argument) not in keys] + list(map(quoted, arguments)))
 
 
 def in_effect(line: str, arguments: list[str], remove: list[str]) -> bool:
-    """Whether a kernel started with ``line`` has just ``arguments`` of the keys that are ours, in that order."""
+    """Return True if a kernel started with ``line`` has exactly ``arguments`` of our keys, in that order."""
     keys = owned(arguments, remove)
     return [argument.replace('"', "") for argument in split(line) if key(argument) in keys] == arguments

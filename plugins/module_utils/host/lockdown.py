@@ -35,7 +35,7 @@ def forbids_config_writes(level_now: str | None) -> bool:
 
 
 def cause(level_now: str | None) -> str:
-    """Return why a write to config space was refused, in words."""
+    """Return as text why a write to config space was refused."""
     if level_now is None:
         return f"the kernel refuses writes to PCI config space (EPERM), and {FILE} does not say whether lockdown is on"
     if level_now == NONE:

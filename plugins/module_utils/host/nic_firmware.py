@@ -41,7 +41,7 @@ class Value:
     text: str
 
     def is_wanted(self, wanted: Any) -> bool:
-        """Whether it is what a person wrote: True, 44, "44", "0x2c", "per_mkey" or "per_mkey(0)"."""
+        """Return True if the value equals the user's: True, 44, "44", "0x2c", "per_mkey" or "per_mkey(0)"."""
         number = _number(self.text)
         if isinstance(wanted, (bool, int)):
             return number == int(wanted)
@@ -60,12 +60,12 @@ class Setting:
     next_boot: Value
 
     def waits_for_boot(self, wanted: Any) -> bool:
-        """Return whether another value than what a person wrote is known to be in effect."""
+        """Return True if a value other than the user's is known to be in effect."""
         return self.current is not None and not self.current.is_wanted(wanted)
 
 
 def parse(output: str) -> dict[str, Setting]:
-    """What ``mstconfig -e query`` printed, by name. Raises HostError where there is no table in it."""
+    """Return the output of ``mstconfig -e query`` by name. Raises HostError if it has no table."""
     columns: list[str] = []
     settings = {}
     for line in output.splitlines():
@@ -85,9 +85,9 @@ def parse(output: str) -> dict[str, Setting]:
 
 
 def wanted(data: Any, host: Host) -> dict[str, dict[str, Any]]:
-    """``{"settings": [{"devices": ["15b3:*"], "values": {"ATS_ENABLED": true}}]}`` by address. Raises HostError.
+    """Return ``{"settings": [{"devices": ["15b3:*"], "values": {"ATS_ENABLED": true}}]}`` by address.
 
-    Functions of one NIC share its firmware: the first one (.0) that is not a VF stands for it.
+    Functions of one NIC share its firmware: the first one (.0) that is not a VF represents it. Raises HostError.
     """
     given = wishes.record(data, "nic_firmware", {"settings": list}, {})
     result: dict[str, dict[str, Any]] = {}
@@ -112,7 +112,7 @@ def wanted(data: Any, host: Host) -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Plan:
-    """Of one NIC: the settings to change, those that its firmware hides yet, and those that it does not have."""
+    """The plan of one NIC: settings to change, settings that its firmware still hides, and settings it lacks."""
 
     changes: dict[str, Any]
     hidden: list[str]
@@ -120,7 +120,7 @@ class Plan:
 
 
 def plan(seen: dict[str, Setting], want: dict[str, Any]) -> Plan:
-    """Divide the wanted settings of one NIC by what its firmware shows."""
+    """Divide the requested settings of one NIC by what its firmware shows."""
     absent = [name for name in want if name not in seen]
     # A setting that is not shown although what reveals it is in effect is one that the firmware does not have.
     hidden = [name for name in absent if _may_appear(seen, want, name)]
@@ -140,10 +140,10 @@ def _may_appear(seen: dict[str, Setting], want: dict[str, Any], name: str) -> bo
 
 
 def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcome:
-    """Set what differs; ``reboot_required`` in the facts says whether a NIC still runs with other values.
+    """Set what differs; ``reboot_required`` in the facts is True if a NIC still runs with other values.
 
-    All NICs are read and planned before one is written. What a NIC lacks or refuses is in the outcome's ``failed``,
-    after all that the NICs do take was set. Raises RequestError for a mistake in ``data``.
+    All NICs are read and planned before one is written. Settings that a NIC lacks or refuses are in the outcome's
+    ``failed``, after all others were set. Raises RequestError for a mistake in ``data``.
     """
     outcome = Outcome(facts={"reboot_required": False, "devices": {}, "failures": []})
     failures: list[str] = outcome.facts["failures"]
@@ -202,7 +202,7 @@ def _query(system: System, address: str) -> dict[str, Setting]:
 
 
 def _because(system: System) -> str:
-    """Return what kernel lockdown has to do with it: the tool works through config space."""
+    """Return the kernel lockdown that may cause a failure: the tool works through config space."""
     level = lockdown.level(system)
     return (
         f"; {lockdown.cause(level)}: turn Secure Boot off in the BIOS" if lockdown.forbids_config_writes(level) else ""

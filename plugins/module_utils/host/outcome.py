@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What bringing one concern of a host to its wanted state came to."""
+"""The outcome of applying the settings of one concern of a host."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 @dataclass
 class Outcome:
-    """``before`` and ``after`` hold only what differs, by the name of the thing; empty: nothing had to change.
+    """The differences: ``before`` and ``after`` hold only what differs, by name; empty: nothing had to change.
 
     ``facts`` is what was read back (or, in check mode, predicted). ``pending`` says what cannot take effect
-    before the next boot, a line each. ``failed`` says what could not be done and why; empty: all was.
+    before the next boot, a line each. ``failed`` says what could not be done and why; empty: all was done.
     """
 
     before: dict[str, Any] = field(default_factory=dict)
@@ -24,16 +24,16 @@ class Outcome:
 
     @property
     def changed(self) -> bool:
-        """Whether anything had to change."""
+        """Return True if anything had to change."""
         return self.before != self.after
 
     def differ(self, name: str, before: Any, after: Any) -> None:
-        """Note a difference."""
+        """Record a difference."""
         self.before[name] = before
         self.after[name] = after
 
     def and_then(self, other: Outcome) -> Outcome:
-        """This and what came after it, as one."""
+        """Return this outcome and the following one, combined."""
         return Outcome(
             {**self.before, **other.before},
             {**self.after, **other.after},
@@ -43,7 +43,7 @@ class Outcome:
         )
 
     def to_result(self) -> dict[str, Any]:
-        """What a module returns."""
+        """Return the result of a module."""
         return {
             "changed": self.changed,
             "diff": {"before": self.before, "after": self.after},

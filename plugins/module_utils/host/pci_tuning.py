@@ -28,13 +28,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 
 DEVICES = "/sys/bus/pci/devices"
 READ_ONLY = "/run/sailloft/read_only_registers.json"
-# In the order in which they are reported.
+# The order in which they are reported.
 SETTINGS = {"max_read_request_bytes": int, "relaxed_ordering": bool, "acs": list}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One wish for one device."""
+    """One setting for one device."""
 
     name: str  # a key of SETTINGS
     value: Any
@@ -52,11 +52,11 @@ class Change:
 
     @property
     def name(self) -> str:
-        """How it is called in the diff."""
+        """Return the name in the diff."""
         return f"{self.address} {self.setting.name}"
 
     def shown(self, value: int) -> Any:
-        """A value of the register as a person reads it."""
+        """Return a value of the register in readable form."""
         if self.setting.name == "acs":
             return acs_bits.names(value)
         if self.setting.name == "relaxed_ordering":
@@ -65,9 +65,9 @@ class Change:
 
 
 def wanted(data: Any, host: Host | None) -> dict[str, dict[str, Setting]]:
-    """``{"settings": [{"devices": [...], "max_read_request_bytes": 4096, ...}]}`` by address and setting.
+    """Return ``{"settings": [{"devices": [...], "max_read_request_bytes": 4096, ...}]}`` by address and setting.
 
-    A later entry wins over an earlier one. Raises HostError.
+    A later entry overrides an earlier one. Raises HostError.
     """
     given = wishes.record(data, "pci_tuning", {"settings": list}, {})
     result: dict[str, dict[str, Setting]] = {}
@@ -88,10 +88,10 @@ def wanted(data: Any, host: Host | None) -> dict[str, dict[str, Setting]]:
 
 
 def plan(function: Function, config: ConfigSpace, settings: dict[str, Setting]) -> tuple[list[Change], dict[str, str]]:
-    """The registers of one device to write, and by setting why it does not apply to the device.
+    """Return the registers of one device to write, and by setting why it does not apply to the device.
 
-    Raises HostError where a device that was named by its address has no such register, and where tenants
-    would be less apart than before and nobody asked for that.
+    Raises HostError if a device that was named by its address has no such register, and if tenants
+    would be less isolated than before without a request for that.
     """
     changes = []
     skipped = {}
@@ -110,7 +110,7 @@ def plan(function: Function, config: ConfigSpace, settings: dict[str, Setting]) 
 
 
 def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcome:
-    """Bring the devices that ``data`` (see ``wanted``) selects to their settings.
+    """Apply to the devices that ``data`` (see ``wanted``) selects their settings.
 
     Everything is planned before anything is written. Raises HostError where it cannot be planned; what a device or the
     kernel refuses afterwards is in the outcome's ``failed``, once all others were written.
@@ -172,7 +172,7 @@ def _counted(changes: list[Change]) -> str:
 
 
 def _took(system: System, change: Change, check: bool, known_read_only: bool, locked: bool) -> bool:
-    """Write a change, or in check mode say what would come of it: False where the register keeps its value.
+    """Write a change, or in check mode predict the result: False if the register keeps its value.
 
     Raises KernelRefusedError, and HostError where the register took another value.
     """
@@ -182,7 +182,7 @@ def _took(system: System, change: Change, check: bool, known_read_only: bool, lo
 
 
 def _does_not_apply(function: Function, config: ConfigSpace, name: str) -> str:
-    """Why a device of the kind asked for has no such setting; empty where it has."""
+    """Return why a device of the requested kind has no such setting; empty if it has."""
     if config.size < capabilities.r.PCI_CFG_SPACE_SIZE:
         raise PciError(
             f"only {config.size} bytes of its config space can be read, which is what others than root may: run as root"
@@ -240,7 +240,7 @@ def _config(system: System, address: str) -> ConfigSpace:
 
 
 def _apply(system: System, change: Change) -> bool:
-    """Write and read back. False where the register kept its value. Raises HostError where it took another."""
+    """Write and read back. Returns False if the register kept its value. Raises HostError if it took another."""
     # Only the bits that this setting changes: another setting of the same register may have been written just before.
     bits = change.write.value ^ change.write.current
     offset, size = change.write.offset, change.write.size_bytes
@@ -257,5 +257,5 @@ def _apply(system: System, change: Change) -> bool:
 
 
 def _read_only(system: System) -> set[str]:
-    """Registers that this kernel's life has shown to be read-only: what lets check mode say so without a write."""
+    """Return the registers found read-only since this kernel booted, so that check mode knows without a write."""
     return set(json.loads(system.read(READ_ONLY) or "[]"))

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What brings the settings of a GPU host back after a reboot."""
+"""The service that restores the settings of a GPU host after a reboot."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WANTS = SERVICE.wants
 
 
 def files(settings: dict[str, Any], python: str) -> dict[str, bytes]:
-    """What has to be in which file; the unit last, so that it never runs without the others."""
+    """Return the required content by file; the unit last, so that it never runs without the others."""
     return at_boot.files(SERVICE, settings, python)
 
 
@@ -56,10 +56,10 @@ def ensure(
     python: str = sys.executable,
     running: bool = True,
 ) -> Outcome:
-    """Have ``settings`` brought about at every boot, as ``at_boot.ensure``. Raises HostError."""
+    """Install the service that applies ``settings`` at every boot, as ``at_boot.ensure``. Raises HostError."""
     return at_boot.ensure(system, SERVICE, settings, check, python, running)
 
 
 def saved(system: System) -> dict[str, Any] | None:
-    """The settings that are saved, as ``at_boot.saved``."""
+    """Return the saved settings, as ``at_boot.saved``."""
     return at_boot.saved(system, SERVICE)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Choosing devices: by kind ("gpu"), by vendor ("15b3:*", "10de:2330") or by address ("0000:3b:00.0")."""
+"""Select devices: by kind ("gpu"), by vendor ("15b3:*", "10de:2330") or by address ("0000:3b:00.0")."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ VENDOR = re.compile(r"^([0-9a-f]{4}):([0-9a-f]{4}|\*)$")
 
 
 def full_address(text: str) -> str:
-    """ "3b:00.0" as "0000:3b:00.0"."""
+    """Return "3b:00.0" as "0000:3b:00.0"."""
     return text if text.count(":") == 2 else "0000:" + text
 
 
 def select(host: Host | None, selectors: list[str], where: str) -> list[Function]:
-    """The functions that any of ``selectors`` names, in the order of the host, each once.
+    """Return the functions that any of ``selectors`` names, in the order of the host, each once.
 
-    Without a host (an image is for hosts that nobody has read yet) only the form is checked, and none is chosen.
+    Without a host (an image is for hosts that are not read yet) only the form is checked, and none is selected.
     A kind or a whole vendor may match nothing: servers of a fleet differ. An address or a vendor:device that
     matches nothing is a mistake. Raises RequestError, beginning with ``where``.
     """
@@ -43,7 +43,7 @@ def select(host: Host | None, selectors: list[str], where: str) -> list[Function
 
 
 def is_address(selector: str) -> bool:
-    """Whether a selector names one device by its address."""
+    """Return True if a selector names one device by its address."""
     return bool(ADDRESS.match(selector.strip().lower()))
 
 

@@ -30,7 +30,7 @@ SETTINGS = {**OF_ONE_VF, **OF_EVERY_VF}
 
 @dataclass(frozen=True)
 class Wish:
-    """What one physical function is to have. ``settings``: by VF index, by name of SETTINGS."""
+    """The request for one physical function. ``settings``: by VF index, by name of SETTINGS."""
 
     count: int
     drivers_autoprobe: bool | None
@@ -38,9 +38,10 @@ class Wish:
 
 
 def wanted(data: Any, host: Host | None) -> dict[str, Wish]:
-    """``{"functions": [{"devices": [...], "count": 4, "trust": true, "vfs": [{"index": 0, "mac": ...}]}]}``.
+    """Return the requests in ``data`` by address of the physical function; a later entry overrides an earlier one.
 
-    By address of the physical function; a later entry wins. Raises HostError.
+    ``{"functions": [{"devices": [...], "count": 4, "trust": true, "vfs": [{"index": 0, "mac": ...}]}]}``.
+    Raises HostError.
     """
     given = wishes.record(data, "sriov", {"functions": list}, {})
     result = {}
@@ -70,9 +71,9 @@ def wanted(data: Any, host: Host | None) -> dict[str, Wish]:
 def ensure(
     system: System, host: Host, data: Any, check: bool = False, read_again: Callable[[], Host] | None = None
 ) -> Outcome:
-    """Bring physical functions to their VFs and these to their settings. Raises HostError.
+    """Create the VFs of physical functions and apply their settings. Raises HostError.
 
-    The count of VFs changes only where no VF is in use. ``read_again`` reads the host after VFs came or went.
+    The count of VFs changes only where no VF is in use. ``read_again`` reads the host after VFs were added or removed.
     """
     want = wanted(data, host)
     by_address = host.by_address()
@@ -142,7 +143,7 @@ def _wish(entry: dict[str, Any], where: str) -> Wish:
 
 
 def _cannot(function: Function, count: int) -> str:
-    """Why a function cannot have so many VFs; empty where it can."""
+    """Return why a function cannot have so many VFs; empty if it can."""
     if function.physical_function:
         return f"is itself a VF, of {function.physical_function}"
     if function.sriov is None:
@@ -191,9 +192,9 @@ def _recount(system: System, address: str, now: int, count: int) -> None:
 def _setting_changes(
     system: System, by_address: dict[str, Function], want: dict[str, Wish], made_anew: list[str], outcome: Outcome
 ) -> list[str]:
-    """The lines for ``ip -batch``; VFs of ``made_anew`` have none of their settings.
+    """Return the lines for ``ip -batch``; VFs of ``made_anew`` have none of their settings.
 
-    Their driver's defaults are not looked at, so that check mode, which cannot know them, says the same.
+    Their driver's defaults are not read, so that check mode, which cannot know them, reports the same.
     """
     batch = []
     for address, wish in sorted(want.items()):
@@ -226,7 +227,7 @@ def _word(value: Any) -> str:
 
 
 def _vf_settings(system: System, interface: str) -> dict[int, dict[str, Any]]:
-    """By VF index, as ``ip -j link`` says them."""
+    """Return the settings by VF index, as ``ip -j link`` reports them."""
     links = json.loads(system.run(["ip", "-j", "-d", "link", "show", "dev", interface]))
     return {item["vf"]: _settings(item) for item in links[0].get("vfinfo_list", [])}
 

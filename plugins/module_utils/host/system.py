@@ -21,7 +21,7 @@ SELINUX = "security.selinux"
 
 
 def refusal(path: str, data: bytes, offset: int, why: str) -> str:
-    """Return in words that a write was refused: text as it is, a register as a number."""
+    """Return as text that a write was refused: text as it is, a register as a number."""
     what = f"{int.from_bytes(data, 'little'):#x} at offset {offset:#x}" if offset else repr(data.decode())
     return f"the kernel refused to write {what} to {path}: {why}"
 
@@ -33,7 +33,7 @@ class System:
         self.root = root
 
     def path(self, path: str) -> str:
-        """Where the machine's ``path`` lies for us."""
+        """Return the path below ``root`` of the machine's ``path``."""
         return os.path.join(self.root, path.lstrip("/"))
 
     def machine(self) -> str:
@@ -41,25 +41,25 @@ class System:
         return os.uname().machine
 
     def exists(self, path: str) -> bool:
-        """Whether there is anything at ``path``; a dangling link counts."""
+        """Return True if there is anything at ``path``; a dangling link counts."""
         return os.path.lexists(self.path(path))
 
     def names(self, path: str) -> list[str]:
-        """The sorted names in a directory; empty where there is no such directory."""
+        """Return the sorted names in a directory; empty if there is no such directory."""
         try:
             return sorted(os.listdir(self.path(path)))
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def link_name(self, path: str) -> str | None:
-        """The last part of what a link points to ("vfio-pci"); None where there is no link."""
+        """Return the last part of a link's target ("vfio-pci"); None if there is no link."""
         try:
             return os.path.basename(os.readlink(self.path(path)))
         except OSError:
             return None
 
     def read(self, path: str) -> str | None:
-        """The text of a file, stripped; None where there is none. Raises HostError where it cannot be read."""
+        """Return the text of a file, stripped; None if there is none. Raises HostError if it cannot be read."""
         try:
             with open(self.path(path), encoding="utf-8", errors="replace") as file:
                 return file.read().strip()
@@ -69,7 +69,7 @@ class System:
             raise HostError(f"cannot read {path}: {error.strerror}") from error
 
     def read_bytes(self, path: str) -> bytes | None:
-        """The whole content of a file; None where there is none."""
+        """Return the whole content of a file; None if there is none."""
         try:
             with open(self.path(path), "rb") as file:
                 return file.read()
@@ -99,7 +99,7 @@ class System:
             raise HostError(f"the kernel took only {written} of {len(data)} bytes for {path}")
 
     def replace(self, path: str, content: bytes) -> None:
-        """Put a file in place as a whole: at no time is there half of it.
+        """Replace a file as a whole: a partial file never exists.
 
         A symbolic link stays one: the file that it points to is replaced, beside itself. A file that is there keeps its
         owner, mode and SELinux context; a new one has mode 0644. Raises HostError, also for a link to nothing, since
@@ -125,7 +125,7 @@ class System:
             raise HostError(f"cannot write {path}: {error.strerror}") from error
 
     def _followed(self, path: str) -> str:
-        """Return where the file lies that ``path`` names, behind all symbolic links, for us. Raises HostError."""
+        """Return the path below ``root`` of the file that ``path`` names, links followed. Raises HostError."""
         there = self.path(path)
         for _link in range(LINKS_MAX):
             if not os.path.islink(there):
@@ -149,7 +149,7 @@ class System:
             raise HostError(f"cannot remove {path}: {error.strerror}") from error
 
     def run(self, argv: list[str], stdin: str | None = None, timeout_seconds: float | None = None) -> str:
-        """Run a command and return what it printed. Raises HostError with the command and its complaint."""
+        """Run a command and return its output. Raises HostError with the command and its error message."""
         environment = {**os.environ, "LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
         try:
             done = subprocess.run(

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Who uses a PCI function just now: guests by their VFIO group, and the host by what topology found."""
+"""The current users of a PCI function: guests by their VFIO group, and the host by what topology found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 
 
 def of_functions(system: System, functions: list[Function]) -> dict[str, list[str]]:
-    """By address, what uses each of ``functions``, in words; functions that nobody uses are left out."""
+    """Return by address, as text, what uses each of ``functions``; unused functions are left out."""
     users: dict[str, list[str]] = {}
     groups = {str(function.iommu_group) for function in functions if function.driver == "vfio-pci"}
     holders = _group_holders(system, groups) if groups else {}
@@ -26,12 +26,12 @@ def of_functions(system: System, functions: list[Function]) -> dict[str, list[st
 
 
 def in_words(users: dict[str, list[str]]) -> str:
-    """ "0000:15:10.0: guest db1 (process 4711)"."""
+    """Return the users as text: "0000:15:10.0: guest db1 (process 4711)"."""
     return "; ".join(f"{address}: {', '.join(reasons)}" for address, reasons in sorted(users.items()))
 
 
 def _group_holders(system: System, groups: set[str]) -> dict[str, list[str]]:
-    """By group, the processes that have /dev/vfio/GROUP open."""
+    """Return by group the processes that have /dev/vfio/GROUP open."""
     holders: dict[str, list[str]] = {}
     for process in system.names("/proc"):
         if not process.isdigit():

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Giving PCI functions to vfio-pci by whole IOMMU groups, for now and every boot, through driverctl.
+"""Bind PCI functions to vfio-pci by whole IOMMU groups, now and at every boot, through driverctl.
 
 A guest can have a group only as a whole: Linux Documentation/driver-api/vfio.rst. driverctl keeps the binding
 in /etc/driverctl.d/pci-ADDRESS, which its udev rule loads when the device appears (driverctl(8)).
@@ -24,7 +24,7 @@ NO_IOMMU = (
 
 
 def wanted(data: Any, host: Host | None) -> tuple[list[Function], list[Function]]:
-    """``{"devices": ["gpu"], "release": []}`` as functions to bind and to give back. Raises HostError."""
+    """Return ``{"devices": ["gpu"], "release": []}`` as functions to bind and to release. Raises HostError."""
     given = wishes.record(data, "vfio_binding", {"devices": list}, {"release": list})
     bind = selectors.select(host, wishes.strings(given["devices"], "vfio_binding.devices"), "vfio_binding.devices")
     release = selectors.select(
@@ -42,7 +42,7 @@ def wanted(data: Any, host: Host | None) -> tuple[list[Function], list[Function]
 
 
 def check_groups(host: Host, bind: list[Function]) -> None:
-    """Raises HostError where a group would be torn, or the host needs what is in it."""
+    """Raise HostError if a group would be split, or the host needs a function in it."""
     chosen = {function.address for function in bind}
     for function in bind:
         if function.used_by_host:
@@ -105,7 +105,7 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
 
 def _bind(system: System, function: Function) -> None:
     if function.driver == DRIVER:
-        # Only what makes it last is missing; driverctl would take the device from its guest to write this.
+        # Only the persistent binding is missing; driverctl would take the device from its guest to write this.
         system.replace(f"{OVERRIDES}/pci-{function.address}", f"{DRIVER}\n".encode())
         return
     system.run(["driverctl", "set-override", function.address, DRIVER])

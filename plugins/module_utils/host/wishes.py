@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Reading what is wanted: typed values out of plain data, with an error that says which one is wrong."""
+"""Read requests: typed values from plain data, with an error that says which one is wrong."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import 
 
 
 def record(data: Any, where: str, required: dict[str, type], optional: dict[str, type]) -> dict[str, Any]:
-    """A mapping with just these keys and types; an optional value that is None counts as not given.
+    """Return a mapping with exactly these keys and types; an optional value that is None counts as not given.
 
     Types are ``int``, ``bool``, ``str``, ``list``, ``dict`` or ``object`` (anything). Raises RequestError.
     """
@@ -35,7 +35,7 @@ def record(data: Any, where: str, required: dict[str, type], optional: dict[str,
 
 
 def strings(value: Any, where: str) -> list[str]:
-    """A list of strings. Raises RequestError."""
+    """Return a list of strings. Raises RequestError."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise RequestError(f"{where}: wanted a list of strings, got {value!r}")
     return [_text(item, f"{where}[{number}]") for number, item in enumerate(value)]
@@ -49,7 +49,7 @@ def _text(value: str, where: str) -> str:
 
 
 def within(value: int, low: int, high: int, where: str) -> int:
-    """``value`` if low <= value <= high. Raises RequestError."""
+    """Return ``value`` if low <= value <= high. Raises RequestError."""
     if not low <= value <= high:
         raise RequestError(f"{where} is {value}, wanted {low} to {high}")
     return value

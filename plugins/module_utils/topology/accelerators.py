@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the inventory says of accelerators that the table of kinds does not know, or knows for something else. Pure."""
+"""The inventory's entries for accelerators that the table of kinds lacks or lists as another kind. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ IDS = re.compile(r"([0-9a-f]{4}):([0-9a-f]{4}|\*)")
 
 
 def recognise(host: Host, says: dict[str, bool]) -> None:
-    """Set the kind of the functions that ``says`` names ("1002:744c" or "1002:*" -> whether it is a GPU) in ``host``.
+    """Set the kind of the functions in ``host`` that ``says`` names ("1002:744c" or "1002:*" -> True if it is a GPU).
 
-    What names the device counts for more than what names all of its vendor. A name that nothing on this host has is no
-    error: servers of a fleet differ. Raises TopologyError for what is no such name, and where a named device cannot be
+    An entry for a device takes precedence over an entry for its vendor. A name that matches nothing on this host is no
+    error: servers of a fleet differ. Raises TopologyError for a malformed name, and for a named device that cannot be
     a GPU.
     """
     rules: dict[str, bool] = {}
@@ -44,7 +44,7 @@ def recognise(host: Host, says: dict[str, bool]) -> None:
 
 
 def models(functions: list[Function]) -> dict[str, list[str]]:
-    """The addresses of ``functions`` by model ("10de:2330"), both in order."""
+    """Return the addresses of ``functions`` by model ("10de:2330"), both in order."""
     found: dict[str, list[str]] = {}
     for function in functions:
         found.setdefault(f"{function.vendor_id:04x}:{function.device_id:04x}", []).append(function.address)

@@ -1,17 +1,17 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a recording that is given to others does not say: serial numbers, MACs, GUIDs, addresses, names of places.
+"""Remove from a recording what identifies its host: serial numbers, MACs, GUIDs, addresses, names of places.
 
-Two rules. What is a number, an enumeration or a PCI address of the model stays. Text that the host's owner could have
-chosen, or that hardware could have written a number of its own into, stays only where it has a form listed here:
+Two rules apply. Numbers, enumerations and PCI addresses of the model stay. Text that the host's owner could have
+chosen, or that could contain an identifier of the hardware, stays only if it has a form listed here:
 
 - names of interfaces and block devices: the kernel's, systemd's and rdma-core's names by place and by number; any
   other (``enx001122334455``, ``rocex0c42a1...``) becomes ``net-1``, ``block-1``, ``rdma-1``, the same one each time;
-- kernel arguments: those of ``KEPT_ARGUMENTS``; of any other neither name nor value stays (UUIDs, ``ip=``, passwords);
-- why the host uses a function: what kind of use; mount points of ``KEPT_MOUNTS``, no other path, network or address.
+- kernel arguments: those of ``KEPT_ARGUMENTS``; any other is removed, name and value (UUIDs, ``ip=``, passwords);
+- why the host uses a function: the kind of use; mount points of ``KEPT_MOUNTS``, no other path, network or address.
 
-Release of the kernel, name of the CPU model and names of drivers stay as they are. Nothing that planning looks at is
-changed. Pure; anonymous twice is anonymous once.
+The kernel release, the name of the CPU model and the names of drivers stay as they are. Nothing that planning reads
+is changed. Pure; a second pass changes nothing.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ USED = "is in use by the host"
 
 
 def anonymous(host: Host) -> Host:
-    """The same host without what could tell which one it is; ``host`` itself is left as it is."""
+    """Return a copy of ``host`` without what could identify it; ``host`` itself is not changed."""
     names: dict[tuple[str, str], str] = {}
     found = [
         (kind, name)
@@ -157,12 +157,12 @@ def anonymous(host: Host) -> Host:
 
 
 def _stays(kind: str, name: str) -> bool:
-    """Whether ``name`` has one of the listed forms, or is one that an earlier pass gave."""
+    """Return True if ``name`` has one of the listed forms, or was assigned by an earlier pass."""
     return bool(NAMES[kind].fullmatch(name) or re.fullmatch(rf"{kind}-\d{{1,4}}", name))
 
 
 def _number(names: dict[tuple[str, str], str], kind: str) -> str:
-    """The first name of a number that nothing of the kind has."""
+    """Return the first numbered name that nothing of the kind has."""
     number = 1
     while (taken := f"{kind}-{number}") in names.values():
         number += 1
@@ -176,7 +176,7 @@ def _function(function: Function, names: dict[tuple[str, str], str]) -> Function
 
 
 def _reason(text: str) -> str:
-    """Why the host uses a function, without the thing that it uses it for, unless that has a kept form."""
+    """Return why the host uses a function, without the object it is used for unless that has a kept form."""
     for pattern, kept in _REASONS:
         match = re.fullmatch(pattern, text)
         if match is None:

@@ -3,7 +3,7 @@
 """The processor architecture that GPU hosts must have. Pure.
 
 Reading and recording work on any host. Planning and writing do not: the guest is a q35 machine with arch x86_64, the
-IOMMU arguments and the firmware claims are those of Intel and AMD, and nothing was ever tried elsewhere.
+IOMMU arguments and the firmware claims are those of Intel and AMD, and nothing was tested on other architectures.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ X86_VENDORS = frozenset({"GenuineIntel", "AuthenticAMD", "HygonGenuine", "Centau
 
 
 def architecture(cpu: Cpu) -> str | None:
-    """The architecture as it was read, or x86_64 where only an x86 vendor was; None: neither tells it."""
+    """Return the architecture as read, or x86_64 if only an x86 vendor was read; None if neither was."""
     if cpu.architecture is None and cpu.vendor in X86_VENDORS:
         return SUPPORTED
     return cpu.architecture
 
 
 def unsupported(cpu: Cpu) -> str | None:
-    """Why GPU virtual machines are not for this host; None where it is x86_64, or where nothing says what it is.
+    """Return why this host cannot run GPU virtual machines; None if it is x86_64 or its architecture is not known.
 
-    What acts on a host must look at ``architecture`` for None, too.
+    Code that changes a host must also check ``architecture`` for None.
     """
     found = architecture(cpu)
     if found in (None, SUPPORTED):

@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Unpacks the tar of a recorded /sys and /proc into a folder of its own, and nothing anywhere else.
+"""Unpack the tar of a recorded /sys and /proc into its own folder, and write nothing outside of it.
 
-A tar that was attached to a bug report is not to be trusted: every member stays below the folder, and size and number
-are bounded before anything is written. Python's own filter for this came to 3.9 to 3.11 in their last releases only.
+A tar that was attached to a bug report is not trusted: every member stays below the folder, and size and number are
+checked before anything is written. Python's own filter for this exists only in the last releases of 3.9 to 3.11.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ HEAD_BYTES = BLOCK
 
 
 def is_archive(head: bytes) -> bool:
-    """Whether a file that begins with ``head`` (``HEAD_BYTES`` of it) is compressed or a tar."""
+    """Return True if a file that begins with ``head`` (``HEAD_BYTES`` of it) is compressed or a tar."""
     return head.startswith(tuple(COMPRESSED)) or head[USTAR] == b"ustar"
 
 
 def unpack(path: str, folder: str) -> None:
-    """All of the tar at ``path`` (plain, gzip, bzip2 or xz) below ``folder``, which exists and is empty.
+    """Unpack the tar at ``path`` (plain, gzip, bzip2 or xz) into ``folder``, which exists and is empty.
 
-    Raises TopologyError for what is no tar, is cut short, is larger than a recording can be, or has a member that
+    Raises TopologyError if the file is no tar, is truncated, is larger than a recording can be, or has a member that
     is no file, directory or symbolic link, or that leads out of the tree.
     """
     try:
@@ -81,7 +81,7 @@ def _decompress(path: str, plain: IO[bytes]) -> None:
 
 
 def _members(path: str, archive: tarfile.TarFile, folder: str) -> int:
-    """Write the members; returns the offset at which the last one ends."""
+    """Write the members and return the offset at which the last one ends."""
     links: set[tuple[str, ...]] = set()
     end = written = 0
     for number, member in enumerate(archive):
@@ -128,9 +128,9 @@ def _too_large(path: str) -> TopologyError:
 
 
 def _stays(link: str, depth: int) -> bool:
-    """Whether a link that lies ``depth`` directories below the top leads to somewhere below the top.
+    """Return True if the target of a link that is ``depth`` directories below the top is below the top.
 
-    ".." may stand at the beginning only, where what is above is known to be no link: so that text and tree agree.
+    ".." is allowed only at the beginning, where no directory above is a link, so that text and tree agree.
     """
     steps = [step for step in link.split("/") if step not in ("", ".")]
     up = next((number for number, step in enumerate(steps) if step != ".."), len(steps))

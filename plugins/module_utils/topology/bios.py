@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the BIOS has to turn on for GPU virtual machines, as claims about what Linux found. Pure.
+"""The BIOS settings that GPU virtual machines need, as claims about what Linux found. Pure.
 
-The module bios_info makes these claims of all GPUs and NICs of a host, the proof of a virtual machine of its own
-devices. A claim that does not hold says in its reason what to turn on.
+The module bios_info makes these claims about all GPUs and NICs of a host; the proof of a virtual machine makes them
+about its own devices. The reason of a claim that does not hold says what to turn on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PORTS_WITH_ACS = ("root_port", "switch_downstream")
 
 
 def extensions(host: Host, where: str) -> Claim:
-    """The processor can run virtual machines."""
+    """Return the claim that the processor can run virtual machines."""
     seen = host.cpu.virtualization
     remedy = (
         "the processor shows neither vmx nor svm: turn on VT-x (Intel) or SVM (AMD) in the BIOS, and in a virtual "
@@ -45,9 +45,10 @@ def extensions(host: Host, where: str) -> Claim:
 
 
 def iommu(host: Host, where: str, tables: list[str] | None = None) -> Claim:
-    """The firmware describes an IOMMU. ``tables``: those of IOMMU_TABLES that are there; None: they were not read.
+    """Return the claim that the firmware describes an IOMMU.
 
-    A kernel that runs an IOMMU was told of it, whether or not the tables are shown.
+    ``tables`` are those of IOMMU_TABLES that exist; None if they were not read. A kernel that runs an IOMMU had it
+    described by the firmware, even if the tables are not visible.
     """
     seen = host.iommu.kind if host.iommu.kind in IOMMU_KINDS else ", ".join(tables or []) or None
     return _claim(
@@ -61,7 +62,10 @@ def iommu(host: Host, where: str, tables: list[str] | None = None) -> Claim:
 
 
 def interrupt_remapping(host: Host, where: str) -> Claim:
-    """The IOMMU remaps interrupts, which passing devices through safely needs; seen only once the kernel runs it."""
+    """Return the claim that the IOMMU remaps interrupts, which safe passthrough needs.
+
+    This is visible only once the kernel runs the IOMMU.
+    """
     seen = host.iommu.interrupt_remapping
     remedy = "turn on interrupt remapping (x2APIC) in the BIOS"
     if host.iommu.kind is None:
@@ -72,7 +76,7 @@ def interrupt_remapping(host: Host, where: str) -> Claim:
 
 
 def acs(host: Host, where: str, functions: list[Function]) -> list[Claim]:
-    """Each port above ``functions`` has ACS: without it devices share IOMMU groups."""
+    """Return the claims that each port above ``functions`` has ACS: without it devices share IOMMU groups."""
     ports = ports_above(host, functions)
     if not ports:
         reason = "no GPU and no NIC is behind a port"
@@ -81,7 +85,10 @@ def acs(host: Host, where: str, functions: list[Function]) -> list[Claim]:
 
 
 def sriov(owners: list[Function], where: str, why_none: str) -> list[Claim]:
-    """Each of the physical functions ``owners`` can have virtual functions; ``why_none``: why there is no owner."""
+    """Return the claims that each physical function in ``owners`` can have virtual functions.
+
+    ``why_none`` says why there is no owner.
+    """
     if not owners:
         claim = "the NICs have the SR-IOV capability"
         return [not_applicable(LAYER, claim, "present", f"{where} config space", why_none)]
@@ -99,9 +106,9 @@ def sriov(owners: list[Function], where: str, why_none: str) -> list[Claim]:
 
 
 def ports_above(host: Host, functions: list[Function]) -> list[Function]:
-    """Return the root ports and switch downstream ports on the ways to ``functions``, by address.
+    """Return the root ports and switch downstream ports on the paths to ``functions``, by address.
 
-    A bridge whose config space could not be read may be one, and is among them: nobody knows that it is none.
+    A bridge whose config space could not be read is included, because it may be such a port.
     """
     found = {
         step.address: step
@@ -132,6 +139,6 @@ def _port_acs(port: Function, where: str) -> Claim:
 
 
 def _claim(claim: str, wanted: object, seen: object, holds: bool, source: str, remedy: str) -> Claim:
-    """A claim that says what to turn on where it does not hold; what was not seen never holds."""
+    """Return a claim that says what to turn on if it does not hold; it never holds if nothing was seen."""
     true = holds and seen is not None
     return Claim(LAYER, claim, wanted, seen, true, source, "" if true else remedy)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a picture of a host shows, as nested blocks of text: which box is in which, and what is left out. Pure."""
+"""The content of a picture of a host, as nested blocks of text, with notes of what is left out. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Block:
 
 
 class Blocks:
-    """Builds the blocks of one host. ``pairs`` is the address here -> the address on the other side."""
+    """Builder of the blocks of one host. ``pairs`` maps an address here to the address on the other side."""
 
     def __init__(self, host: Host, pairs: dict[str, str], other_side: str) -> None:
         self._host = host
@@ -42,7 +42,7 @@ class Blocks:
         self._one_domain = all(address.startswith("0000:") for address in addresses)
 
     def build(self) -> list[Block]:
-        """One block a NUMA node, in their order, and one for what has no node."""
+        """Return one block for each NUMA node, in their order, and one for the functions without a node."""
         numbers = {item.numa_node for item in self._host.root_complexes}
         blocks = [self._node(node.id, node) for node in self._host.numa_nodes]
         known = {node.id for node in self._host.numa_nodes}
@@ -59,7 +59,7 @@ class Blocks:
         return Block("complex", name, "root complex", children=self._children(functions))
 
     def _children(self, functions: list[Function]) -> list[Block]:
-        """Those worth a box, and one note for all the others."""
+        """Return the blocks of the functions that get a box, and one note for all others."""
         blocks: list[Block] = []
         others = empty = 0
         for function in functions:
@@ -80,7 +80,7 @@ class Blocks:
         return blocks + ([Block("note", text)] if text else [])
 
     def _ends(self, bridge: Function) -> list[Function]:
-        """All functions below a bridge that are no bridges."""
+        """Return all functions below a bridge that are no bridges."""
         ends: list[Function] = []
         for function in self._below.get(bridge.address, []):
             ends += self._ends(function) if function.kind == "bridge" else [function]
@@ -92,7 +92,10 @@ class Blocks:
         return function.kind != "other" and function.physical_function is None
 
     def _bridge(self, function: Function) -> Block:
-        """A port with devices is a row; a chain of single bridges is one box, named by all of them."""
+        """Return the block of a bridge: a port with devices is a row; a chain of single bridges is one box.
+
+        The box has the names of all bridges of the chain.
+        """
         chain = [function]
         while True:
             below = self._below[chain[-1].address]
@@ -174,7 +177,7 @@ def _node_detail(node: NumaNode) -> str:
 
 
 def _ranges(numbers: list[int]) -> str:
-    """[0, 1, 2, 8] as the kernel writes it: "0-2,8"."""
+    """Return [0, 1, 2, 8] as the kernel writes it: "0-2,8"."""
     runs = [
         [number for _index, number in run] for _key, run in groupby(enumerate(sorted(numbers)), lambda p: p[1] - p[0])
     ]
@@ -182,7 +185,7 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def _bytes(number: int) -> str:
-    """In the largest unit of 1024 steps that leaves at least 1: "47.2 GiB"."""
+    """Return the size in the largest binary unit that gives at least 1: "47.2 GiB"."""
     value, unit = float(number), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if value < 1024:

@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether a Host can be what it says: checked once, where it comes in, so that nothing later needs to doubt it. Pure.
+"""Check once, on input, that a Host is consistent, so that no later code has to. Pure.
 
-What is unusual but true passes, and is the planner's to deal with: nodes without CPUs or memory, functions whose node,
-BARs or config space are not known, bridges that nothing has given bus numbers. Types are not looked at: see shape.py.
+Unusual but possible hosts pass, and the planner handles them: nodes without CPUs or memory, functions whose node, BARs
+or config space are not known, bridges without bus numbers. Types are not checked here: see shape.py.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ROM_BAR = 6
 
 
 def check(host: Host) -> None:
-    """Raises TopologyError on the first thing in ``host`` that no machine has, naming it and the next step."""
+    """Raise TopologyError for the first thing in ``host`` that no machine has, naming it and the next step."""
     bits = host.cpu.physical_address_bits
     if bits is not None and not FEWEST_ADDRESS_BITS <= bits <= MOST_ADDRESS_BITS:
         raise _wrong(f"the processor has {bits} physical address bits")
@@ -170,14 +170,14 @@ def _check_bars(bars: Iterable[Bar], where: str) -> None:
 
 
 def _buses_below(bridge: Function) -> tuple[int, int] | None:
-    """The first and the last bus below a bridge; None where they are not known: a bridge without buses has 0."""
+    """Return the first and the last bus below a bridge; None if they are not known: a bridge without buses has 0."""
     if not bridge.secondary_bus or bridge.subordinate_bus is None:
         return None
     return bridge.secondary_bus, bridge.subordinate_bus
 
 
 def _check_place(function: Function, above: str, known: dict[str, Function]) -> None:
-    """A function below the bridge ``above`` is on its bus, and the buses below the function are within the bridge's."""
+    """Check that a function is on the bus of the bridge ``above``, and that its own buses are within the bridge's."""
     where = f"PCI function {function.address} is below {above}"
     parent = known.get(above)
     if parent is None:
@@ -203,7 +203,7 @@ def _check_place(function: Function, above: str, known: dict[str, Function]) -> 
 
 
 def _check_loops(known: dict[str, Function]) -> None:
-    """Every way up must end on a root bus, over no more bridges than there can be buses."""
+    """Check that every path up ends on a root bus, over no more bridges than there can be buses."""
     depths: dict[str, int] = {}
     for address in known:
         way: list[str] = []

@@ -21,18 +21,18 @@ class Files:
         self._root = root.rstrip("/")
 
     def path(self, relative: str) -> str:
-        """Where it really is, for messages."""
+        """Return the full path, for messages."""
         return f"{self._root}/{relative}"
 
     def exists(self, relative: str) -> bool:
-        """Whether there is anything."""
+        """Return True if the path exists."""
         return os.path.exists(self.path(relative))
 
     def open(self, relative: str) -> int | None:
-        """A descriptor to read from, None where there is no such file. Raises TopologyError for other causes.
+        """Return a descriptor to read from, None if there is no such file. Raises TopologyError for other causes.
 
-        So that a pipe in a copy of /sys makes nobody wait, and a device's content is not taken for a file's, both are
-        refused; a directory, which is what a copy can have in place of a link to one, is no file.
+        Pipes and devices are refused: a pipe in a copy of /sys would block, and a device's content is not a file's. A
+        directory, which a copy can have in place of a link to one, counts as no file.
         """
         try:
             descriptor = os.open(self.path(relative), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -49,15 +49,15 @@ class Files:
         raise TopologyError(f"{self.path(relative)} is no regular file: not a copy of /sys or /proc")
 
     def text_or_none(self, relative: str, limit: int = 1 << 22) -> str | None:
-        """The content, at most ``limit`` bytes of it; None where there is no such file.
+        """Return the content, at most ``limit`` bytes of it; None if there is no such file.
 
-        Without NUL characters at its end, which some copies have behind a value.
+        NUL characters at the end, which some copies have after a value, are removed.
         """
         content = self.bytes_or_none(relative, limit)
         return None if content is None else content.rstrip(b"\0").decode("utf-8", "backslashreplace")
 
     def bytes_or_none(self, relative: str, limit: int) -> bytes | None:
-        """The first ``limit`` bytes; None where there is no such file."""
+        """Return the first ``limit`` bytes; None if there is no such file."""
         descriptor = self.open(relative)
         if descriptor is None:
             return None
@@ -76,7 +76,7 @@ class Files:
         return b"".join(parts)
 
     def text(self, relative: str) -> str:
-        """The content. Raises TopologyError where there is no such file."""
+        """Return the content. Raises TopologyError if there is no such file."""
         text = self.text_or_none(relative)
         if text is None:
             raise TopologyError(
@@ -85,7 +85,7 @@ class Files:
         return text
 
     def number(self, relative: str) -> int:
-        """The content as a decimal number. Raises TopologyError where it is none or the file is missing."""
+        """Return the content as a decimal number. Raises TopologyError if it is none or the file is missing."""
         text = self.text(relative).strip()
         try:
             return int(text)
@@ -93,7 +93,7 @@ class Files:
             raise TopologyError(f"{self.path(relative)}: {text!r} is not a number") from error
 
     def names(self, relative: str) -> list[str]:
-        """What a directory holds, sorted; empty where there is no such directory."""
+        """Return the names in a directory, sorted; empty if there is no such directory."""
         try:
             return sorted(os.listdir(self.path(relative)))
         except (FileNotFoundError, NotADirectoryError):
@@ -102,7 +102,7 @@ class Files:
             raise self._unreadable(relative, error) from error
 
     def link(self, relative: str) -> str | None:
-        """Where a symbolic link leads, relative to the root, by its text alone; None where there is no link."""
+        """Return the target of a symbolic link, relative to the root, by its text alone; None if there is no link."""
         try:
             target = os.readlink(self.path(relative))
         except (FileNotFoundError, NotADirectoryError):

@@ -42,7 +42,7 @@ VF_BARS = 6
 
 
 def read_functions(files: Files) -> tuple[list[RootComplex], dict[str, Function], list[str]]:
-    """All root complexes, and all functions by address, both in the order of their addresses; and notes."""
+    """Return all root complexes, all functions by address, both in the order of their addresses, and notes."""
     places, notes = find_places(files)
     functions = {address: _function(files, address, place, notes) for address, place in places.items()}
     for function in functions.values():
@@ -55,7 +55,7 @@ def read_functions(files: Files) -> tuple[list[RootComplex], dict[str, Function]
 
 
 def _root_complexes(files: Files, functions: dict[str, Function]) -> list[RootComplex]:
-    """Those with functions, and those that stand empty in /sys/devices."""
+    """Return the root complexes with functions, and the empty ones in /sys/devices."""
     names = {function.root_complex for function in functions.values()}
     names.update(name for name in files.names("sys/devices") if ROOT_COMPLEX.fullmatch(name))
     complexes = []
@@ -116,9 +116,9 @@ def _function(files: Files, address: str, place: Place, notes: list[str]) -> Fun
 
 
 def _identity(files: Files, directory: str) -> dict[str, str]:
-    """The lines of ``uevent``, or the same of the files ``class``, ``vendor`` and ``device`` where it was not copied.
+    """Return the lines of ``uevent``, or their equivalent from ``class``, ``vendor`` and ``device`` if it is missing.
 
-    Ids that were not copied either are 0, which is nobody's. Raises TopologyError where there is not even a class.
+    Ids that are missing too are 0, which no vendor has. Raises TopologyError if there is no class either.
     """
     text = files.text_or_none(f"{directory}/uevent")
     if text is not None:
@@ -138,7 +138,7 @@ def _identity(files: Files, directory: str) -> dict[str, str]:
 
 
 def _iommu_group(files: Files, directory: str) -> int | None:
-    """The number of the group; None where a copy has a folder in place of the link, which does not say it."""
+    """Return the number of the group; None if a copy has a folder in place of the link."""
     target = files.link(f"{directory}/iommu_group")
     if target is None:
         return None
@@ -149,7 +149,7 @@ def _iommu_group(files: Files, directory: str) -> int | None:
 
 
 def _bars(files: Files, path: str) -> tuple[list[Bar], list[Bar]]:
-    """Own BARs; and of a physical function its VF BARs, each with the size of all VFs' together."""
+    """Return a function's own BARs and a physical function's VF BARs, each with the size for all VFs together."""
     own: list[Bar] = []
     virtual: list[Bar] = []
     for index, line in enumerate(files.text(path).splitlines()):
@@ -183,9 +183,9 @@ def _sriov(files: Files, directory: str, names: list[str], vf_bars: list[Bar]) -
 
 
 def _link_of_files(files: Files, directory: str) -> Link:
-    """From the kernel's files, which need no privilege: "16.0 GT/s PCIe", "8 GT/s", "Unknown".
+    """Read the link from the kernel's files, which need no privilege: "16.0 GT/s PCIe", "8 GT/s", "Unknown".
 
-    None for what a file does not say, or where the kernel (before 4.13) or the copy has no such file.
+    A value is None if the file does not say it, or if the kernel (before 4.13) or the copy has no such file.
     """
 
     def speed(name: str) -> float | None:
@@ -202,7 +202,7 @@ def _link_of_files(files: Files, directory: str) -> Link:
 
 
 def _read_config(files: Files, path: str, function: Function) -> None:
-    """What only config space says, as far as it could be read, into ``function``."""
+    """Set in ``function`` what only config space says, as far as it could be read."""
     descriptor = files.open(path)
     if descriptor is None:
         raise TopologyError(f"{files.path(path)} went away while it was read: read again")
@@ -236,7 +236,7 @@ def _fill(function: Function, config: ConfigSpace) -> None:
     virtual = capabilities.sriov(config)
     if function.sriov is not None and virtual is not None:
         for region in function.sriov.vf_bars:
-            # Linux reserves room for as many as the capability says, even where the driver allows fewer.
+            # Linux reserves space for as many as the capability says, even where the driver allows fewer.
             region.size_bytes //= max(virtual.total_vfs, 1)
     acs, ats = capabilities.acs(config), capabilities.ats(config)
     function.acs = Acs(acs.capability, acs.control) if acs else None

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a PCI function is for, by class code, vendor and device."""
+"""The kind of a PCI function, by class code, vendor and device."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ PORT_TYPES = {
 
 
 def kind(class_code: int, vendor_id: int, device_id: int) -> str:
-    """The kind of a function, one of ``NAMES``.
+    """Return the kind of a function, one of ``NAMES``.
 
     ``class_code`` is 24 bits (0x030200). A processing accelerator counts as a GPU: it is planned the same way.
     """

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a host is: the one structure that every reader writes and every planner reads.
+"""The model of a host: the one structure that every reader writes and every planner reads.
 
 A ``Host`` is plain data. ``Host.to_dict`` gives JSON-ready dictionaries with sorted, stable
 content; ``Host.from_dict`` is its inverse. Nothing here does I/O.
@@ -64,9 +64,9 @@ class Link:
 
 @dataclass
 class Sriov:
-    """Of a physical function: how many VFs it can have, has, and which they are (addresses by VF index).
+    """SR-IOV of a physical function: how many VFs it can have and has, and their addresses by VF index.
 
-    ``vf_bars`` is what each one VF asks for, known before there is any VF.
+    ``vf_bars`` is what each VF asks for, known before there is any VF.
     """
 
     total: int
@@ -142,7 +142,7 @@ class RootComplex:
 
 @dataclass
 class Cpu:
-    """What planning needs to know of the processors."""
+    """The properties of the processors that planning needs."""
 
     architecture: str | None = None  # "x86_64"
     vendor: str | None = None  # "GenuineIntel", "AuthenticAMD"
@@ -177,12 +177,12 @@ class Host:
     notes: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON-ready form; ``Host.from_dict`` is its inverse."""
+        """Return the JSON-ready form; ``Host.from_dict`` is its inverse."""
         return {"format": FORMAT, **asdict(self)}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Host:
-        """The inverse of ``to_dict``. Raises TopologyError where the data has another shape or contradicts itself."""
+        """Return the Host of ``to_dict``'s data. Raises TopologyError if it has another shape or contradicts itself."""
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             found = data.get("format") if isinstance(data, dict) else type(data).__name__
             raise TopologyError(
@@ -193,18 +193,18 @@ class Host:
         return host
 
     def function(self, address: str) -> Function:
-        """The function at ``address``. Raises TopologyError naming what is there instead."""
+        """Return the function at ``address``. Raises TopologyError naming what is there instead."""
         for function in self.functions:
             if function.address == address:
                 return function
         raise TopologyError(f"no PCI function {address} on this host")
 
     def by_address(self) -> dict[str, Function]:
-        """All functions by their address."""
+        """Return all functions by their address."""
         return {function.address: function for function in self.functions}
 
     def node_of(self, function: Function) -> int | None:
-        """The NUMA node of a device: its own, else its root complex's, else the only one there is; None: not known."""
+        """Return the NUMA node of a device: its own, else its root complex's, else the only one; None if not known."""
         if function.numa_node is not None:
             return function.numa_node
         for item in self.root_complexes:
@@ -213,7 +213,7 @@ class Host:
         return self.numa_nodes[0].id if len(self.numa_nodes) == 1 else None
 
     def path(self, address: str) -> list[Function]:
-        """From the root bus down to ``address``, both ends included."""
+        """Return the functions from the root bus down to ``address``, both ends included."""
         known = self.by_address()
         steps: list[Function] = []
         here: str | None = address
@@ -227,5 +227,5 @@ class Host:
         return steps[::-1]
 
     def group_members(self, group: int) -> list[Function]:
-        """All functions of an IOMMU group."""
+        """Return all functions of an IOMMU group."""
         return [function for function in self.functions if function.iommu_group == group]

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""How far apart two PCI functions are, in the words of ``nvidia-smi topo -m``, and whether a guest keeps it.
+"""The distance of two PCI functions, in the words of ``nvidia-smi topo -m``, and a comparison of guest and host.
 
 Sources: the legend that ``nvidia-smi topo -m`` prints, NVML's nvmlGpuTopologyLevel_t, and NCCL (src/graph/topo.h,
 PATH_*). What they call a PCIe bridge is a switch: its upstream port and any of its downstream ports are one, and a root
@@ -38,7 +38,7 @@ class PairDifference(TypedDict):
 
 @dataclass
 class Fidelity:
-    """How many pairs of devices are as far apart in the guest as on the host."""
+    """The number of pairs of devices that are as far apart in the guest as on the host."""
 
     total: int
     equal: int
@@ -46,17 +46,17 @@ class Fidelity:
     differences: list[PairDifference] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, object]:
-        """The JSON-ready form: total, equal, share (0 to 1) and differences."""
+        """Return the JSON-ready form: total, equal, share (0 to 1) and differences."""
         return {"total": self.total, "equal": self.equal, "share": self.share, "differences": self.differences}
 
     @property
     def share(self) -> float:
-        """Between 0 and 1; 1 where there is no pair to differ."""
+        """Return the share of equal pairs, between 0 and 1; 1 if there is no pair."""
         return self.equal / self.total if self.total else 1.0
 
 
 class Paths:
-    """The ways down a host's PCI tree, each walked once: for many questions about one host that does not change."""
+    """The paths down a host's PCI tree, each walked once: for many queries about one host that does not change."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -65,7 +65,7 @@ class Paths:
         self._switches: dict[str, tuple[tuple[str, str | None], ...]] = {}
 
     def way(self, address: str) -> tuple[Function, ...]:
-        """From the root bus down to ``address``, both ends included; raises TopologyError as ``Host.path`` does."""
+        """Return the functions from the root bus down to ``address``, both included; raises as ``Host.path`` does."""
         if address not in self._ways:
             steps: list[Function] = []
             here: str | None = address
@@ -83,10 +83,10 @@ class Paths:
         return self._ways[address]
 
     def role(self, address: str) -> str | None:
-        """The ``port_type`` of a bridge, inferred from its place where config space could not be read.
+        """Return the ``port_type`` of a bridge, inferred from its place if config space could not be read.
 
-        Below the root port, switch ports alternate: an upstream port, its downstream ports, and so on. None for
-        what is no bridge.
+        Below the root port, switch ports alternate: an upstream port, its downstream ports, and so on. None if the
+        function is no bridge.
         """
         above: str | None = None
         role: str | None = None
@@ -103,7 +103,7 @@ class Paths:
         return role
 
     def path_class(self, one: str, other: str) -> str:
-        """The key of ``PATH_CLASSES`` for two functions. Raises TopologyError for an address that is not there."""
+        """Return the key of ``PATH_CLASSES`` for two functions. Raises TopologyError for an address not on the host."""
         first, second = self.way(one)[-1], self.way(other)[-1]
         if one == other:
             return "X"
@@ -122,9 +122,9 @@ class Paths:
         return "PIX" if len(crossed) <= 1 else "PXB"
 
     def _ports(self, address: str) -> tuple[tuple[str, str | None], ...]:
-        """The bridges on the way to a function (itself, where it is one), each with the switch that it is of.
+        """Return the bridges on the path to a function (itself, if it is one), each with the switch it belongs to.
 
-        A switch is named by its upstream port; None for a root port, which is the root complex's own.
+        A switch is named by its upstream port; None for a root port, which belongs to the root complex.
         """
         if address not in self._switches:
             ports: list[tuple[str, str | None]] = []
@@ -138,17 +138,17 @@ class Paths:
 
 
 def port_role(host: Host, address: str) -> str | None:
-    """``Paths.role`` for a single question."""
+    """Return ``Paths.role`` for a single query."""
     return Paths(host).role(address)
 
 
 def path_class(host: Host, one: str, other: str) -> str:
-    """``Paths.path_class`` for a single question."""
+    """Return ``Paths.path_class`` for a single query."""
     return Paths(host).path_class(one, other)
 
 
 def pairs(host: Host, devices: dict[str, str]) -> dict[tuple[str, str], str]:
-    """The path class of each pair of ``devices`` (name -> address), by their names, each pair once and sorted."""
+    """Return the path class of each pair of ``devices`` (name -> address), by name, each pair once and sorted."""
     paths = Paths(host)
     return {
         (one, other): paths.path_class(devices[one], devices[other]) for one, other in combinations(sorted(devices), 2)
@@ -156,7 +156,7 @@ def pairs(host: Host, devices: dict[str, str]) -> dict[tuple[str, str], str]:
 
 
 def fidelity(host_pairs: dict[tuple[str, str], str], guest_pairs: dict[tuple[str, str], str]) -> Fidelity:
-    """Holds a guest's pairs against the host's. Raises TopologyError where they are not of the same devices."""
+    """Compare a guest's pairs with the host's. Raises TopologyError if they are not of the same devices."""
     unmatched = sorted(set(host_pairs) ^ set(guest_pairs))
     if unmatched:
         raise TopologyError(f"host and guest do not have the same devices: {unmatched[0]} is on one side only")

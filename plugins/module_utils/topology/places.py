@@ -1,10 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Where each PCI function is in ``/sys``: its directory, the bridge above it and its root complex.
+"""The place of each PCI function in ``/sys``: its directory, the bridge above it and its root complex.
 
-In a live ``/sys`` the text of the links in ``bus/pci/devices`` is the tree. A copy that followed the links (``scp -r``,
-``cp -rL``) has folders there: then the directories below ``devices/pciDDDD:BB`` say it, where they were copied, or else
-the bus numbers in the bridges' config space.
+In a live ``/sys`` the text of the links in ``bus/pci/devices`` gives the tree. A copy that followed the links
+(``scp -r``, ``cp -rL``) has folders there: then the directories below ``devices/pciDDDD:BB`` give it if they were
+copied, or else the bus numbers in the bridges' config space.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Place(NamedTuple):
 
 
 def address_key(address: str) -> tuple[int, int, int, int]:
-    """Sorts addresses by domain, bus, device and function."""
+    """Return the sort key of an address: domain, bus, device and function."""
     domain, bus, rest = address.split(":")
     device, function = rest.split(".")
     return int(domain, 16), int(bus, 16), int(device, 16), int(function, 16)
 
 
 def find_places(files: Files) -> tuple[dict[str, Place], list[str]]:
-    """The place of each function, in the order of their addresses; and notes of what had to be assumed.
+    """Return the place of each function, in the order of their addresses, and notes of what had to be assumed.
 
     Raises TopologyError for an entry that is no function, or that leads to no root complex.
     """
@@ -66,7 +66,7 @@ def find_places(files: Files) -> tuple[dict[str, Place], list[str]]:
 
 
 def linked_address(files: Files, path: str) -> str | None:
-    """The function that a link leads to; of a folder that is a copy of it, what its ``uevent`` says."""
+    """Return the address that a link leads to, or that the ``uevent`` of a folder in its place says."""
     target = files.link(path)
     if target is not None:
         return target.rsplit("/", 1)[-1]
@@ -75,7 +75,7 @@ def linked_address(files: Files, path: str) -> str | None:
 
 
 def _add_way(target: str, found: dict[str, Place]) -> None:
-    """All functions on the way to ``target``: a bridge may be missing from the listing."""
+    """Add all functions on the path to ``target``: a bridge may be missing from the listing."""
     steps = target.split("/")
     for depth, step in enumerate(steps):
         if ADDRESS.fullmatch(step):
@@ -94,7 +94,7 @@ def _add_below(files: Files, directory: str, found: dict[str, Place]) -> None:
 
 
 def _add_by_buses(files: Files, folders: list[str], found: dict[str, Place]) -> list[str]:
-    """Functions of which there is a folder only: each is below the bridge whose secondary bus it is on."""
+    """Add functions that have only a folder: each is below the bridge whose secondary bus it is on."""
     bridges = {}
     for name in (*found, *folders):
         bus = _secondary_bus(files, f"{found[name].directory if name in found else f'{TOP}/{name}'}/config")
@@ -115,7 +115,7 @@ def _add_by_buses(files: Files, folders: list[str], found: dict[str, Place]) -> 
 
 
 def _by_buses(files: Files, name: str, bridges: dict[tuple[str, int], str], found: dict[str, Place]) -> Place:
-    """The place of one function. Raises TopologyError where bridges are below each other in a circle."""
+    """Return the place of one function. Raises TopologyError if bridges are below each other in a circle."""
     directory = f"{TOP}/{name}"
     parent: str | None = None
     step, seen = name, {name}
@@ -139,7 +139,7 @@ def _by_buses(files: Files, name: str, bridges: dict[tuple[str, int], str], foun
 
 
 def _secondary_bus(files: Files, path: str) -> int | None:
-    """Of a bridge, the bus below it; None of another function, or where config space was not copied; 0 if unset."""
+    """Return the bus below a bridge, 0 if unset; None if it is no bridge or its config space was not copied."""
     head = files.bytes_or_none(path, HEAD_BYTES)
     if head is None or len(head) < HEAD_BYTES:
         return None

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Plain data into dataclasses, by their annotations: every value is of the type that its field says. Pure.
+"""Build dataclasses from plain data by their annotations: every value has the type of its field. Pure.
 
 Read are the annotations that the model uses: int, float, str, bool, other dataclasses of the same module, lists and
 dictionaries of these, and each with None. They are text (PEP 563): Python 3.9 cannot evaluate ``int | None``.
@@ -25,7 +25,7 @@ NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")
 
 
 class _WrongError(Exception):
-    """What is wrong, with the way to it, innermost last."""
+    """The error, with the path to the value, innermost last."""
 
     def __init__(self, words: str) -> None:
         super().__init__(words)
@@ -33,7 +33,7 @@ class _WrongError(Exception):
 
 
 def build(kind: type, data: Any) -> Any:
-    """A ``kind`` of ``data``. Raises TopologyError naming the way to the first value of another type."""
+    """Build a ``kind`` from ``data``. Raises TopologyError naming the path to the first value of another type."""
     try:
         return _object(kind, data)
     except _WrongError as error:
@@ -67,7 +67,7 @@ def _object(kind: type, data: Any) -> Any:
 
 @cache
 def _fields(kind: type) -> tuple[dict[str, tuple[type, ...]], dict[str, Callable[[Any], Any]], tuple[str, ...]]:
-    """By field the types that need no more than a look, and the reader; and the fields without a default."""
+    """Return by field the types that are only checked, and the reader; and the fields without a default."""
     scalars, readers, required = {}, {}, []
     for item in fields(kind):
         text = str(item.type)

@@ -1,10 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Reads a Host from ``/sys`` and ``/proc``, of the machine itself or of a recording of one.
+"""Read a Host from ``/sys`` and ``/proc`` of the machine itself or of a recording.
 
 Formats: Linux Documentation/ABI/testing/sysfs-bus-pci, sysfs-devices-node, sysfs-kernel-iommu_groups.
-No process is started and few files are opened: of a PCI function its ``uevent``, ``resource``, ``numa_node``
-and those registers of ``config`` that are wanted.
+No process is started and few files are opened: for a PCI function its ``uevent``, ``resource``, ``numa_node``
+and the needed registers of ``config``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ IOMMU_KINDS = {"dmar": "intel", "ivhd": "amd"}
 
 
 def read_host(root: str = "/") -> Host:
-    """The whole host below ``root``, which holds ``sys`` and ``proc``.
+    """Return the whole host below ``root``, which holds ``sys`` and ``proc``.
 
     Raises TopologyError naming the path of what is missing, malformed or contradicts itself.
     """
@@ -65,7 +65,7 @@ def read_host(root: str = "/") -> Host:
 
 
 def parse_list(text: str, path: str) -> list[int]:
-    """A kernel list ("0-3,8") as numbers. Raises TopologyError naming ``path``."""
+    """Return a kernel list ("0-3,8") as numbers. Raises TopologyError naming ``path``."""
     numbers: list[int] = []
     for part in text.strip().split(","):
         match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part)
@@ -80,7 +80,7 @@ def parse_list(text: str, path: str) -> list[int]:
 
 
 def read_numa_nodes(files: Files) -> list[NumaNode]:
-    """All NUMA nodes, ascending. A kernel built without NUMA has one node 0 with everything."""
+    """Return all NUMA nodes, ascending. A kernel built without NUMA has one node 0 with everything."""
     top = "sys/devices/system/node"
     ids = sorted(int(name[4:]) for name in files.names(top) if re.fullmatch(r"node\d+", name))
     if not ids:
@@ -126,7 +126,7 @@ def _numa_node(files: Files, node: int, ids: list[int], siblings: dict[int, list
 
 
 def _cpus_of_node(files: Files, top: str) -> list[int]:
-    """The CPUs of a node; of the mask where there is no list (Linux before 2.6.26, partial copies)."""
+    """Return the CPUs of a node; from the mask if there is no list (Linux before 2.6.26, partial copies)."""
     mask = files.text_or_none(f"{top}/cpumap")
     text = files.text_or_none(f"{top}/cpulist")
     if text is not None or mask is None:
@@ -140,7 +140,7 @@ def _cpus_of_node(files: Files, top: str) -> list[int]:
 
 
 def _siblings(files: Files, cpus: list[int], known: dict[int, list[int]]) -> list[list[int]]:
-    """The CPUs grouped by core, each core's file read once; a recording without them has one CPU a core."""
+    """Return the CPUs grouped by core, each core's file read once; one CPU per core if the files are missing."""
     for cpu in cpus:
         if cpu in known:
             continue
@@ -156,7 +156,7 @@ def _siblings(files: Files, cpus: list[int], known: dict[int, list[int]]) -> lis
 
 
 def _memory(files: Files, path: str, prefix: str) -> tuple[int, int | None]:
-    """Total and free bytes. The kernel writes kB and means KiB."""
+    """Return total and free bytes. The kernel writes kB and means KiB."""
     text = files.text(path)
     found = {}
     for name in ("MemTotal", "MemFree"):
@@ -178,7 +178,7 @@ def _huge_pages(files: Files, top: str) -> list[HugePages]:
 
 
 def read_cpu(files: Files) -> Cpu:
-    """From the first processor of /proc/cpuinfo; the others are taken to be like it."""
+    """Read the first processor of /proc/cpuinfo; the others are assumed to be the same."""
     text = files.text_or_none("proc/cpuinfo", limit=16384) or ""
     first = dict(re.findall(r"^([^:\n]+?)\s*:[ \t]*(.*)$", text.split("\n\n")[0], re.MULTILINE))
     flags = first.get("flags", "").split()
@@ -193,7 +193,7 @@ def read_cpu(files: Files) -> Cpu:
 
 
 def read_iommu(files: Files) -> Iommu:
-    """The IOMMU: which, what its groups' default domains are ("mixed" where they differ), interrupt remapping."""
+    """Read the IOMMU: which, what its groups' default domains are ("mixed" where they differ), interrupt remapping."""
     names = files.names("sys/class/iommu")
     kinds = sorted({IOMMU_KINDS.get(name.rstrip("0123456789"), "other") for name in names})
     groups = files.names("sys/kernel/iommu_groups")
@@ -207,7 +207,7 @@ def read_iommu(files: Files) -> Iommu:
 
 
 def _interrupt_remapping(files: Files) -> bool | None:
-    """Whether interrupts go through the IOMMU: Linux then names the chip "IR-IO-APIC" or "IR-PCI-MSI".
+    """Return True if interrupts go through the IOMMU: Linux then names the chip "IR-IO-APIC" or "IR-PCI-MSI".
 
     Source: arch/x86/kernel/apic/io_apic.c, drivers/iommu/intel/irq_remapping.c, drivers/iommu/amd/iommu.c.
     """
@@ -221,7 +221,7 @@ def _interrupt_remapping(files: Files) -> bool | None:
 
 
 def read_kernel_release(files: Files) -> str | None:
-    """ "6.1.0-18-amd64"; None in a recording without it."""
+    """Return the kernel release ("6.1.0-18-amd64"); None in a recording without it."""
     text = files.text_or_none("proc/sys/kernel/osrelease")
     if text is not None:
         return text.strip()
@@ -230,5 +230,5 @@ def read_kernel_release(files: Files) -> str | None:
 
 
 def read_kernel_arguments(files: Files) -> list[str]:
-    """/proc/cmdline by the kernel's own rule: blanks divide, double quotes keep together and stay."""
+    """Read /proc/cmdline by the kernel's own rule: blanks separate, double quotes group and stay."""
     return re.findall(r'(?:[^\s"]|"[^"]*"?)+', files.text_or_none("proc/cmdline") or "")

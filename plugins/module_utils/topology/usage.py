@@ -1,11 +1,11 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which kernel objects a PCI function carries, and why the host itself needs it.
+"""The kernel objects that a PCI function carries, and the reasons why the host itself needs it.
 
 Sources: proc(5) for mountinfo and swaps; Linux Documentation/ABI/testing/sysfs-class-net and
 sysfs-block; /proc/net/route and /proc/net/ipv6_route as net/ipv4/fib_trie.c and net/ipv6/route.c print them.
 
-Seen is what this mount and network namespace sees. Not seen: pools of file systems that name no block
+Only objects of this mount and network namespace are found. Not found: pools of file systems that name no block
 device (ZFS), and processes that hold a device file open.
 """
 
@@ -24,7 +24,7 @@ IPV6_SCOPE_LINK = "20"  # every interface that is up has an address of this scop
 
 
 def find_usage(files: Files, functions: dict[str, Function]) -> None:
-    """Fills ``interfaces`` and ``used_by_host`` of each function."""
+    """Fill ``interfaces`` and ``used_by_host`` of each function."""
     for class_name, key in INTERFACES.items():
         owners = _owners(files, class_name)
         for name, addresses in owners.items():
@@ -44,7 +44,7 @@ def find_usage(files: Files, functions: dict[str, Function]) -> None:
 
 
 def _owners(files: Files, class_name: str) -> dict[str, set[str]]:
-    """The PCI functions behind each device of a class, by the text of its link; virtual devices have none."""
+    """Return the PCI functions behind each device of a class, by the text of its link; virtual devices have none."""
     owners: dict[str, set[str]] = {}
     for name in files.names(f"sys/class/{class_name}"):
         target = files.link(f"sys/class/{class_name}/{name}")
@@ -66,7 +66,7 @@ def _last_address(path: str) -> set[str]:
 
 
 def _block_reasons(files: Files, owners: dict[str, set[str]]) -> list[tuple[str, str]]:
-    """(block device, reason), down to the disks below device mapper, RAID and the like."""
+    """Return (block device, reason), down to the disks below device mapper, RAID and the like."""
     uses = [(name, f"holds the mounted file system {point}") for name, point in _mounts(files).items()]
     for line in (files.text_or_none("proc/swaps") or "").splitlines()[1:]:
         words = line.split()
@@ -83,7 +83,7 @@ def _block_reasons(files: Files, owners: dict[str, set[str]]) -> list[tuple[str,
 
 
 def _below(name: str, stacked: dict[str, list[str]]) -> list[str]:
-    """The device itself and all that it is stacked on."""
+    """Return the device itself and all devices that it is stacked on."""
     found = [name]
     for device in found:
         found += [slave for slave in stacked.get(device, []) if slave not in found]
@@ -91,7 +91,7 @@ def _below(name: str, stacked: dict[str, list[str]]) -> list[str]:
 
 
 def _mounts(files: Files) -> dict[str, str]:
-    """By block device the shortest path that it is mounted at."""
+    """Return by block device the shortest path that it is mounted at."""
     points: dict[str, str] = {}
     for line in (files.text_or_none("proc/self/mountinfo") or "").splitlines():
         head, divider, tail = line.partition(" - ")
@@ -107,7 +107,7 @@ def _mounts(files: Files) -> dict[str, str]:
 
 
 def _members(files: Files, source: str) -> list[str]:
-    """The block devices of a source ("/dev/sda1"): all devices of its file system where that is btrfs."""
+    """Return the block devices of a source ("/dev/sda1"): all devices of its file system if that is btrfs."""
     if not source.startswith("/dev/"):
         return []
     name = _block_name(files, source)
@@ -119,12 +119,12 @@ def _members(files: Files, source: str) -> list[str]:
 
 
 def _block_name(files: Files, path: str) -> str:
-    """The kernel's name of a device file; those in /dev/mapper are links to it."""
+    """Return the kernel's name of a device file; those in /dev/mapper are links to it."""
     return (files.link(path.lstrip("/")) or path).rsplit("/", 1)[-1]
 
 
 def _network_reasons(files: Files, owners: dict[str, set[str]]) -> list[tuple[str, str]]:
-    """(interface, reason): routes and addresses of its own, and of what is stacked on it."""
+    """Return (interface, reason): its own routes and addresses, and those of interfaces stacked on it."""
     own = _routes(files)
     reasons = []
     for name, addresses in owners.items():
@@ -138,7 +138,7 @@ def _network_reasons(files: Files, owners: dict[str, set[str]]) -> list[tuple[st
 
 
 def _above(files: Files, name: str) -> list[str]:
-    """All interfaces stacked on one: bonds, bridges, VLANs, and what is on those."""
+    """Return all interfaces stacked on one: bonds, bridges, VLANs, and the interfaces on those."""
     found = [name]
     for lower in found:
         entries = files.names(f"sys/class/net/{lower}")
@@ -150,7 +150,7 @@ def _above(files: Files, name: str) -> list[str]:
 
 
 def _routes(files: Files) -> dict[str, list[str]]:
-    """By interface: default routes, networks and addresses."""
+    """Return by interface its default routes, networks and addresses."""
     found: dict[str, list[str]] = {}
 
     def add(name: str, reason: str) -> None:
