@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Configurations of lines under lines, as EOS and NX-OS print them: read into a tree; and what both spell alike."""
+"""Read configurations of nested lines, as EOS and NX-OS print them, into a tree; and handle the syntax both share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import DSCPS, PortQos, Switch
 
-OWN = "sailloft-"  # how the names of all begin that is rendered here, and that may be removed again
+OWN = "sailloft-"  # the beginning of the names of all rendered objects, which may be removed again
 OWN_NAME = re.compile(re.escape(OWN) + r"[a-z0-9-]+")
 
 # Names of DSCPs: class selectors (RFC 2474), assured forwarding (RFC 2597), expedited forwarding (RFC 3246),
@@ -29,11 +29,11 @@ _RANGE = re.compile(
 )
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _AGAIN = "fetch the running configuration again, all of it"
-_MOST_PORTS = 4096  # in a range; a longer one is a slip
+_MOST_PORTS = 4096  # in a range; a longer one is an error
 
 
 class Line:
-    """One line: its number in the text (1 the first), itself with single blanks, and the lines indented under it."""
+    """One line: its number in the text (from 1), its content with single blanks, and the lines indented under it."""
 
     __slots__ = ("children", "number", "text")
 
@@ -44,18 +44,19 @@ class Line:
 
 
 class Reader:
-    """Reads one switch's text and refuses in its name."""
+    """A reader of one switch's text. Its refusals name the switch."""
 
     def __init__(self, name: str) -> None:
         """``name``: the switch's, for refusals."""
         self.name = name
 
     def refuse(self, line: Line, why: str, mend: str) -> FabricError:
-        """A FabricError that names the switch and the line."""
+        """Return a FabricError that names the switch and the line."""
         return FabricError(f"{self.name}: line {line.number} {line.text!r}", why, mend)
 
     def tree(self, text: str, system: str, known: re.Pattern[str], foreign: re.Pattern[str]) -> list[Line]:
-        """The lines at the left margin, without comments ("!") and banners. FabricError where it is not ``system``'s.
+        """Return the lines at the left margin, without comments ("!") and banners. FabricError where it is not
+        ``system``'s.
 
         Lines at the margin: some match ``known`` in any configuration of ``system``, and none ever ``foreign``.
         """
@@ -68,7 +69,7 @@ class Reader:
         return top
 
     def nest(self, text: str, system: str) -> list[Line]:
-        """The lines at the left margin of any part of a configuration, comments ("!") and banners left out."""
+        """Return the lines at the left margin of any part of a configuration, without comments ("!") and banners."""
         top: list[Line] = []
         open_at: list[tuple[int, list[Line]]] = [(-1, top)]
         banner_end = ""
@@ -96,13 +97,13 @@ class Reader:
         return top
 
     def number(self, line: Line, word: str, least: int, most: int) -> int:
-        """``word`` of ``line`` as a number of ``least`` to ``most``."""
+        """Return ``word`` of ``line`` as a number of ``least`` to ``most``."""
         if not word.isdecimal() or not least <= int(word) <= most:
             raise self.refuse(line, f"{word!r} is not a number of {least} to {most}", "correct it on the switch")
         return int(word)
 
     def dscps(self, line: Line, words: str) -> list[int]:
-        """The DSCPs of a list such as "26", "24-31 48", "10,18" or "af31,cs6"."""
+        """Return the DSCPs of a list such as "26", "24-31 48", "10,18" or "af31,cs6"."""
         found: list[int] = []
         for word in re.split(r"[ ,]+", words.strip()):
             first, dash, last = word.partition("-")
@@ -118,7 +119,7 @@ class Reader:
         return self.number(line, word, 0, DSCPS - 1) if named is None else named
 
     def ports_of(self, line: Line) -> list[str]:
-        """The names of "interface Ethernet1/1", or of each port of a range such as "interface Ethernet1/1-4,1/7"."""
+        """Return the name in "interface Ethernet1/1", or each of a range such as "interface Ethernet1/1-4,1/7"."""
         names: list[str] = []
         kind, slot = "", ""
         for part in re.split(r" ?, ?", line.text[len("interface ") :]):
@@ -136,7 +137,7 @@ class Reader:
 
 
 def _banner_end(text: str) -> str:
-    """What ends the banner that ``text`` begins, "" if that ends it: EOS says EOF, NX-OS a sign of choice."""
+    """Return the end mark of the banner that ``text`` begins, "" if ``text`` ends it: EOF on EOS, any sign on NX-OS."""
     words = text.split(" ", 2)
     if len(words) < 3:
         return "EOF"
@@ -145,17 +146,17 @@ def _banner_end(text: str) -> str:
 
 
 def own_name(kind: str, lines: Iterable[str]) -> str:
-    """A name for what ``lines`` say. It follows from them, so a change makes a new object beside the one in use."""
+    """Return a name derived from ``lines``. A change thus makes a new object beside the one in use."""
     return f"{OWN}{kind}-{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:8]}"
 
 
 def numbers(values: Iterable[int], between: str) -> str:
-    """Ascending numbers as a list: "0 1 2 7"."""
+    """Return ascending numbers as a list: "0 1 2 7"."""
     return between.join(str(value) for value in sorted(values))
 
 
 def unlike(switch: Switch, port: str, what: str, why: str) -> FabricError:
-    """The refusal of a port whose ``what`` differs from the first port's where the system has one for all."""
+    """Return the refusal of a port whose ``what`` differs from the first port's where the system has one for all."""
     first = next(iter(switch.ports))
     return FabricError(
         f"{switch.name}: port {port}", f"its {what} is not {first}'s, and {why}", "plan both with one policy"
@@ -163,7 +164,7 @@ def unlike(switch: Switch, port: str, what: str, why: str) -> FabricError:
 
 
 def wanted_classes(switch: Switch, port: str, qos: PortQos) -> list[int]:
-    """The traffic classes that DSCPs lead to; FabricError where a DSCP or one of these has none of what it needs."""
+    """Return the traffic classes of the DSCPs. Raises FabricError where a DSCP or a class lacks what it needs."""
     subject = f"{switch.name}: port {port}"
     if None in qos.dscp_to_class:
         raise FabricError(
@@ -189,10 +190,10 @@ def wanted_classes(switch: Switch, port: str, qos: PortQos) -> list[int]:
 
 
 def same(seen: PortQos, wanted: PortQos, not_held: Collection[str]) -> bool:
-    """Whether two ports are alike in all fields but ``not_held``."""
+    """Return true where two ports are alike in all fields except ``not_held``."""
     return all(getattr(seen, name) == value for name, value in vars(wanted).items() if name not in not_held)
 
 
 def padded(values: dict[int, int], length: int) -> tuple[int | None, ...]:
-    """``values`` by index as a tuple of ``length``, None where there is none."""
+    """Return ``values`` by index as a tuple of ``length``, None where there is no value."""
     return tuple(values.get(at) for at in range(length))

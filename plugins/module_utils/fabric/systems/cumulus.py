@@ -61,7 +61,7 @@ NOT_HELD: dict[str, str] = {}
 # Cumulus Linux runs on NVIDIA's switches alone (NVIDIA's hardware compatibility list).
 ASICS = ("spectrum", "spectrum2", "spectrum3", "spectrum4")
 PORT_EXAMPLE = "swp1, or swp1s0 for a part of one"
-OURS = "sailloft-"  # what this project's profiles are called, before a digest of what they hold
+OURS = "sailloft-"  # the prefix of this project's profiles, before a digest of their content
 ALL_PORTS = "default-global"
 HALF_PERCENT = 50
 BUFFER_SHARES = BufferShares(HALF_PERCENT)  # as rendered: traffic-pool default-lossless memory-percent
@@ -92,7 +92,7 @@ DEFAULT_PERCENT = {queue: 12 + queue % 2 for queue in range(CLASSES)}
 ROCE_QUEUES = {3: 3, 6: 6}
 ROCE_MODES = ("lossless", "lossless-single-ipool", "lossy")
 
-Held = TypeVar("Held")  # what one section's profile comes to
+Held = TypeVar("Held")  # the settings that one section's profile results in
 Tree = dict[str, Any]
 
 
@@ -100,12 +100,12 @@ Tree = dict[str, Any]
 
 
 def render(switch: Switch) -> str:
-    """The document of ``switch``; see the module. Raises FabricError for what NVUE cannot hold."""
+    """Return the document of ``switch``; see the module. Raises FabricError for what NVUE cannot hold."""
     return _text(_tree(switch))
 
 
 def _text(tree: Tree) -> str:
-    """JSON with a line a port and a line a kind of profile, which a reader can compare.
+    """Return JSON with one line for each port and for each kind of profile, so that a reader can compare.
 
     json's own indents would take longer than all else here.
     """
@@ -141,7 +141,7 @@ def _tree(switch: Switch) -> Tree:
 
 
 def _port_tree(subject: str, wanted: PortQos, qos: Tree) -> Tree:
-    """A port's own settings; its profiles are added to ``qos``."""
+    """Return a port's own settings; its profiles are added to ``qos``."""
     _check_one_number(subject, wanted)
     contents: dict[str, Tree] = {}
     if any(entry is not None for entry in wanted.dscp_to_class):
@@ -239,7 +239,7 @@ def _pfc_tree(subject: str, wanted: PortQos) -> Tree:
 
 
 def _whole_switch(switch: Switch, qos: Tree) -> None:
-    """What NVUE keeps once for all ports."""
+    """Return the settings that NVUE keeps once for all ports."""
     every = list({id(port): port for port in switch.ports.values()}.values())
     if not every:
         return
@@ -301,8 +301,8 @@ def _watchdog_tree(switch: Switch, watchdog: Watchdog) -> Tree:
 
 
 def parse(text: str, name: str) -> Switch:
-    """The switch ``name`` of a running configuration: what ``nv config show -o json`` or ``-o yaml`` prints, or the API
-    returns, filled with defaults or not. Raises FabricError where it is none.
+    """Parse the switch ``name`` from a running configuration: the output of ``nv config show -o json`` or ``-o yaml``,
+    or what the API returns, filled with defaults or not. Raises FabricError where it is none.
 
     ``ports`` are the front ports (swp…) and whatever else has QoS of its own. What only defaults set is told for the
     classes that some DSCP leads to; the MTU only where it is set.
@@ -311,7 +311,7 @@ def parse(text: str, name: str) -> Switch:
 
 
 def _document(text: str, name: str) -> Tree:
-    """The tree of settings, in which ranges are still ranges."""
+    """Return the tree of settings, in which ranges are not yet expanded."""
     place = f"{name}: NVUE configuration"
     try:
         found = json.loads(text) if text.lstrip()[:1] in ("[", "{") else block_yaml.read(text)
@@ -342,7 +342,7 @@ def _merge(into: Tree, more: Any, place: str) -> None:
 
 
 def _items(node: Any, place: str) -> Iterator[tuple[str, Any]]:
-    """The settings below a node; a lone word or a list of words stands for keys without settings."""
+    """Return the settings below a node; a lone word or a list of words stands for keys without settings."""
     if node is None or node == "":
         return iter(())
     if isinstance(node, Mapping):
@@ -355,7 +355,7 @@ def _items(node: Any, place: str) -> Iterator[tuple[str, Any]]:
 
 
 def _names(key: str, place: str) -> list[str]:
-    """The names of a range: "swp1-2,5,swp7s0-1" is swp1, swp2, swp5, swp7s0, swp7s1."""
+    """Return the names of a range: "swp1-2,5,swp7s0-1" is swp1, swp2, swp5, swp7s0, swp7s1."""
     if "-" not in key and "," not in key:
         return [key]
     found: list[str] = []
@@ -378,7 +378,7 @@ def _names(key: str, place: str) -> list[str]:
 
 
 class _Reader:
-    """One configuration; each profile is read once."""
+    """A reader of one configuration; it reads each profile once."""
 
     def __init__(self, name: str, tree: Tree) -> None:
         self.name = name
@@ -404,14 +404,14 @@ class _Reader:
         return FabricError(f"{self.place}: {where}", why, mend)
 
     def below(self, node: Any, *path: str, place: str = "") -> Tree:
-        """The settings at a path; empty where there are none."""
+        """Return the settings at a path; empty where there are none."""
         for key in path:
             node = dict(_items(node, f"{self.place}: {place}")).get(key)
             place = f"{place} {key}".strip()
         return dict(_items(node, f"{self.place}: {place}"))
 
     def indexed(self, node: Tree, key: str, where: str) -> dict[int, Any]:
-        """The settings by number below ``key``, ranges and lists taken apart."""
+        """Return the settings by number below ``key``, with ranges and lists expanded."""
         found: dict[int, Any] = {}
         for numbers, value in _items(node.get(key), f"{self.place}: {where} {key}"):
             for number in _names(numbers.replace(" ", ""), f"{self.place}: {where} {key}"):
@@ -441,7 +441,7 @@ class _Reader:
     # The switch's
 
     def read_roce(self) -> str | None:
-        """The mode of ``qos roce``; None where it is off."""
+        """Return the mode of ``qos roce``; None where it is off."""
         if "roce" not in self.qos:
             return None
         roce = self.below(self.qos, "roce", place="qos")
@@ -584,7 +584,7 @@ class _Reader:
         return what != "l2"
 
     def scheduler(self, given: Tree, where: str, profile: str) -> tuple[dict[int, tuple[bool, int | None]], bool]:
-        """(strict, percent) by queue, and whether anything but a default says so."""
+        """Return (strict, percent) by queue, and whether anything but a default sets it."""
         roce = bool(self.roce) and profile == ALL_PORTS
         shares: dict[int, tuple[bool, int | None]] = {}
         if roce:
@@ -608,7 +608,7 @@ class _Reader:
         return shares, True
 
     def marking(self, given: Tree, where: str, profile: str) -> tuple[dict[int, Ecn | None], bool]:
-        """ECN by queue, and whether anything but a default says so."""
+        """Return ECN by queue, and whether anything but a default sets it."""
         roce = bool(self.roce) and profile == ALL_PORTS
         ecn: dict[int, Ecn | None] = {0: DEFAULT_ECN, 3: DEFAULT_ECN} if roce else {}
         by_queue = self.indexed(given, "traffic-class", where)
@@ -649,7 +649,7 @@ class _Reader:
 
 
 def _picked(settings: Tree) -> Tree:
-    """What of an interface's settings is read, as a copy that a later range may add to."""
+    """Return the relevant part of an interface's settings, as a copy to which a later range may add."""
     return {key: copy.deepcopy(settings[key]) for key in ("qos", "link") if key in settings}
 
 
@@ -657,8 +657,9 @@ def _picked(settings: Tree) -> Tree:
 
 
 def remediation(running: str, wanted: Switch) -> str:
-    """The patch that makes ``wanted`` of a running configuration: a document like render's, in which null removes a
-    key; "" where nothing differs. Settings that are not this project's stay, but for those that contradict the policy.
+    """Return the patch that changes a running configuration to ``wanted``: a document like render's, in which null
+    removes a key; "" where nothing differs. Settings that are not this project's stay, except those that contradict the
+    policy.
     """
     reader = _Reader(wanted.name, _document(running, wanted.name))
     have = _normal(reader)
@@ -680,7 +681,7 @@ def remediation(running: str, wanted: Switch) -> str:
         if str(priority) not in known:  # it would lead other traffic into a class's queue
             _remove(patch, "qos", "egress-queue-mapping", ALL_PORTS, "switch-priority", str(priority))
     if qos.get("pfc", {}).get(ALL_PORTS) and any(not port.pfc for port in wanted.ports.values()):
-        _remove(patch, "qos", "pfc", ALL_PORTS)  # it would make a port pause that shall not
+        _remove(patch, "qos", "pfc", ALL_PORTS)  # it would make a port pause that must not
     if reader.rewriting(reader.below(reader.qos, REWRITING, ALL_PORTS, place="qos"), f"qos {REWRITING}", ALL_PORTS):
         _remove(patch, "qos", REWRITING, ALL_PORTS, "rewrite")
     for port, settings in want["interface"].items():
@@ -697,8 +698,9 @@ def remediation(running: str, wanted: Switch) -> str:
 
 
 def restoration(before: str, now: str, name: str) -> str:
-    """The patch, as remediation's, from ``now`` back to ``before`` in all that a policy can change; "" where nothing
-    differs. The rest (passwords, which NVUE does not show) is not in it."""
+    """Return the patch, as remediation's, from ``now`` back to ``before`` in all that a policy can change; "" where
+    nothing differs. Other settings (passwords, which NVUE does not show) are not in it.
+    """
     old, new = (_ours(_document(text, name)) for text in (before, now))
     for port in new["interface"]:
         old["interface"].setdefault(port, {"qos": {}, "link": {}})
@@ -707,7 +709,7 @@ def restoration(before: str, now: str, name: str) -> str:
 
 
 def _ours(tree: Tree) -> Tree:
-    """The settings of all kinds that a policy can change."""
+    """Return the settings of all kinds that a policy can change."""
     hashing = ((tree.get("system") or {}).get("forwarding") or {}).get("ecmp-hash")
     ports = {
         port: settings if isinstance(settings, dict) else {} for port, settings in tree.get("interface", {}).items()
@@ -724,7 +726,7 @@ def _ours(tree: Tree) -> Tree:
 
 
 def _back(old: Any, new: Any) -> Tree:
-    """A merge patch (RFC 7396) that makes ``old`` of ``new``."""
+    """Return a merge patch (RFC 7396) that changes ``new`` back to ``old``."""
     patch: Tree = {key: None for key in new if key not in old}
     for key, value in old.items():
         if key not in new:
@@ -739,7 +741,7 @@ def _back(old: Any, new: Any) -> Tree:
 
 
 def _normal(reader: _Reader) -> Tree:
-    """The running tree with ranges taken apart, as far as this project writes into it."""
+    """Return the running tree with ranges expanded, as far as this project writes into it."""
     tree = {key: reader.tree.get(key) or {} for key in ("interface", "qos", "system")}
     interfaces: Tree = {}
     for key, value in _items(tree["interface"], f"{reader.place}: interface"):
@@ -762,7 +764,7 @@ def _apart(reader: _Reader, node: Any, where: str) -> Any:
 
 
 def _difference(patch: Tree, want: Tree, have: Any, path: tuple[str, ...]) -> None:
-    """Adds to ``patch`` what ``want`` has and ``have`` has not, and removes what a profile of ours has besides."""
+    """Add to ``patch`` what ``want`` has and ``have`` lacks, and remove what else a profile of this project has."""
     there = have if isinstance(have, dict) else {}
     for key, value in want.items():
         if isinstance(value, dict) and value:
@@ -776,7 +778,7 @@ def _difference(patch: Tree, want: Tree, have: Any, path: tuple[str, ...]) -> No
 
 
 def _alike(value: Any, other: Any) -> bool:
-    """Whether two values are the same to NVUE, whose later releases say "enabled" for "enable" and "on"."""
+    """Return true where two values mean the same to NVUE: later releases say "enabled" for "enable" and "on"."""
     one, two = str(value).lower(), str(other).lower()
     return one == two or any(one in words and two in words for words in (ON, OFF))
 

@@ -59,7 +59,7 @@ MODULES = (
     "sonic_ecmp_load_share",
 )
 CABLES_M = (5, 40, 300)
-# Of sonic-buildimage's device/dell: Z9264F, Z9332F, Z9664F, Z9864F, S5200F and Z9432F.
+# From sonic-buildimage's device/dell: Z9264F, Z9332F, Z9664F, Z9864F, S5200F and Z9432F.
 ASICS = ("tomahawk2", "tomahawk3", "tomahawk4", "tomahawk5", "trident3", "trident4")
 PORT = re.compile(r"Eth\d+(/\d+){1,2}|Ethernet\d+")
 PORT_EXAMPLE = "Eth1/1, or Ethernet0 where interface naming is native"
@@ -87,12 +87,12 @@ _HASH = {
 
 
 def held_cable_m(cable_m: int) -> int:
-    """Return the length that the system is told for a cable; one that is longer than all as it is."""
+    """Return the length given to the system for a cable; a cable longer than all of CABLES_M keeps its own length."""
     return next((each for each in CABLES_M if cable_m <= each), cable_m)
 
 
 def render(switch: Switch) -> str:
-    """The arguments of all modules, keys sorted. Raises FabricError for what this system cannot have."""
+    """Return the arguments of all modules, keys sorted. Raises FabricError for what this system cannot have."""
     alike: dict[int, int] = {}
     distinct: list[PortQos] = []
     kinds = []
@@ -141,7 +141,7 @@ def _check(name: str, port: str, qos: PortQos) -> None:
 def _text(
     ports: tuple[str, ...], kinds: tuple[int, ...], distinct: tuple[PortQos, ...], ecmp: tuple[str, ...] | None
 ) -> str:
-    """The text of all switches whose ports have these names and these kinds."""
+    """Return the text of all switches whose ports have these names and these kinds."""
     maps: dict[str, dict[str, Any]] = {}
     wred: dict[str, Any] = {}
     schedulers: dict[str, Any] = {}
@@ -174,7 +174,7 @@ def _by_name(entries: dict[str, Any]) -> list[dict[str, Any]]:
 def _interface(
     qos: PortQos, maps: dict[str, dict[str, Any]], wred: dict[str, Any], schedulers: dict[str, Any]
 ) -> dict[str, Any]:
-    """One port's options of sonic_qos_interfaces, and into the others what they refer to."""
+    """Return one port's options of sonic_qos_interfaces, and add to the other modules what they refer to."""
     bound = {}
     for (kind, key, value, option), octet in (
         (_DSCP, qos.dscp_to_class),
@@ -209,7 +209,7 @@ def _interface(
 
 
 def _entry(key: str, at: int, value: str, number: int) -> dict[str, Any]:
-    """Forwarding groups are text in the modules, all else are numbers."""
+    """Return one entry of a map. Forwarding groups are text in the modules; all other values are numbers."""
     return {option: str(each) if option == "fwd_group" else each for option, each in ((key, at), (value, number))}
 
 
@@ -241,7 +241,7 @@ def _pfc(qos: PortQos) -> dict[str, Any]:
 
 
 def _hash(ecmp: tuple[str, ...]) -> dict[str, Any]:
-    """All five, on or off: left out, an option would stay as it is."""
+    """Return all five options, on or off: an omitted option would stay as it is."""
     return {
         family: {f"{family}_{options[at]}": field in ecmp for field, options in _HASH.items()}
         for at, family in enumerate(("ipv4", "ipv6"))
@@ -249,7 +249,7 @@ def _hash(ecmp: tuple[str, ...]) -> dict[str, Any]:
 
 
 def parse(text: str, name: str) -> Switch:
-    """The QoS of all Ethernet ports, of the modules' arguments or of what they gather.
+    """Parse the QoS of all Ethernet ports from the modules' arguments or from what they gather.
 
     Raises FabricError for the first thing amiss.
     """
@@ -257,7 +257,7 @@ def parse(text: str, name: str) -> Switch:
 
 
 class _Reader:
-    """Reads each profile and map once, and gives ports that are alike one object."""
+    """A reader that reads each profile and map once, and gives ports that are alike one object."""
 
     def __init__(self, text: str, name: str) -> None:
         self.name = name
@@ -314,7 +314,7 @@ class _Reader:
             yield self.options(module, what, each)
 
     def _named(self, module: str, holder: dict[str, Any], option: str | None = None) -> dict[str, dict[str, Any]]:
-        """The elements of a list of options by their names."""
+        """Return the elements of a list of options by their names."""
         found: dict[str, dict[str, Any]] = {}
         for each in self.entries(module, option or "", holder.get(option or module)):
             name = each.get("name")
@@ -357,7 +357,7 @@ class _Reader:
         )
 
     def paused(self, port: str, pfc: dict[str, Any]) -> tuple[int, ...]:
-        """The priorities that have PFC, ascending."""
+        """Return the priorities that have PFC, ascending."""
         module, what = "sonic_qos_interfaces", f"{port} priorities"
         return tuple(
             sorted(
@@ -369,7 +369,7 @@ class _Reader:
         )
 
     def bound_map(self, port: str, bound: dict[str, Any], form: tuple[str, str, str, str]) -> Octet | None:
-        """The map that a port's option names; None where it names none."""
+        """Return the map that a port's option names; None where it names none."""
         kind, key, value, option = form
         name = bound.get(option)
         if name is None:
@@ -390,7 +390,7 @@ class _Reader:
         return tuple(values)
 
     def by_key(self, kind: str, name: str, key: str) -> dict[str, dict[str, Any]]:
-        """The entries of a map by what they map; none where there is no such map."""
+        """Return the entries of a map by their key; none where there is no such map."""
         found = {}
         for each in self.entries("sonic_qos_maps", name, self.maps[kind].get(name, {}).get("entries")):
             if key not in each:
@@ -429,7 +429,7 @@ class _Reader:
         return queues_of(read)
 
     def _ecn(self, name: str) -> Ecn | None:
-        """None where green packets (all that no policer coloured) are not marked."""
+        """Return the marking; None where green packets (all that no policer coloured) are not marked."""
         module = "sonic_qos_wred"
         profile = self.wred[name]
         green = self.options(module, name, profile.get("green"))
@@ -461,7 +461,7 @@ class _Reader:
         return lengths[str(length)]
 
     def ecmp_fields(self) -> tuple[str, ...] | None:
-        """What the hash takes of packets of both IP versions; None where neither is set."""
+        """Return the packet fields of the hash for both IP versions; None where neither is set."""
         module = "sonic_ecmp_load_share"
         config = self.options(module, "", self.config[module])
         taken: set[str] | None = None
@@ -481,8 +481,8 @@ CABLE_UNSET = "40m"  # what the modules gather, and write, where no cable is set
 
 
 def remediation(running: str, wanted: Switch) -> str:
-    """The modules' calls, in their order, that make ``wanted`` of what was gathered: JSON, a list of
-    ``{"module": ..., "config": ..., "state": "merged" or "deleted"}``; "" where nothing differs.
+    """Return the modules' calls, in order, that change what was gathered to ``wanted``: JSON, a list of ``{"module":
+    ..., "config": ..., "state": "merged" or "deleted"}``; "" where nothing differs.
 
     What a port already has of the same meaning it keeps, by whatever name. Deleted is what contradicts on a wanted
     port, and what bears this project's name and no port uses any more.
@@ -492,7 +492,7 @@ def remediation(running: str, wanted: Switch) -> str:
 
 
 class _Remedy:
-    """What differs between what a switch has and what is wanted."""
+    """The differences between a switch's settings and the wanted ones."""
 
     def __init__(self, reader: _Reader, wanted: Switch) -> None:
         self.reader = reader
@@ -502,7 +502,7 @@ class _Remedy:
         self.new: set[tuple[str, str]] = set()  # of it, what a port is given
 
     def steps(self) -> list[Config]:
-        """Objects first, then the ports, what contradicts before what is wanted, and last what nothing uses."""
+        """Return the calls: objects, then ports, contradictions before wanted settings, and unused objects last."""
         steps: list[Config] = []
 
         def add(module: str, state: str, config: Any) -> None:
@@ -534,7 +534,7 @@ class _Remedy:
         return self.reader.options(module, "", self.reader.config[module])
 
     def ports(self) -> tuple[list[Config], list[Config]]:
-        """(to delete, to merge) of sonic_qos_interfaces; notes what is used."""
+        """Return (to delete, to merge) of sonic_qos_interfaces, and record what is used."""
         taken, given = [], []
         interfaces = {each["name"]: each for each in self.want.get("sonic_qos_interfaces", [])}
         for port, interface in self.reader.interfaces.items():
@@ -563,7 +563,7 @@ class _Remedy:
         return less, more
 
     def bindings(self, port: str, has: Config, want: Config, less: Config, more: Config) -> None:
-        """The maps of a port."""
+        """Return the maps of a port."""
         qos = self.wanted.ports[port]
         octets = (qos.dscp_to_class, qos.class_to_queue, qos.class_to_priority, qos.priority_to_queue)
         bound = self.reader.options("sonic_qos_interfaces", f"{port} qos_maps", has.get("qos_maps"))
@@ -593,7 +593,7 @@ class _Remedy:
         more.update({"qos_maps": put} if put else {})
 
     def octet(self, port: str, bound: Config, form: tuple[str, str, str, str]) -> Octet | None:
-        """What a map that a port names says; None where that cannot be understood, and is replaced."""
+        """Return the content of a map that a port names; None where it cannot be understood, and is replaced."""
         try:
             found = self.reader.bound_map(port, bound, form)
         except FabricError:
@@ -601,7 +601,7 @@ class _Remedy:
         return (None,) * (DSCPS if form is _DSCP else CLASSES) if found is None else found
 
     def queues(self, port: str, has: Config, want: Config, less: Config, more: Config) -> None:
-        """The scheduler policy and the WRED profiles of a port."""
+        """Return the scheduler policy and the WRED profiles of a port."""
         try:
             seen = self.reader.queues(port, has)
         except FabricError:
@@ -638,7 +638,7 @@ class _Remedy:
         more.update({"queues": put} if put else {})
 
     def pfc(self, port: str, has: Config, want: Config, less: Config, more: Config) -> None:
-        """The pauses and the watchdog of a port."""
+        """Return the pauses and the watchdog of a port."""
         pfc = self.reader.options("sonic_qos_interfaces", f"{port} pfc", has.get("pfc"))
         wanted = self.wanted.ports[port].pfc
         paused = self.reader.paused(port, pfc)
@@ -665,7 +665,7 @@ class _Remedy:
         more.update({"pfc": put} if put else {})
 
     def maps(self) -> tuple[Config, Config]:
-        """(entries to delete, maps to merge) of sonic_qos_maps, of the maps that ports are given."""
+        """Return (entries to delete, maps to merge) of sonic_qos_maps, for the maps that ports are given."""
         extra: Config = {}
         lacking: Config = {}
         for kind, key, _value, _option in _BOUND:
@@ -683,7 +683,7 @@ class _Remedy:
         return extra, lacking
 
     def objects(self, module: str, there: dict[str, Config]) -> list[Config]:
-        """The profiles or policies that ports are given and that are not there as they should be."""
+        """Return the profiles or policies that ports are given and that are missing or different."""
         kind = module.rpartition("_")[2]
         return [
             each
@@ -692,7 +692,7 @@ class _Remedy:
         ]
 
     def sequences(self) -> list[Config]:
-        """Of the policies that ports are given, the queues that somebody added or gave another kind of service."""
+        """Return, for policies that ports are given, the queues that were added or given another kind of service."""
         found = []
         for policy in self.objects("sonic_qos_scheduler", self.reader.schedulers):
             wanted = {each["sequence"]: each["scheduler_type"] for each in policy["schedulers"]}
@@ -715,7 +715,7 @@ class _Remedy:
         ]
 
     def uses(self, port: str, interface: Config) -> None:
-        """Notes what a port uses that is not wanted to be anything."""
+        """Record the objects that a port uses for which nothing is wanted."""
         bound = self.reader.options("sonic_qos_interfaces", f"{port} qos_maps", interface.get("qos_maps"))
         self.used |= {(kind, str(bound.get(option))) for kind, _key, _value, option in (*_BOUND, _PFC_GROUP)}
         self.used.add(("scheduler", str(interface.get("scheduler_policy"))))
@@ -723,7 +723,7 @@ class _Remedy:
             self.used.add(("wred", str(each.get("wred_profile"))))
 
     def leftovers(self) -> Iterator[tuple[str, Any]]:
-        """What bears this project's name and nothing uses."""
+        """Return this project's objects that nothing uses."""
 
         def unused(kind: str, there: dict[str, Config]) -> list[Config]:
             return [{"name": name} for name in sorted(there) if name.startswith(OWN) and (kind, name) not in self.used]
@@ -735,7 +735,7 @@ class _Remedy:
 
 
 def _served(queue: Queue | None) -> tuple[bool, int | None]:
-    """How a queue is served; one that only marks is served as one that is not there."""
+    """Return how a queue is served; one that only marks is served like one that is not there."""
     return (False, None) if queue is None else (queue.strict, queue.bandwidth_percent)
 
 

@@ -59,23 +59,23 @@ NOT_HELD = {
     "cable_m": "and no line tells it of cables",
 }
 SYSTEM = "eos"
-# Of sonic-buildimage's device/arista: 7260X3, 7060X4, X5 and X6, 7050X3 and X4.
+# From sonic-buildimage's device/arista: 7260X3, 7060X4, X5 and X6, 7050X3 and X4.
 ASICS = ("tomahawk2", "tomahawk3", "tomahawk4", "tomahawk5", "trident3", "trident4")
 NOT_ASICS = {
     "jericho2": "EOS has the queues of Jericho 2 as tx-queue, which are not rendered: only Trident's and Tomahawk's "
     "uc-tx-queue are",
 }
-SIZES_HEADROOM = True  # and is told neither bytes nor cables
+SIZES_HEADROOM = True  # and gets neither bytes nor cables
 PORT_EXAMPLE = "Ethernet1/1, or Port-Channel1"
 LEAST_MTU_BYTES, MOST_MTU_BYTES = 68, 9214
 MOST_THRESHOLD_BYTES = 256_000_000
 WATCHDOG_STEP_MS, MOST_WATCHDOG_MS = 10, 60_000
-FIXED = 7  # the class and the queue that belong to each other
+FIXED = 7  # the class and the queue that are assigned to each other
 PORT = re.compile(r"(Ethernet\d+(/\d+)*|Port-Channel\d+)")
 
 
 def render(switch: Switch) -> str:
-    """The lines that make ``switch`` so, as the running configuration shows them. FabricError for what EOS cannot."""
+    """Return the lines of ``switch``, as the running configuration shows them. FabricError for what EOS cannot hold."""
     wanted = _Wanted(switch)
     text = ["!", *wanted.maps()]
     for name, lines in wanted.profiles.items():
@@ -86,7 +86,7 @@ def render(switch: Switch) -> str:
 
 
 def parse(text: str, name: str) -> Switch:
-    """All Ethernet ports and port channels of a running configuration; FabricError where it is none, or is broken."""
+    """Parse all Ethernet ports and port channels of a running configuration. FabricError where it is none or broken."""
     model = Model(text, name)
     seen: dict[PortQos, PortQos] = {}
     ports = {port: model.port_qos(port) for port in model.ports}
@@ -94,7 +94,7 @@ def parse(text: str, name: str) -> Switch:
 
 
 def remediation(running: str, wanted: Switch) -> str:
-    """The lines to send so that ``running`` becomes ``wanted``, indented as in a configuration; "" if nothing differs.
+    """Return the lines that change ``running`` to ``wanted``, indented as in a configuration; "" if nothing differs.
 
     A port that already means the same keeps what it has, by whatever name. Profiles come first, then the maps of the
     whole switch, then the ports, and last the removal of our profiles that nothing uses any more. Of others' lines
@@ -126,7 +126,7 @@ def remediation(running: str, wanted: Switch) -> str:
 
 
 class _Wanted:
-    """What a switch needs: each port's profile by name, the lines of each, and the maps that all ports share."""
+    """The settings that a switch needs: each port's profile by name, the profiles' lines, and the maps of all ports."""
 
     def __init__(self, switch: Switch) -> None:
         if switch.ecmp_fields not in (None, ECMP_FIELDS):
@@ -153,7 +153,7 @@ class _Wanted:
             self.attached[port] = names[qos]
 
     def maps(self) -> list[str]:
-        """The lines that map DSCPs to classes, and these to queues."""
+        """Return the lines that map DSCPs to classes, and classes to queues."""
         if self.first is None:
             return []
         return [
@@ -164,12 +164,12 @@ class _Wanted:
 
     @staticmethod
     def dscp_line(dscps: list[int], traffic_class: int) -> str:
-        """The line that gives ``dscps`` a class."""
+        """Return the line that gives ``dscps`` a class."""
         return f"qos map dscp {numbers(dscps, ' ')} to traffic-class {traffic_class}"
 
     @staticmethod
     def queue_line(traffic_class: int, queue: int | None) -> str:
-        """The line that gives a class its queue."""
+        """Return the line that gives a class its queue."""
         return f"qos map traffic-class {traffic_class} to tx-queue {queue}"
 
     def _check(self, switch: Switch, port: str, qos: PortQos) -> None:
@@ -244,7 +244,7 @@ def _check_watchdog(subject: str, watchdog: Watchdog | None) -> None:
 
 
 def _profile_lines(qos: PortQos) -> list[str]:
-    """The lines of the profile of ports that are like ``qos``."""
+    """Return the lines of the profile of ports that are like ``qos``."""
     lines = ["   qos trust dscp"]
     if qos.pfc:
         lines.append("   priority-flow-control on")
@@ -274,7 +274,7 @@ def _profile_lines(qos: PortQos) -> list[str]:
 
 
 def _seconds(time_ms: int) -> str:
-    """A time as pyavd's examples write it: "0.2", "60"."""
+    """Return a time as pyavd's examples write it: "0.2", "60"."""
     return f"{time_ms / 1000:.2f}".rstrip("0").rstrip(".")
 
 
@@ -293,7 +293,7 @@ def _is_so(model: Model, port: str, qos: PortQos) -> bool:
 
 
 def _adopt(model: Model, switch: Switch, plan: _Wanted) -> list[str]:
-    """The lines that bring the whole switch's settings to the wanted ones; ``model`` has them from then on."""
+    """Return the lines that bring the whole switch's settings to the wanted ones, and update ``model`` with them."""
     lines: list[str] = []
     if plan.first is None:
         return lines
@@ -321,7 +321,7 @@ def _adopt(model: Model, switch: Switch, plan: _Wanted) -> list[str]:
 
 
 def _profile_changes(model: Model, name: str, lines: list[str], wanted: Settings) -> list[str]:
-    """The lines that make profile ``name`` of ``lines``: all of them, or what differs where somebody changed it."""
+    """Return the lines that make profile ``name`` hold ``lines``: all, or the difference where it was changed."""
     there = model.profiles.get(name)
     if there is None:
         return [f"qos profile {name}", *(line for line in lines if line.strip() != "!")]
@@ -341,7 +341,7 @@ def _profile_changes(model: Model, name: str, lines: list[str], wanted: Settings
 
 
 def _port_changes(model: Model, port: str, name: str, profile: Settings, mtu_bytes: int | None) -> list[str]:
-    """The lines that leave ``port`` to the profile ``name`` alone."""
+    """Return the lines after which ``port`` has the profile ``name`` alone."""
     own = model.ports.get(port)
     changes, queues = _removals(own, profile, changed=True) if own else ([], [])
     if own is None or own.get(MTU) != mtu_bytes:
@@ -353,7 +353,7 @@ def _port_changes(model: Model, port: str, name: str, profile: Settings, mtu_byt
 
 
 def _removals(there: Settings, wanted: Settings, changed: bool) -> tuple[list[str], list[str]]:
-    """The lines that take away what ``there`` sets and ``wanted`` does not; if ``changed``, what it sets otherwise.
+    """Return the lines that remove what only ``there`` sets; if ``changed``, also what it sets to another value.
 
     Apart: its own, and its queues'.
     """

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What an EOS configuration says of QoS, whoever wrote it, and what follows from it for a port. Sources: ``eos``."""
+"""Read an EOS configuration's QoS, whoever wrote it, and derive each port's QoS from it. Sources: ``eos``."""
 
 from __future__ import annotations
 
@@ -64,16 +64,16 @@ _HASH_FIELDS = {
 
 
 class Settings:
-    """A port's or a profile's lines: by their key the value and the line that says it, and the same for each queue."""
+    """A port's or a profile's settings: by key the value and the line that sets it, and the same for each queue."""
 
     def __init__(self, line: Line) -> None:
         self.line = line
         self.values: dict[str, tuple[Any, Line]] = {}
         self.queues: dict[int, dict[str, tuple[Any, Line]]] = {}
-        self.heads: dict[int, str] = {}  # "uc-tx-queue 3", or as the chip has it
+        self.heads: dict[int, str] = {}  # "uc-tx-queue 3", or the chip's word
 
     def over(self, other: Settings | None) -> Settings:
-        """These, and where they say nothing the ``other``'s: a port's own lines win over its profile's."""
+        """Return these settings, with the ``other``'s where these have none: a port's lines override its profile's."""
         if other is None:
             return self
         both = Settings(self.line)
@@ -83,18 +83,18 @@ class Settings:
         return both
 
     def said(self) -> tuple[Any, ...]:
-        """All values, without the lines that say them."""
+        """Return all values, without the lines that set them."""
         own = [(key, value) for key, (value, _line) in self.values.items()]
         queues = [(at, [(key, value[0]) for key, value in lines.items()]) for at, lines in self.queues.items()]
         return (*own, *((at, *lines) for at, lines in queues))
 
     def get(self, key: str) -> Any:
-        """The value of ``key``; None where no line sets it."""
+        """Return the value of ``key``; None where no line sets it."""
         return self.values[key][0] if key in self.values else None
 
 
 class Model(Reader):
-    """A running configuration, read. FabricError for a line of QoS that cannot be understood."""
+    """A running configuration, parsed. Raises FabricError for a line of QoS that cannot be understood."""
 
     def __init__(self, text: str, name: str) -> None:
         super().__init__(name)
@@ -120,7 +120,9 @@ class Model(Reader):
             self._read(line)
 
     def port_qos(self, port: str) -> PortQos:
-        """What ``port`` does. FabricError where it refers to what is missing, or to what no byte or DSCP can say."""
+        """Return the QoS of ``port``. FabricError where it refers to a missing object, or to a value outside bytes and
+        DSCPs.
+        """
         own = self.ports[port]
         said = own.said()
         if said not in self._alike:
@@ -161,7 +163,7 @@ class Model(Reader):
         return self.profiles[name]
 
     def _trust(self, both: Settings) -> str | None:
-        """What the port believes: where no line says it, a routed port the DSCP and a switched one the CoS."""
+        """Return what the port trusts: where no line sets it, a routed port's is the DSCP, a switched one's the CoS."""
         if TRUST in both.values:
             return both.get(TRUST)
         return "dscp" if ROUTED in both.values else "cos"
@@ -172,7 +174,7 @@ class Model(Reader):
         return tuple(each for each in range(CLASSES) if both.get(f"{PFC_PRIORITY}{each}") == "no-drop")
 
     def _queues(self, both: Settings, used: set[int]) -> tuple[Queue | None, ...]:
-        """The queues that classes lead to, and those that lines speak of."""
+        """Return the queues that classes lead to, and those that lines configure."""
         weighted = [at for at, lines in both.queues.items() if STRICT in lines and not lines[STRICT][0]]
         queues: list[Queue | None] = []
         for at in range(CLASSES):
@@ -193,7 +195,7 @@ class Model(Reader):
         return Ecn(int(least) * _UNIT_BYTES[unit], int(most) * _UNIT_BYTES[most_unit], int(percent or 100))
 
     def _watchdog(self, both: Settings) -> Watchdog | None:
-        """One acts where a line or the switch's default says so, and there is a timeout."""
+        """Return the watchdog: one acts where a line or the switch's default enables it, and there is a timeout."""
         detection, restoration = both.get(WATCHDOG_TIMER) or (
             self._watchdog_ms.get("timeout", 0),
             self._watchdog_ms.get("recovery-time", 0),
@@ -205,7 +207,7 @@ class Model(Reader):
         return Watchdog(detection, restoration, action)
 
     def _classes(self, both: Settings) -> tuple[int, ...]:
-        """The class of each DSCP: the switch's map, and over it what a policy map sets."""
+        """Return the class of each DSCP: the switch's map, overridden by what a policy map sets."""
         classes = list(self.dscp_map)
         if INPUT not in both.values:
             return tuple(classes)
@@ -348,7 +350,7 @@ class Model(Reader):
 
 
 def _hash_fields(words: list[str]) -> tuple[str, ...]:
-    """What the hash takes. The protocol comes with the ports."""
+    """Return the hash's fields. The protocol is included with the ports."""
     fields = {_HASH_FIELDS[word] for word in words if word in _HASH_FIELDS}
     if any(field.endswith("_port") for field in fields):
         fields.add("protocol")
@@ -360,6 +362,6 @@ def _milliseconds(seconds: str) -> int:
 
 
 def settings_of(text: str) -> Settings:
-    """The settings of one profile's text ("qos profile NAME" and its lines), for holding it against another's."""
+    """Return the settings of one profile's text ("qos profile NAME" and its lines), for comparison with another's."""
     model = Model(text, "profile")
     return next(iter(model.profiles.values()))

@@ -79,7 +79,7 @@ DEFAULT_STOPPED = {3: {3}, 4: {4}}  # priority -> queues, in a profile without o
 POLL_MS, DETECTION, RECOVERY_MS = 100, 2, 200
 CABLE_M, MRU_BYTES, MTU_BYTES = 100, 2500, 1500  # where nothing is said; the MTU is the IP packet's
 HASH = ("forwarding-options", "enhanced-hash-key")
-HASH_MODE = (*HASH, "hash-mode", "layer2-payload")  # the default, written so that it can be seen
+HASH_MODE = (*HASH, "hash-mode", "layer2-payload")  # the default, written so that it is visible
 NOT_HASHED = {
     "inet": {
         "source_ip": "no-ipv4-source-address",
@@ -106,7 +106,7 @@ Line = tuple[str, ...]  # the words after "set"
 
 
 def attainable(qos: PortQos, queue_buffer_bytes: int) -> PortQos:
-    """``qos`` with thresholds that whole percents of ``queue_buffer_bytes`` can say, none above what it was.
+    """Return ``qos`` with thresholds that are whole percents of ``queue_buffer_bytes``, none above its earlier value.
 
     Raises FabricError where an upper threshold is below 1%.
     """
@@ -132,12 +132,12 @@ def _attainable(ecn: Ecn, buffer: int) -> Ecn:
 
 
 def _bytes(percent: int, buffer: int) -> int:
-    """So many percent of a buffer, rounded up: a queue of this many bytes is that full."""
+    """Return that percentage of a buffer in bytes, rounded up: a queue of this many bytes is that full."""
     return -(-percent * buffer // 100)
 
 
 def render(switch: Switch) -> str:
-    """The lines of ``switch``; see the module. Raises FabricError for what Junos cannot hold."""
+    """Return the lines of ``switch``; see the module. Raises FabricError for what Junos cannot hold."""
     return "".join(f"set {' '.join(line)}\n" for line in _lines(switch))
 
 
@@ -163,7 +163,7 @@ def _lines(switch: Switch) -> list[Line]:
 
 
 def _check_one_meaning(switch: Switch) -> None:
-    """Forwarding classes are the switch's, so each class has one queue and one priority on all ports."""
+    """Check that each class has one queue and one priority on all ports: forwarding classes are the switch's."""
     known: dict[str, int] = {}
     for wanted in {id(port): port for port in switch.ports.values()}.values():
         for at, (queue, priority) in enumerate(zip(wanted.class_to_queue, wanted.class_to_priority)):
@@ -177,7 +177,7 @@ def _check_one_meaning(switch: Switch) -> None:
 
 
 def _port_lines(switch: Switch, subject: str, wanted: PortQos) -> tuple[list[Line], list[Line]]:
-    """What a port's settings refer to, and the settings, in which PORT stands for its name."""
+    """Return the objects to which a port's settings refer, and the settings, in which PORT stands for its name."""
     shared: list[Line] = []
     own: list[Line] = []
     names = _class_names(subject, wanted)
@@ -228,7 +228,7 @@ def _port_lines(switch: Switch, subject: str, wanted: PortQos) -> tuple[list[Lin
 
 
 def _class_names(subject: str, wanted: PortQos) -> dict[int, str]:
-    """Forwarding class of each traffic class that has a queue."""
+    """Return the forwarding class of each traffic class that has a queue."""
     names = {}
     queues = [queue for queue in wanted.class_to_queue if queue is not None]
     for at, queue in enumerate(wanted.class_to_queue):
@@ -253,7 +253,7 @@ def _class_names(subject: str, wanted: PortQos) -> dict[int, str]:
 
 
 def _named(shared: list[Line], path: Line, content: Iterable[Line]) -> str:
-    """Adds an object of this content to ``shared`` and returns its name, which the content gives it."""
+    """Add an object of this content to ``shared`` and return its name, which is derived from the content."""
     content = list(content)
     name = OURS + hashlib.sha256(repr(content).encode()).hexdigest()[:8]
     shared += [(*path, name, *line) for line in content]
@@ -305,7 +305,7 @@ def _drop_profile(switch: Switch, subject: str, ecn: Ecn) -> list[Line]:
 
 
 def _pfc(subject: str, wanted: PortQos) -> list[Line]:
-    """The contents of a congestion notification profile."""
+    """Return the contents of a congestion notification profile."""
     content: list[Line] = []
     mru = () if wanted.ip_mtu_bytes is None else ("mru", str(wanted.ip_mtu_bytes + ETHERNET_BYTES))
     for dscp, at in enumerate(wanted.dscp_to_class):
@@ -340,8 +340,8 @@ def _pfc(subject: str, wanted: PortQos) -> list[Line]:
 
 
 def parse(text: str, name: str) -> Switch:
-    """The switch ``name`` of ``show configuration | display set``, all of it or its class of service. FabricError where
-    it is none.
+    """Parse the switch ``name`` from ``show configuration | display set``, all of it or its class of service. Raises
+    FabricError where it is none.
 
     ``ports`` are those of [edit class-of-service interfaces] and the physical ports of [edit interfaces]; wildcards
     count for the ports that are named somewhere. A DSCP that a classifier does not name has no class here.
@@ -350,7 +350,7 @@ def parse(text: str, name: str) -> Switch:
 
 
 def _words(text: str, name: str) -> tuple[list[Line], list[Line]]:
-    """The lines that are set, lists taken apart, and the paths that are deactivated."""
+    """Return the lines that are set, with lists expanded, and the paths that are deactivated."""
     found: list[Line] = []
     inactive: list[Line] = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -377,7 +377,7 @@ def _words(text: str, name: str) -> tuple[list[Line], list[Line]]:
 
 
 def _apart(words: list[str], place: str) -> list[Line]:
-    """A line with a list is a line for each of its elements."""
+    """Return a line for each element of a line's list."""
     if "[" not in words and "]" not in words:
         return [tuple(words)]
     start = words.index("[") if "[" in words else len(words)
@@ -390,7 +390,7 @@ def _apart(words: list[str], place: str) -> list[Line]:
 
 
 class _Reader:
-    """One configuration, by object."""
+    """A reader of one configuration, object by object."""
 
     def __init__(self, text: str, name: str) -> None:
         self.name = name
@@ -420,7 +420,7 @@ class _Reader:
         return FabricError(f"{self.name}: Junos configuration: {where}", why, mend)
 
     def under(self, section: str, *path: str) -> list[Line]:
-        """The lines below a path of a section, in their order."""
+        """Return the lines below a path of a section, in their order."""
         return [line[len(path) :] for line in self.cos.get(section, []) if line[: len(path)] == path]
 
     def object(self, section: str, *path: str, by: str) -> list[Line]:
@@ -430,7 +430,7 @@ class _Reader:
         return [line for line in found if line]
 
     def number(self, words: Line, after: str, where: str, least: int, most: int) -> int | None:
-        """The number after a word; None where the word is not there."""
+        """Return the number after a word; None where the word is not there."""
         if after not in words:
             return None
         rest = words[words.index(after) + 1 :]
@@ -454,7 +454,7 @@ class _Reader:
         return None
 
     def read_classes(self) -> dict[str, dict[str, Any]]:
-        """By name of a forwarding class: its number, queue, priority, and whether it is lossless."""
+        """Return, by name of a forwarding class, its number, queue, priority, and whether it is lossless."""
         found: dict[str, dict[str, Any]] = {}
         words: Line
         for line in self.cos.get("forwarding-classes", []):
@@ -516,7 +516,7 @@ class _Reader:
     # A port's
 
     def port(self, port: str, lines: list[Line]) -> PortQos:
-        """``lines``: what is said of it below [edit class-of-service interfaces]; what is said later counts."""
+        """Return a port's QoS. ``lines``: its lines below [edit class-of-service interfaces]; later lines override."""
         names: dict[str, str | None] = {"map": None, "pfc": None}
         units: dict[str, str] = {}
         rewrites = False
@@ -566,7 +566,7 @@ class _Reader:
             tables.append([None] * DSCPS)
             if name != "default":
                 self.classifier(tables[-1], name, by, ())
-        # Units may have classifiers of their own: what they agree on is the port's.
+        # Units may have classifiers of their own: only what is the same in all of them is the port's.
         dscps = [each[0] if len(set(each)) == 1 else None for each in zip(*tables)] or [None] * DSCPS
         schedulers = {}
         for line in self.object("scheduler-maps", names["map"], by=by) if names["map"] else []:
@@ -602,7 +602,7 @@ class _Reader:
         )
 
     def classifier(self, dscps: list[str | None], name: str, by: str, above: Line) -> None:
-        """Writes the forwarding class of each DSCP that a classifier names."""
+        """Write the forwarding class of each DSCP that a classifier names."""
         if name in above:
             raise self.refuse(by, f"classifier {name} imports itself", "break the circle")
         lines = self.object("classifiers", "dscp", name, by=by)
@@ -673,7 +673,7 @@ class _Reader:
         priority_to_queue: list[int | None],
         frame_bytes: int,
     ) -> tuple[tuple[int, ...], Watchdog | None, int | None]:
-        """(pfc, watchdog, cable_m); writes the queue that a pause of each priority stops."""
+        """Return (pfc, watchdog, cable_m), and write the queue that a pause of each priority stops."""
         if name is None:
             return (), None, None
         where = f"congestion-notification-profile {name}"
@@ -716,8 +716,10 @@ class _Reader:
 
 
 def remediation(running: str, wanted: Switch) -> str:
-    """The lines (delete, activate, set; for one commit) that make ``wanted`` of a running configuration; "" where
-    nothing differs. Deleted is what is this project's and not wanted, and what on a wanted port contradicts it."""
+    """Return the lines (delete, activate, set; for one commit) that change a running configuration to ``wanted``; ""
+    where nothing differs. They delete what is this project's and not wanted, and what contradicts the policy on a
+    wanted port.
+    """
     want = _lines(wanted)
     known, inactive = _words(running, wanted.name)
     off = [path for path in inactive if any(line[: len(path)] == path for line in want)]
@@ -735,7 +737,7 @@ def remediation(running: str, wanted: Switch) -> str:
 
 
 def _check_partitions(reader: _Reader, wanted: Switch) -> None:
-    """Refuse smaller partitions of the ingress buffer than those that the plan reckons with.
+    """Refuse smaller partitions of the ingress buffer than those of the plan.
 
     They are not rendered: changing them stops the traffic of all ports (Juniper, "buffer-partition (Ingress)").
     """
@@ -757,7 +759,7 @@ def _check_partitions(reader: _Reader, wanted: Switch) -> None:
 
 
 def _as_tagged(reader: _Reader, line: Line) -> Line:
-    """A wanted line, with the MTU that a port needs which tags its frames."""
+    """Return a wanted line, with the MTU for a port that tags its frames."""
     if line[0] != "interfaces":
         return line
     header = max(TAGGED_BYTES.get(each[0], ETHERNET_BYTES) for each in reader.interfaces.get(line[1], [("mtu",)]))
@@ -772,7 +774,7 @@ def _as_tagged(reader: _Reader, line: Line) -> Line:
 
 
 def _unwanted(reader: _Reader, wanted: Switch, kept: set[Line]) -> list[Line]:
-    """The paths to delete, each once."""
+    """Return the paths to delete, each once."""
     found: dict[Line, None] = {}
     for line in reader.lines:
         if line in kept:
@@ -795,7 +797,7 @@ def _unwanted(reader: _Reader, wanted: Switch, kept: set[Line]) -> list[Line]:
 
 
 def _rewrites(line: Line) -> bool:
-    """Whether a line of a port, or of a unit of it, has DSCPs written anew where packets leave."""
+    """Return true where a line of a port, or of a unit of it, rewrites DSCPs of packets that leave."""
     rule = line[2:] if line[0] == "unit" else line
     return rule[:1] == ("rewrite-rules",) and rule[1:2] in (("dscp",), ("dscp-ipv6",), ("inet-precedence",))
 
@@ -805,7 +807,7 @@ def _names(pattern: str, port: str) -> bool:
 
 
 def _contradicts(line: Line, port: str, kept: set[Line]) -> bool:
-    """Whether a line on a port (or on a pattern of ports) keeps what is wanted from having its way there."""
+    """Return true where a line on a port (or on a pattern of ports) prevents the wanted setting from taking effect."""
     what = line[3]
     if _rewrites(line[3:]):
         return True

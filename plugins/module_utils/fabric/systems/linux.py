@@ -62,8 +62,8 @@ NOT_HELD = {
     "cable_m": NO_PFC,
     "watchdog": NO_PFC,
 }
-LOST_AT_BOOT = True  # so what was rendered is to run at every boot
-# A packet's DSCP counts by the filters of the port that it leaves by, whichever it came in by.
+LOST_AT_BOOT = True  # so the rendered script has to run at every boot
+# A packet's DSCP is classified by the filters of the port where it leaves, whichever port it entered by.
 CLASSIFIES_AT_EGRESS = True
 QUANTUM_BYTES_A_PERCENT = 100
 PRIORITIES = 16  # TC_PRIO_MAX + 1
@@ -94,7 +94,7 @@ net.ipv6.fib_multipath_hash_fields; do printf '%s"%s":"%s"' "$comma" "$key" "$(s
 printf '}}\n'
 """
 
-# What comes of taking something of another shape for what tc prints.
+# The exceptions raised when input of another shape is read as tc's output.
 NOT_OF_TC = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 Model = dict[str, Any]  # what READING prints; of a script, the same as far as it goes
@@ -104,7 +104,7 @@ Model = dict[str, Any]  # what READING prints; of a script, the same as far as i
 
 
 def render(switch: Switch) -> str:
-    """The script of ``switch``; see the module. Raises FabricError for what Linux cannot hold."""
+    """Return the script of ``switch``; see the module. Raises FabricError for what Linux cannot hold."""
     lines = ["#!/bin/sh", "set -eu"]
     by_qos: dict[int, list[str]] = {}
     for port, wanted in switch.ports.items():
@@ -130,7 +130,7 @@ def _ecmp_lines(switch: Switch) -> list[str]:
 
 
 def _port_lines(subject: str, wanted: PortQos) -> list[str]:
-    """A port's commands; DEV stands for its name."""
+    """Return a port's commands; DEV stands for its name."""
     lines = [] if wanted.ip_mtu_bytes is None else [f"ip link set dev DEV mtu {wanted.ip_mtu_bytes}"]
     queues = {number: queue for number, queue in enumerate(wanted.queues) if queue is not None}
     if not queues and not any(entry is not None for entry in wanted.dscp_to_class):
@@ -203,7 +203,7 @@ def _band_qdisc(subject: str, ecn: Ecn | None) -> str:
 
 
 def _wlog(minimum: int, burst: int, average: int) -> int:
-    """The weight that tc asks the kernel for (tc_red_eval_ewma), 0 where it refuses."""
+    """Return the weight that tc asks the kernel for (tc_red_eval_ewma), 0 where it refuses."""
     room = burst + 1 - minimum / average
     for wlog in range(1, 32):
         if 1 <= room <= (1 - (1 - 0.5**wlog) ** burst) * 2**wlog:
@@ -215,7 +215,7 @@ def _wlog(minimum: int, burst: int, average: int) -> int:
 
 
 def parse(text: str, name: str) -> Switch:
-    """The switch ``name`` of what READING prints on it, or of a script of commands. Raises FabricError.
+    """Parse the switch ``name`` from READING's output on it, or from a script of commands. Raises FabricError.
 
     ``ports`` are all devices but loopback. A DSCP's class is None where IPv4's and IPv6's packets of it, or not all of
     its packets, go one way. RED counts as ECN only if it marks above its maximum too (no "harddrop") and its
@@ -260,7 +260,7 @@ def _model(text: str, name: str) -> Model:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; u32's several matches, which tc gives one key, make that filter unreadable instead of shorter."""
+    """Return a JSON object; several u32 matches under one key make that filter unreadable instead of shorter."""
     found = dict(pairs)
     if len(found) != len(pairs):
         found["match"] = None
@@ -325,8 +325,9 @@ class _Port:
         )
 
     def numbers(self, children: dict[int, Model], count: int) -> list[tuple[int, int]]:
-        """(queue, traffic class) by band. A band whose qdisc does not say them, or is not there (a script may have been
-        stopped before it), has the highest that no other band has."""
+        """Return (queue, traffic class) by band. A band whose qdisc does not give them, or is missing (a script may
+        have been stopped before it), gets the highest that no other band has.
+        """
         named = {}
         for at, child in children.items():
             if match := CHILD.fullmatch(child.get("handle", "")):
@@ -338,7 +339,7 @@ class _Port:
         return [named[at] if at in named else next(free) for at in range(count)]
 
     def bands(self, root: Model) -> list[tuple[bool, int | None]]:
-        """(strict, percent) by band."""
+        """Return (strict, percent) by band."""
         (count,) = self.options(root, "bands")
         if root["kind"] == "prio":
             return [(True, None)] * count
@@ -349,7 +350,7 @@ class _Port:
         return [(True, None)] * strict + [(False, round(quantum * 100 / sum(quanta))) for quantum in quanta]
 
     def children(self, root: Model, count: int) -> dict[int, Model]:
-        """The qdiscs of the bands, by band."""
+        """Return the qdiscs of the bands, by band."""
         found: dict[int, Model] = {}
         for each in self.qdiscs:
             major, _colon, minor = str(each.get("parent", "")).partition(":")
@@ -397,7 +398,7 @@ class _Port:
         return tuple(four if four == six else None for four, six in zip(*by_protocol))
 
     def rule(self, each: Model, protocol: str, root: Model, count: int) -> tuple[int | None, int, int]:
-        """(band, value, mask) of a filter on the ToS byte; band None where it is on more than that."""
+        """Return (band, value, mask) of a filter on the ToS byte; band None where it matches more than that."""
         options = each["options"]
         target = str(options.get("classid", options.get("flowid", "")))
         major, _colon, minor = target.partition(":")
@@ -427,7 +428,7 @@ class _Port:
 
     @staticmethod
     def first(rules: list[tuple[int | None, int, int]], dscp: int, default: int | None) -> int | None:
-        """The band of the first rule that takes a DSCP's packets; None where it takes some of them only."""
+        """Return the band of the first rule that takes a DSCP's packets; None where it takes only some of them."""
         for band, value, mask in rules:
             upper = mask & 0xFC
             if (dscp << 2) & upper == value & upper:
@@ -436,7 +437,7 @@ class _Port:
 
 
 class _Script:
-    """A shell script's commands as what READING would print of a machine on which they ran."""
+    """A shell script's commands in the form of READING's output on a machine that ran them."""
 
     def __init__(self, text: str, name: str) -> None:
         self.model: Model = {"links": {}, "qdiscs": {}, "filters": {}, "sysctl": {}}
@@ -493,7 +494,7 @@ class _Script:
             found[key] = True if key == "root" else words.pop(0)
         if not found.keys() & {"root", "parent"}:
             raise ValueError("neither root nor parent")
-        if found.get("root"):  # what hung on the old one goes with it
+        if found.get("root"):  # the qdiscs under the old one are removed with it
             qdiscs.clear()
             self.model["filters"][dev] = []
         else:
@@ -573,8 +574,9 @@ def _red_words(words: list[str]) -> Model:
 
 
 def remediation(running: str, wanted: Switch) -> str:
-    """The commands that make ``wanted`` of a machine as it is read (READING), or of a script's; "" where nothing
-    differs. A port whose queueing differs in anything is built anew; other ports and devices are left alone."""
+    """Return the commands that change a machine as it was read (READING), or a script's, to ``wanted``; "" where
+    nothing differs. A port whose queueing differs in anything is rebuilt; other ports and devices are left alone.
+    """
     have = _model(running, wanted.name)
     missing = [port for port in wanted.ports if port not in have["links"]]
     if missing and running.lstrip()[:1] == "{":  # a script may leave devices out, a reading has them all
@@ -609,14 +611,15 @@ def remediation(running: str, wanted: Switch) -> str:
 
 
 def restoration(before: str, now: str, name: str) -> str:
-    """The commands that bring a machine back from ``now`` to ``before``, both as READING prints them; "" where nothing
-    differs. Raises FabricError for a device whose qdiscs this project did not build, since it cannot build them again.
+    """Return the commands that bring a machine back from ``now`` to ``before``, both as READING prints them; "" where
+    nothing differs. Raises FabricError for a device whose qdiscs this project did not build, since it cannot build them
+    again.
     """
     old, new = _model(before, name), _model(now, name)
     lines = []
     for port, mtu in old["links"].items():
         if port not in new["links"]:
-            continue  # gone by itself
+            continue  # removed automatically
         if new["links"][port] != mtu:
             lines.append(f"ip link set dev {port} mtu {mtu}")
         if _shape(old, port) != _shape(new, port):
@@ -641,7 +644,7 @@ def _queueing(model: Model, port: str, name: str) -> list[str]:
 
 
 def _shape(model: Model, port: str) -> Any:
-    """All that matters of a port's queueing, in an order of its own; what is off or not there is left out."""
+    """Return all relevant parts of a port's queueing, in a fixed order; parts that are off or missing are left out."""
     qdiscs = []
     for each in model["qdiscs"].get(port, []):
         if each.get("kind") in ("ingress", "clsact"):

@@ -68,7 +68,7 @@ NOT_HELD = {
 }
 SYSTEM = "nxos"
 ASICS = ()  # Cisco publishes no numbers of those of Nexus 9000
-SIZES_HEADROOM = True  # and is told neither bytes nor cables
+SIZES_HEADROOM = True  # and gets neither bytes nor cables
 PORT_EXAMPLE = "Ethernet1/1, or port-channel1"
 MOST_CABLE_M = 100
 LEAST_MTU_BYTES, MOST_MTU_BYTES = 576, 9216
@@ -103,7 +103,7 @@ def check_cable(subject: str, cable_m: int | None) -> None:
 
 
 def render(switch: Switch) -> str:
-    """The lines that make ``switch`` so, as the running configuration shows them. FabricError for what NX-OS cannot."""
+    """Return the lines of ``switch``, as a running configuration shows them. FabricError for what NX-OS cannot hold."""
     wanted = _Wanted(switch)
     lines = ["!", *wanted.watchdog_lines(), *([LOAD_SHARING] if switch.ecmp_fields else [])]
     lines += _lines({**wanted.class_maps, **wanted.policy_maps})
@@ -115,7 +115,7 @@ def render(switch: Switch) -> str:
 
 
 def parse(text: str, name: str) -> Switch:
-    """All Ethernet ports and port channels of a running configuration; FabricError where it is none, or is broken."""
+    """Parse all Ethernet ports and port channels of a running configuration. FabricError where it is none or broken."""
     model = Model(text, name)
     seen: dict[PortQos, PortQos] = {}
     ports = {port: model.port_qos(port) for port in model.ports}
@@ -123,7 +123,7 @@ def parse(text: str, name: str) -> Switch:
 
 
 def remediation(running: str, wanted: Switch) -> str:
-    """The lines to send so that ``running`` becomes ``wanted``, indented as in a configuration; "" if nothing differs.
+    """Return the lines that change ``running`` to ``wanted``, indented as in a configuration; "" if nothing differs.
 
     Where every port already means the same, by whatever names, only objects of ours that nothing uses go. Else the
     watchdog comes first (a port has a line of the same words, and lines are sent without indentation), then new
@@ -154,7 +154,7 @@ def _remedy(plan: _Wanted, model: Model, wanted: Switch) -> list[str]:
 
 
 class _Wanted:
-    """What a switch needs: its objects by the line that opens them, and what the system and each port attach."""
+    """The settings that a switch needs: its objects by their first line, and what the system and each port attach."""
 
     def __init__(self, switch: Switch) -> None:
         if switch.ecmp_fields not in (None, ECMP_FIELDS):
@@ -188,11 +188,11 @@ class _Wanted:
                 settings[WATCHDOG] = "on"
 
     def watchdog_lines(self) -> list[str]:
-        """The lines of the switch's watchdog, none where no port wants one."""
+        """Return the lines of the switch's watchdog, none where no port is to have one."""
         return _watchdog_lines(True, self._watchdog) if self._watchdog else []
 
     def _lossless(self, switch: Switch) -> dict[int, int]:
-        """The priority of each class that pauses: the same on all ports that do."""
+        """Return the priority of each class that pauses: the same on all ports that do."""
         found: dict[int, int] | None = None
         for port, qos in switch.ports.items():
             if not qos.pfc:
@@ -233,7 +233,7 @@ class _Wanted:
             self._watchdog = watchdog
 
     def _input(self, qos: PortQos) -> str:
-        """The name of the policy that puts DSCPs in qos-groups; what most of them get is the default's."""
+        """Return the name of the policy that puts DSCPs in qos-groups; the group of most DSCPs is class-default's."""
         members: dict[int, list[int]] = {}
         for dscp, group in enumerate(qos.dscp_to_class):
             members.setdefault(group or 0, []).append(dscp)
@@ -249,7 +249,7 @@ class _Wanted:
         return self._add("qos", "in", policy)
 
     def _output(self, switch: Switch, port: str, qos: PortQos) -> str:
-        """The name of the policy that serves the queues: each is named, for what is not has no share."""
+        """Return the name of the policy that serves the queues. It names every queue: an unnamed one has no share."""
         policy: Tree = {}
         level = 0
         for at in reversed(range(CLASSES)):
@@ -272,7 +272,7 @@ class _Wanted:
         return self._add("queuing", "out", policy)
 
     def _network(self, switch: Switch, lossless: dict[int, int]) -> str:
-        """The name of the policy that says what is never dropped."""
+        """Return the name of the policy that defines which classes are never dropped."""
         if not lossless:
             return NO_PAUSE
         mtu = max(qos.ip_mtu_bytes or 0 for qos in switch.ports.values() if qos.pfc)
@@ -299,7 +299,7 @@ def _ecn_line(ecn: Ecn) -> str:
 
 
 def _multipliers(subject: str, watchdog: Watchdog) -> dict[str, int]:
-    """The interval and the multipliers that make these times, with the longest interval that does."""
+    """Return the interval and the multipliers of these times, with the longest possible interval."""
     if watchdog.action != "drop":
         raise FabricError(
             subject, f"NX-OS's watchdog cannot {watchdog.action} a stuck queue's packets", "give action drop"
@@ -327,7 +327,7 @@ def _watchdog_lines(on: bool, settings: dict[str, int]) -> list[str]:
 
 
 def _ranges(dscps: list[int]) -> str:
-    """Ascending DSCPs as NX-OS lists them: "10,24-31"."""
+    """Return ascending DSCPs as NX-OS lists them: "10,24-31"."""
     parts: list[list[int]] = []
     for dscp in dscps:
         if parts and parts[-1][-1] == dscp - 1:
@@ -357,7 +357,7 @@ def _kind_and_name(head: str) -> tuple[str, str]:
 
 
 def _object_changes(model: Model, head: str, tree: Tree) -> list[str]:
-    """The lines that make the class map or policy map ``head``: all, or what differs where somebody changed it."""
+    """Return the lines that make the class map or policy map ``head``: all, or the difference where it was changed."""
     there = (model.class_maps if head.startswith("class-map") else model.policy_maps).get(_kind_and_name(head))
     if there is None:
         return _lines({head: tree})
@@ -400,7 +400,7 @@ def _port_changes(own: Settings, wanted: dict[str, str]) -> list[str]:
 
 
 def _leftovers(model: Model, used: set[tuple[str, str]]) -> list[str]:
-    """The removal of our objects that nothing uses: policy maps first, for they use class maps."""
+    """Return the removal of this project's unused objects: policy maps first, for they use class maps."""
     policies = [key for key in model.policy_maps if OWN_NAME.fullmatch(key[1]) and key not in used]
     needed = {
         ("qos", entry.text.split(" ")[-1])

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What an NX-OS configuration says of QoS, whoever wrote it, and what follows from it for a port. Sources: ``nxos``."""
+"""Read an NX-OS configuration's QoS, whoever wrote it, and derive each port's QoS from it. Sources: ``nxos``."""
 
 from __future__ import annotations
 
@@ -60,18 +60,18 @@ _BUILT_IN_NETWORK = re.compile(r"c-(?:8q-)?nq(?:([0-7])|-default)")
 
 
 class Settings:
-    """The lines of a port or of "system qos": by their key the value and the line that says it."""
+    """The lines of a port or of "system qos": by key the value and the line that sets it."""
 
     def __init__(self) -> None:
         self.values: dict[str, tuple[Any, Line]] = {}
 
     def get(self, key: str) -> Any:
-        """The value of ``key``; None where no line sets it."""
+        """Return the value of ``key``; None where no line sets it."""
         return self.values[key][0] if key in self.values else None
 
 
 class Model(Reader):
-    """A running configuration, read. FabricError for a line of QoS that cannot be understood."""
+    """A running configuration, parsed. Raises FabricError for a line of QoS that cannot be understood."""
 
     def __init__(self, text: str, name: str) -> None:
         super().__init__(name)
@@ -87,7 +87,9 @@ class Model(Reader):
             self._read(line)
 
     def port_qos(self, port: str) -> PortQos:
-        """What ``port`` does. FabricError where it refers to what is missing, or to what no byte or DSCP can say."""
+        """Return the QoS of ``port``. FabricError where it refers to a missing object, or to a value outside bytes and
+        DSCPs.
+        """
         own = self.ports[port]
         lines = frozenset(line.text for _value, line in own.values.values())
         if lines not in self._alike:
@@ -103,7 +105,7 @@ class Model(Reader):
         queue_of = {priority_of[each]: each for each in used}
         queue_of.update({cos: each for each, (_mtu, values) in paused.items() for cos in values if cos in pfc})
         mtu = own.get(MTU) or _DEFAULT_MTU_BYTES
-        if pfc:  # what is larger than its class's MTU has no room in its headroom
+        if pfc:  # the headroom of a class has no capacity for a packet larger than the class's MTU
             mtu = min(mtu, *(each for each, _values in paused.values()))
         return PortQos(
             dscp_to_class=classes,
@@ -118,12 +120,12 @@ class Model(Reader):
         )
 
     def names_of(self, settings: Settings) -> set[tuple[str, str]]:
-        """The policy maps that ``settings`` attach, by type and name."""
+        """Return the policy maps that ``settings`` attach, by type and name."""
         kinds = {INPUT: "qos", OUTPUT: "queuing", NETWORK: "network-qos"}
         return {(kind, settings.get(key)) for key, kind in kinds.items() if key in settings.values}
 
     def _policy(self, kind: str, key: str, *places: Settings) -> Line | None:
-        """The policy map that the first of ``places`` with one attaches; None for none, and for one of the system's."""
+        """Return the policy map that the first of ``places`` with one attaches; None for none or a system policy."""
         for settings in places:
             if key in settings.values:
                 name, line = settings.values[key]
@@ -135,7 +137,7 @@ class Model(Reader):
         return None
 
     def _classes(self, own: Settings) -> tuple[int | None, ...]:
-        """The qos-group of each DSCP; none where no policy looks at it."""
+        """Return the qos-group of each DSCP; none where no policy looks at it."""
         policy = self._policy("qos", INPUT, own, self.system)
         if policy is None:
             return (None,) * DSCPS
@@ -177,7 +179,7 @@ class Model(Reader):
         return found
 
     def _group(self, entry: Line, kind: str, name: str, built_in: re.Pattern[str]) -> int:
-        """The qos-group that a class of a queuing or network-qos policy is for."""
+        """Return the qos-group that a class of a queuing or network-qos policy is for."""
         match = built_in.fullmatch(name)
         if match or name == "class-default":
             return int((match and match[1]) or 0)
@@ -197,7 +199,7 @@ class Model(Reader):
         return found
 
     def _paused(self) -> dict[int, tuple[int, list[int]]]:
-        """The qos-groups that are never dropped: the largest packet each has room for, and its priorities."""
+        """Return the qos-groups that are never dropped: the largest packet that each can hold, and its priorities."""
         paused: dict[int, tuple[int, list[int]]] = {}
         policy = self._policy("network-qos", NETWORK, self.system)
         for group, entry in self._groups(policy, "network-qos", _BUILT_IN_NETWORK).items():
@@ -219,7 +221,7 @@ class Model(Reader):
         return paused
 
     def _queues(self, own: Settings, used: set[int]) -> tuple[Queue | None, ...]:
-        """The queues that qos-groups lead to, and those that a policy gives anything."""
+        """Return the queues that qos-groups lead to, and those that a policy configures."""
         policy = self._policy("queuing", OUTPUT, own, self.system)
         if policy is None:  # default-8q-out-policy: all to the default queue
             return (Queue(False, 100), *(None,) * (CLASSES - 1))
@@ -260,7 +262,7 @@ class Model(Reader):
         return Ecn(int(least) * _UNIT_BYTES[unit], int(most) * _UNIT_BYTES[most_unit], int(percent))
 
     def _watchdog(self, own: Settings) -> Watchdog | None:
-        """One acts where the switch's and the port's are on."""
+        """Return the watchdog: one acts where the switch's and the port's are on."""
         on, no_action, multiplier = own.get(WATCHDOG) or (False, False, None)
         if not (on and self.watchdog_on):
             return None
@@ -327,7 +329,7 @@ class Model(Reader):
 
 
 def _fields(addresses: str, ports: str | None) -> tuple[str, ...]:
-    """What the hash takes. The protocol comes with the ports."""
+    """Return the hash's fields. The protocol is included with the ports."""
     fields = {"destination_ip"}
     if addresses == "source-destination":
         fields.add("source_ip")

@@ -63,7 +63,7 @@ def _text(
     ecmp: tuple[str, ...] | None,
     pools_headroom: bool,
 ) -> str:
-    """The text of all switches whose ports have these names and these kinds."""
+    """Return the text of all switches whose ports have these names and these kinds."""
     tables: dict[str, dict[str, Any]] = {}
 
     def put(table: str, key: str, entry: dict[str, Any]) -> None:
@@ -91,7 +91,7 @@ def _text(
 
 
 def parse(text: str, name: str) -> Switch:
-    """The QoS of all ports of a ConfigDB, whole or in part, whoever wrote it.
+    """Parse the QoS of all ports of a ConfigDB, whole or in part, whoever wrote it.
 
     A queue's share is its weight's of all weights of its port. Where headroom is the switch's own reckoning (a profile
     "NULL", or one without sizes) there is none to be seen. Raises FabricError for the first thing amiss.
@@ -100,8 +100,8 @@ def parse(text: str, name: str) -> Switch:
 
 
 def remediation(running: str, wanted: Switch) -> str:
-    """The JSON patches (RFC 6902) for `config apply-patch` that make of ``running`` a ConfigDB that ``parse`` reads as
-    ``wanted``; "" where it is that.
+    """Return the JSON patches (RFC 6902) for `config apply-patch` that change ``running`` to a ConfigDB that ``parse``
+    reads as ``wanted``; "" where it already is one.
 
     An operation a line, and an empty line between two patches: the second is for when the first is applied. Raises
     FabricError as ``sonic_patch.patches`` does.

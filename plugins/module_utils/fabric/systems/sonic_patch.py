@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""From a running ConfigDB to the wanted one, as JSON patches (RFC 6902) for `config apply-patch`.
+"""Compute the change from a running ConfigDB to the wanted one, as JSON patches (RFC 6902) for `config apply-patch`.
 
 What SONiC's generic config updater asks of a patch (sonic-utilities, generic_config_updater/gu_common.py):
 
@@ -50,18 +50,18 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.soni
     wanted_port,
 )
 
-# In the order in which one may refer to another.
+# In the order of references: tables that others refer to come first.
 SHARED = (*MAPS.values(), PFC_TO_PG_TABLE, "SCHEDULER", "WRED_PROFILE", "BUFFER_PROFILE")
 OF_PORTS = ("PORT", "PORT_QOS_MAP", "BUFFER_PG", "BUFFER_QUEUE", "QUEUE", "PFC_WD", "SWITCH_HASH")
 OWNED_FIELDS = (*MAPS, REWRITING, "pfc_enable", "pfcwd_sw_enable")
-EGRESS_LOSSY_QUEUE = "q_lossy_profile"  # what NVIDIA's and some others' platforms have for queues
+EGRESS_LOSSY_QUEUE = "q_lossy_profile"  # the queue entries of NVIDIA's and some other vendors' platforms
 MOST_POOL_BYTES = 64 * 10**9
 HASH_OVERRIDES = tuple(f"ecmp_hash_ipv{version}{of}" for version in (4, 6) for of in ("", "_rdma"))
 
 
 def patches(running: str, wanted: Switch) -> list[list[dict[str, Any]]]:
-    """One patch or two, each a list of operations, that make of ``running`` a ConfigDB that ``parse`` reads as
-    ``wanted`` when they are applied one after the other; none where it is that.
+    """Return one or two patches, each a list of operations, that change ``running`` to a ConfigDB that ``parse`` reads
+    as ``wanted`` when they are applied one after the other; none where it already is one.
 
     All QoS of the wanted ports' eight queues is the policy's. Kept are other ports' entries, fields that the policy
     does not name (a port's shaper, speed, lanes), queues above 7, and entries without this project's name. Entries that
@@ -91,7 +91,7 @@ def _check(result: ConfigDb, wanted: Switch) -> None:
 
 
 class _Target:
-    """The wanted ConfigDB, made of a copy of the running one."""
+    """The wanted ConfigDB, built from a copy of the running one."""
 
     def __init__(self, db: ConfigDb, wanted: Switch) -> None:
         self.db = db
@@ -102,7 +102,7 @@ class _Target:
             table: copy.deepcopy(entries) if table in SHARED or table in OF_PORTS else entries
             for table, entries in db.tables.items()
         }
-        self.parts: dict[tuple[str, str], list[str]] = {}  # of keys that were taken apart
+        self.parts: dict[tuple[str, str], list[str]] = {}  # keys that were split
         self.brackets = any(
             isinstance(value, str) and value.startswith("[")
             for table in ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG", "BUFFER_PROFILE", "BUFFER_QUEUE")
@@ -113,7 +113,7 @@ class _Target:
         self.pools_headroom = pool is not None and pool != "0"
 
     def build(self) -> None:
-        """Change the copy into what is wanted."""
+        """Change the copy to the wanted ConfigDB."""
         self._take_apart()
         self._check_pools()
         mine = set(self.wanted.ports)
@@ -147,13 +147,13 @@ class _Target:
         return self.tables.setdefault(table, {})
 
     def _take_apart(self) -> None:
-        """Keys that name a wanted port and others, or several queues or groups, become keys of one each."""
+        """Split keys that name a wanted port and others, or several queues or groups, into keys of one each."""
         for table in ("PORT_QOS_MAP", "PFC_WD"):
             for port, key in self.db.by_port(table).items():
                 if key != port:
                     self._split(table, key, port)
         for table in ("QUEUE", "BUFFER_PG", "BUFFER_QUEUE"):
-            self.db.by_port_and_number(table)  # refuses what stands twice
+            self.db.by_port_and_number(table)  # refuses duplicates
             for key, ports, numbers in self.db.rows(table):
                 if self.wanted.ports.keys().isdisjoint(ports):
                     continue
@@ -168,7 +168,7 @@ class _Target:
         self.parts.setdefault((table, key), []).append(part)
 
     def _put_together(self) -> None:
-        """Keys of which all parts are as they were are left as they were."""
+        """Restore the original keys of which all parts are unchanged."""
         for (table, key), parts in self.parts.items():
             entry = self.db.entry(table, key)
             if all(self.tables[table].get(part) == entry for part in parts):
@@ -249,7 +249,7 @@ class _Target:
             self._table("PORT")[port]["mtu"] = wanted.mtu
 
     def _group(self, key: str, profile: str | None) -> None:
-        """Headroom that no class uses goes; a lossy buffer that no class uses is left."""
+        """Remove headroom that no class uses; leave a lossy buffer that no class uses."""
         groups = self._table("BUFFER_PG")
         if profile is not None:
             groups[key] = {**groups.get(key, {}), "profile": profile}
@@ -264,7 +264,7 @@ class _Target:
         if lossless:
             profile = EGRESS_LOSSLESS
         elif now and EGRESS_LOSSLESS not in references(now):
-            return  # a lossy profile, whatever the platform calls it
+            return  # a lossy profile, whatever its name on the platform
         else:
             known = (EGRESS_LOSSY_QUEUE, EGRESS_LOSSY)
             profile = next((each for each in known if self.db.entry("BUFFER_PROFILE", each)), "")
@@ -275,7 +275,7 @@ class _Target:
         queues[key] = {**now, "profile": refer("BUFFER_PROFILE", profile, self.brackets)}
 
     def _drop_ports(self, ports: set[str]) -> None:
-        """What this project once set on ports that are not wanted any more."""
+        """Remove what this project set earlier on ports that are no longer wanted."""
         for port in ports:
             fields = self.tables["PORT_QOS_MAP"][port]
             if not any(OWN in each for each in references(fields)):
@@ -291,7 +291,7 @@ class _Target:
                         del self.tables[table][key]
 
     def _polling(self) -> None:
-        """The watchdog polls no more seldom than its shortest time (a rule of sonic-pfcwd.yang)."""
+        """Set the watchdog's polling interval to at most its shortest time (a rule of sonic-pfcwd.yang)."""
         interval = self.db.number("PFC_WD", "GLOBAL", "POLL_INTERVAL", 0, 1 << 31)
         watchdogs = [each.watchdog for each in self.wanted.ports.values() if each.watchdog]
         shortest = min((min(each.detection_ms, each.restoration_ms) for each in watchdogs), default=None)
@@ -299,7 +299,7 @@ class _Target:
             self._table("PFC_WD")["GLOBAL"]["POLL_INTERVAL"] = str(shortest)
 
     def _hash(self) -> None:
-        """Fields that ECMP_FIELDS does not name stay. The table came with release 202305 (SONiC#1167)."""
+        """Set the hash. Fields that ECMP_FIELDS does not name stay. The table came with release 202305 (SONiC#1167)."""
         if self.wanted.ecmp_fields is None or (self.db.is_old and "SWITCH_HASH" not in self.db.tables):
             return
         fields = self._table("SWITCH_HASH").setdefault("GLOBAL", {})
@@ -324,7 +324,7 @@ class _Target:
 
 
 def _parts(numbers: range) -> list[str]:
-    """Each queue or group of a policy by itself, and what is above them together."""
+    """Return each queue or group of a policy by itself, and those above them together."""
     parts = [str(number) for number in numbers if number < CLASSES]
     above = [number for number in numbers if number >= CLASSES]
     if above:
@@ -373,5 +373,5 @@ def _entries(table: str, before: dict[str, Entry], after: dict[str, Entry]) -> l
 
 
 def _pointer(*parts: str) -> str:
-    """RFC 6901."""
+    """Return a JSON pointer (RFC 6901)."""
     return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)

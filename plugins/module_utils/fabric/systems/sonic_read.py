@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A SONiC ConfigDB in the terms of ``state``, whoever wrote it."""
+"""Read a SONiC ConfigDB in the terms of ``state``, whoever wrote it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.soni
 
 SYSTEM = "sonic"
 _MOST_BYTES = (1 << 64) - 1  # uint64 in the models
-# Most telling first: what a hash of RoCE packets takes is the first of these that is set (sonic-hash.yang).
+# In order of precedence: the hash of RoCE packets uses the first of these that is set (sonic-hash.yang).
 _HASHES = (
     ("ecmp_hash_ipv4_rdma", "ecmp_hash_ipv4", "ecmp_hash"),
     ("ecmp_hash_ipv6_rdma", "ecmp_hash_ipv6", "ecmp_hash"),
@@ -41,12 +41,12 @@ _MARKS_GREEN = ("ecn_all", "ecn_green", "ecn_green_red", "ecn_green_yellow")
 
 
 def read(db: ConfigDb) -> Switch:
-    """The QoS of all ports of a ConfigDB. Raises FabricError for the first thing amiss."""
+    """Return the QoS of all ports of a ConfigDB. Raises FabricError for the first error in it."""
     return _Reader(db).switch()
 
 
 class _Reader:
-    """Reads each profile and map once, and gives ports that are alike one object."""
+    """A reader that reads each profile and map once, and gives ports that are alike one object."""
 
     def __init__(self, db: ConfigDb) -> None:
         self.db = db
@@ -54,7 +54,7 @@ class _Reader:
         self.queues = db.by_port_and_number("QUEUE")
         self.groups = db.by_port_and_number("BUFFER_PG")
         self.watchdogs = db.by_port("PFC_WD")
-        self.image_left_out = "BUFFER_POOL" not in db.tables  # a part, such as is rendered
+        self.image_left_out = "BUFFER_POOL" not in db.tables  # a part, such as the rendered one
         self._octets: dict[tuple[str, str, int], Octet] = {}
         self._ecns: dict[str, Ecn | None] = {}
         self._headrooms: dict[str, Headroom | None] = {}
@@ -94,7 +94,7 @@ class _Reader:
         )
 
     def _map(self, key: str, field: str, table: str) -> Octet | None:
-        """The map that a field of PORT_QOS_MAP names; None where it names none."""
+        """Return the map that a field of PORT_QOS_MAP names; None where it names none."""
         name = self.db.reference("PORT_QOS_MAP", key, field, table)
         if name is None:
             return None
@@ -149,7 +149,7 @@ class _Reader:
         return self._ecns[name]
 
     def _read_ecn(self, name: str) -> Ecn | None:
-        """None where green packets (all that no policer coloured) are not marked."""
+        """Return the marking; None where green packets (all that no policer coloured) are not marked."""
         db, table = self.db, "WRED_PROFILE"
         minimum = db.number(table, name, "green_min_threshold", 0, _MOST_BYTES)
         maximum = db.number(table, name, "green_max_threshold", 0, _MOST_BYTES)
@@ -176,7 +176,7 @@ class _Reader:
         return self._headrooms[name]
 
     def _read_headroom(self, name: str) -> Headroom | None:
-        """None where it is a lossy group's, or has no alpha (a static threshold)."""
+        """Return the headroom; None where it is a lossy group's, or has no alpha (a static threshold)."""
         db, table = self.db, "BUFFER_PROFILE"
         alpha = db.number(table, name, "dynamic_th", -8, 7)  # ranges of sonic-buffer-profile.yang
         size, xoff, xon, offset = (
@@ -195,7 +195,7 @@ class _Reader:
         return Headroom(reserved, xoff, offset, alpha, xon or 0)
 
     def _watchdog(self, port: str, key: str, pfc: tuple[int, ...]) -> Watchdog | None:
-        """None where it does not run, or not on all priorities that pause.
+        """Return the watchdog; None where it does not run, or not on all priorities that pause.
 
         Images of before 2022 have no ``pfcwd_sw_enable`` and watch all that pause (sonic-swss#2171); later ones without
         it watch none.
@@ -217,7 +217,7 @@ class _Reader:
         return Watchdog(detection, restoration, action)
 
     def _ecmp_fields(self) -> tuple[str, ...] | None:
-        """What the hash takes of packets of both IP versions; None where the switch leaves it to its ASIC."""
+        """Return the packet fields of the hash for both IP versions; None where the switch leaves it to its ASIC."""
         taken: set[str] | None = None
         for fields in _HASHES:
             hashes = (self.db.texts("SWITCH_HASH", "GLOBAL", field) for field in fields)

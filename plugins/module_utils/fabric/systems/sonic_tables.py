@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A SONiC ConfigDB as JSON: its tables, keys and references, checked as they are looked at.
+"""A SONiC ConfigDB as JSON: its tables, keys and references, checked as they are read.
 
 The forms are those of SONiC's own models (sonic-buildimage, src/sonic-yang-models/yang-models) and of the images before
 them: a key may name several ports ("Ethernet0,Ethernet4") and a range of queues or priority groups ("3-4"), and a
@@ -27,7 +27,7 @@ class ConfigDb:
     """The tables of one ConfigDB. ``name`` is the switch's; every refusal begins with it and names table and key."""
 
     def __init__(self, text: str, name: str) -> None:
-        """Raises FabricError where ``text`` is no JSON of tables."""
+        """Parse ``text``. Raises FabricError where it is no JSON of tables."""
         self.name = name
         mend = "give what `sonic-cfggen -d --print-data` prints on the switch, or its /etc/sonic/config_db.json"
         try:
@@ -39,7 +39,7 @@ class ConfigDb:
         self._hold(data)
 
     def with_tables(self, tables: dict[str, Any]) -> ConfigDb:
-        """The same switch's, with other tables."""
+        """Return the same switch's ConfigDB with other tables."""
         other = copy.copy(self)
         other._hold(tables)
         return other
@@ -49,17 +49,18 @@ class ConfigDb:
         self._checked: set[str] = set()
 
     def refuse(self, table: str, key: str, why: str, mend: str) -> FabricError:
-        """The refusal of what stands at ``table|key``."""
+        """Return the refusal of the entry at ``table|key``."""
         return FabricError(f"{self.name}: {table}|{key}", why, mend)
 
     @property
     def is_old(self) -> bool:
-        """Whether the image is older than release 202305, from which on the database's version is named by the release
-        ("version_202305_01"); before it is three numbers ("version_4_0_2", sonic-utilities#3084)."""
+        """Return true where the image is older than release 202305. Since then the database's version is named by the
+        release ("version_202305_01"); before, it is three numbers ("version_4_0_2", sonic-utilities#3084).
+        """
         return bool(re.fullmatch("version_[0-9]_[0-9]_[0-9]", self.text("VERSIONS", "DATABASE", "VERSION") or ""))
 
     def table(self, table: str) -> dict[str, Entry]:
-        """The entries of ``table`` by key; none where the ConfigDB has no such table."""
+        """Return the entries of ``table`` by key; none where the ConfigDB has no such table."""
         entries = self.tables.get(table, {})
         if table not in self._checked:
             if not isinstance(entries, dict):
@@ -73,11 +74,11 @@ class ConfigDb:
         return entries
 
     def entry(self, table: str, key: str) -> Entry:
-        """The fields of one entry; none where there is none."""
+        """Return the fields of one entry; none where there is none."""
         return self.table(table).get(key, {})
 
     def text(self, table: str, key: str, field: str) -> str | None:
-        """One field as text; None where it is not set."""
+        """Return one field as text; None where it is not set."""
         value = self.entry(table, key).get(field)
         if value is None or isinstance(value, str):
             return value
@@ -88,7 +89,9 @@ class ConfigDb:
         raise self.refuse(table, key, f"{field} {value!r} is neither text nor number", "correct it on the switch")
 
     def texts(self, table: str, key: str, field: str) -> list[str] | None:
-        """One field that is a list; None where it is not set. Before it is JSON, the database has it with commas."""
+        """Return one field that is a list; None where it is not set. Before it is JSON, the database has it with
+        commas.
+        """
         value = self.entry(table, key).get(field)
         if isinstance(value, str):
             return value.split(",") if value else []
@@ -97,12 +100,12 @@ class ConfigDb:
         raise self.refuse(table, key, f"{field} {value!r} is no list of texts", "correct it on the switch")
 
     def number(self, table: str, key: str, field: str, least: int, most: int) -> int | None:
-        """One field as a number of ``least`` to ``most``; None where it is not set."""
+        """Return one field as a number of ``least`` to ``most``; None where it is not set."""
         value = self.text(table, key, field)
         return None if value is None else self.whole(table, key, field, value, least, most)
 
     def whole(self, table: str, key: str, what: str, value: Any, least: int, most: int) -> int:
-        """``value`` as a whole number of ``least`` to ``most``; ``what`` is what a refusal calls it."""
+        """Return ``value`` as a whole number of ``least`` to ``most``; a refusal names it ``what``."""
         text = str(value)
         if isinstance(value, (str, int)) and re.fullmatch(r"-?[0-9]{1,20}", text) and least <= int(text) <= most:
             return int(text)
@@ -111,14 +114,14 @@ class ConfigDb:
         )
 
     def numbers(self, table: str, key: str, field: str, most: int) -> tuple[int, ...] | None:
-        """One field of numbers between commas, ascending; None where it is not set, none where it is empty."""
+        """Return one field of comma-separated numbers, ascending; None where it is not set, none where it is empty."""
         value = self.text(table, key, field)
         if value is None:
             return None
         return tuple(sorted({self.whole(table, key, field, each, 0, most) for each in value.split(",") if value}))
 
     def reference(self, table: str, key: str, field: str, target: str) -> str | None:
-        """The name of the entry of ``target`` that a field refers to, in either form; None where it is not set."""
+        """Return the name of the ``target`` entry that a field refers to, in either form; None where it is not set."""
         value = self.text(table, key, field)
         if not value:
             return None
@@ -138,7 +141,7 @@ class ConfigDb:
         return name
 
     def by_port(self, table: str) -> dict[str, str]:
-        """Port -> key, of a table whose keys are ports ("Ethernet0", "Ethernet0,Ethernet4")."""
+        """Return port -> key, for a table whose keys are ports ("Ethernet0", "Ethernet0,Ethernet4")."""
         found: dict[str, str] = {}
         for key in self.table(table):
             if key in NOT_PORTS:
@@ -149,7 +152,7 @@ class ConfigDb:
         return found
 
     def by_port_and_number(self, table: str) -> dict[str, dict[int, str]]:
-        """Port -> queue or priority group -> key, of a table whose keys are both ("Ethernet0,Ethernet4|3-4")."""
+        """Return port -> queue or priority group -> key, for a table with keys of both ("Ethernet0,Ethernet4|3-4")."""
         found: dict[str, dict[int, str]] = {}
         for key, ports, numbers in self.rows(table):
             for port in ports:
@@ -160,7 +163,7 @@ class ConfigDb:
         return found
 
     def rows(self, table: str) -> Iterator[tuple[str, list[str], range]]:
-        """Key, its ports and its numbers, of each entry of such a table that is of ports."""
+        """Return key, ports and numbers of each entry of such a table that belongs to ports."""
         for key in self.table(table):
             parts = key.split("|")
             if parts[0] in NOT_PORTS:
@@ -188,7 +191,7 @@ class ConfigDb:
 
 
 def references(entry: Mapping[str, Any]) -> Iterator[str]:
-    """All names that the fields of an entry may refer to, in either form."""
+    """Return all names that the fields of an entry may refer to, in either form."""
     for value in entry.values():
         if isinstance(value, str):
             yield value

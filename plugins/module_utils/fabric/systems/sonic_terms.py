@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What both SONiCs, the community's and Dell's, mean by their settings, whatever form they are written in."""
+"""Terms that both SONiCs, the community's and Dell's, share, whatever form the settings are written in."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import CLASSES, Ecn, Octet, Queue
 
-OWN = "SAILLOFT_"  # how the name of each of this project's entries begins
+OWN = "SAILLOFT_"  # the prefix of the names of this project's entries
 
 
 def named(kind: str, content: Any) -> str:
-    """The name of what has this content: the same content, the same name. At most 32 characters, as SONiC's models ask,
-    for a ``kind`` of 14."""
+    """Return the name for this content: the same content has the same name. At most 32 characters, as SONiC's models
+    ask, for a ``kind`` of 14.
+    """
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return f"{OWN}{kind}_{digest[:8]}"
 
 
 def queues_of(read: Mapping[int, tuple[bool, int | None, Ecn | None]]) -> tuple[Queue | None, ...]:
-    """The queues of one port, of strict or not, weight and ECN by number.
+    """Return the queues of one port, from strict or not, weight and ECN by number.
 
     A queue's share is its weight's of all weights of the port, in whole percent; None where no scheduler is set. DWRR
     shares bytes and WRR packets: with packets of one size that is the same.
@@ -37,7 +38,8 @@ def queues_of(read: Mapping[int, tuple[bool, int | None, Ecn | None]]) -> tuple[
 
 
 def paused_priorities(groups: Octet, group_of: Octet, pfc: tuple[int, ...]) -> Octet:
-    """In which priority's name the port pauses each traffic class, of the classes' ``groups`` and the priorities'.
+    """Return the priority by which the port pauses each traffic class, from the classes' ``groups`` and the priorities'
+    ``group_of``.
 
     Where a group is several priorities', the one with PFC counts, or the least.
     """
@@ -49,5 +51,5 @@ def paused_priorities(groups: Octet, group_of: Octet, pfc: tuple[int, ...]) -> O
 
 
 def natural(port: str) -> list[Any]:
-    """Sorts Ethernet4 before Ethernet10."""
+    """Return a sort key that puts Ethernet4 before Ethernet10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|\D+", port)]

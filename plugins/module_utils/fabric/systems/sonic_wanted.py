@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a SONiC ConfigDB is to hold for one port, in SONiC's tables and fields.
+"""The content that a SONiC ConfigDB is to have for one port, in SONiC's tables and fields.
 
 Profiles and maps are named by their content: ports (and switches) that are alike share them, a changed one is a new
 entry beside the old, and references move from one to the other, so that no profile changes under a port that uses it.
@@ -79,7 +79,7 @@ class WantedPort:
 
 @lru_cache(maxsize=256)
 def wanted_port(qos: PortQos, brackets: bool = False, pools_headroom: bool = True) -> WantedPort:
-    """The entries of a port that is to be ``qos``.
+    """Return the entries of a port that is to have ``qos``.
 
     ``brackets``: references as images before sonic-swss#1754 (2021) have them. ``pools_headroom``: the ingress pool
     holds the headroom of all (its ``xoff``); where it does not, a group's own buffer must be large enough for it.
@@ -122,19 +122,19 @@ def wanted_port(qos: PortQos, brackets: bool = False, pools_headroom: bool = Tru
 
 @lru_cache(maxsize=16)
 def priorities_as_groups(brackets: bool = False) -> tuple[str, str, Entry]:
-    """Reference, name and entry of the map that makes each priority its own group's."""
+    """Return reference, name and entry of the map that makes each priority its own group's."""
     entry = _map(tuple(range(CLASSES)))
     name = named(_SHORT[PFC_TO_PG_TABLE], entry)
     return refer(PFC_TO_PG_TABLE, name, brackets), name, entry
 
 
 def refer(table: str, name: str, brackets: bool = False) -> str:
-    """A reference to an entry, in the form of new images or of those before sonic-swss#1754 (2021)."""
+    """Return a reference to an entry, in the form of new images or of those before sonic-swss#1754 (2021)."""
     return f"[{table}|{name}]" if brackets else name
 
 
 def hash_fields(fields: tuple[str, ...]) -> list[str]:
-    """ECMP_FIELDS in SONiC's words, sorted."""
+    """Return ECMP_FIELDS in SONiC's words, sorted."""
     return sorted(HASH_FIELDS[field] for field in fields)
 
 
@@ -155,7 +155,8 @@ def _scheduler(queue: Queue) -> tuple[str, Entry] | None:
 
 
 def _wred(ecn: Ecn) -> Entry:
-    """Packets are green unless a policer colours them; all colours are marked alike, as in SONiC's own profile.
+    """Return the WRED profile. Packets are green unless a policer colours them; all colours are marked alike, as in
+    SONiC's own profile.
 
     ``wred_green_enable`` must be set: without it SAI leaves green packets alone, with ECN or not
     (sonic-net/sonic-buildimage#4545).
@@ -178,7 +179,8 @@ def _watchdog(watchdog: Watchdog) -> Entry:
 
 
 def _buffer(headroom: Headroom, brackets: bool, pools_headroom: bool) -> Entry:
-    """A pause ends when the group's use is down to max(``xon``, limit - ``xon_offset``) (sonic-buffer-profile.yang).
+    """Return the buffer profile. A pause ends when the group's use is down to max(``xon``, limit - ``xon_offset``)
+    (sonic-buffer-profile.yang).
 
     The tables of NVIDIA's platforms (pg_profile_lookup.ini) have no ``xon_offset``, since their pause ends at ``xon``.
     It is not written where ``xon`` says the same.
