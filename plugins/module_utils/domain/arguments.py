@@ -18,10 +18,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import 
 
 
 def module_of(make: Callable[..., Any], **given: Any) -> Any:
-    """An AnsibleModule, made by ``make``, of which ``given`` is the rest: with domains that ``parse_specs`` can refuse.
+    """Return the AnsibleModule that ``make`` makes of ``given``, with domains that ``parse_specs`` can refuse.
 
-    Ansible takes what stands in place of a nested dictionary (``gpus: 8``) for one, and ends with a TypeError
-    (ansible.module_utils.common.parameters, _validate_sub_spec). Then the nested options are left to ``parse_specs``.
+    Ansible expects a nested dictionary, and ends with a TypeError where it gets another value (``gpus: 8``)
+    (ansible.module_utils.common.parameters, _validate_sub_spec). Then ``parse_specs`` checks the nested options.
     """
     try:
         return make(**given)
@@ -31,7 +31,7 @@ def module_of(make: Callable[..., Any], **given: Any) -> Any:
 
 
 def domain_options() -> dict[str, Any]:
-    """Options of one element of ``domains``."""
+    """Return the options of one element of ``domains``."""
     devices = {
         "count": {"type": "int", "default": 0},
         "addresses": {"type": "list", "elements": "str", "default": []},

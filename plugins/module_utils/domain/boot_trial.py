@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Boots a plan's PCI tree under an emulating QEMU, until the firmware has enumerated it as planned or time is up."""
+"""Boot a plan's PCI tree under an emulating QEMU, until the firmware has enumerated it as planned or time is up."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan
 
 QEMU = "qemu-system-x86_64"
-# Where the distributions put the images: Debian and Ubuntu; Fedora and RHEL, which have SeaBIOS at the same place.
+# The paths of the images in the distributions: Debian and Ubuntu; Fedora and RHEL, with the same path of SeaBIOS.
 IMAGES = {
     "efi": ("/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/edk2/ovmf/OVMF_CODE.fd"),
     "bios": ("/usr/share/seabios/bios-256k.bin",),
 }
 PACKAGES = {"efi": "ovmf (Debian, Ubuntu) or edk2-ovmf (Fedora, RHEL)", "bios": "seabios or seabios-bin"}
-# A plan that is right ends the trial by itself; a wide OVMF window on a busy machine took 95 s.
+# The trial of a correct plan ends by itself; a wide OVMF window on a busy machine took 95 s.
 TIMEOUT_S = 300
 POLL_S = 0.25
 
@@ -32,10 +32,10 @@ POLL_S = 0.25
 def run(
     plan: DomainPlan, firmware: str | None = None, qemu_binary: str = QEMU, timeout_s: float = TIMEOUT_S
 ) -> dict[str, Any]:
-    """Boot ``plan`` with ``firmware`` ("efi", "bios"; None: the plan's) and hold what it enumerates against the plan.
+    """Boot ``plan`` with ``firmware`` ("efi", "bios"; None: the plan's) and compare what it enumerates with the plan.
 
-    Returns firmware, as_planned, seconds, findings (``Finding.to_dict``) and left_out (sentences). What is not as
-    planned after ``timeout_s`` is a finding. The guest is ended whatever happens. Raises DomainError where QEMU or
+    Returns firmware, as_planned, seconds, findings (``Finding.to_dict``) and left_out (sentences). Everything that is
+    not as planned after ``timeout_s`` is a finding. The guest is ended in every case. Raises DomainError where QEMU or
     the firmware is missing, or QEMU refuses the arguments.
     """
     firmware = firmware or plan.spec.firmware
@@ -72,7 +72,7 @@ def run(
 
 
 def prove(plan: DomainPlan) -> dict[str, Any]:
-    """``run`` with the plan's firmware. Raises DomainError naming the first of what is not as planned."""
+    """Call ``run`` with the plan's firmware. Raises DomainError that names the first thing that is not as planned."""
     result = run(plan)
     if not result["as_planned"]:
         messages = [finding["message"] for finding in result["findings"]]
@@ -97,7 +97,7 @@ def _image(plan: DomainPlan, firmware: str) -> str:
 
 
 def _watch(plan: DomainPlan, process: subprocess.Popen[bytes], path: str, end: float) -> list[enumeration.Finding]:
-    """Ask until all is as planned, or ``end``. Raises OSError where QEMU goes away."""
+    """Ask QEMU until all is as planned, or until ``end``. Raises OSError where QEMU ends."""
     with socket.socket(socket.AF_UNIX) as connection:
         while True:
             try:
@@ -123,7 +123,7 @@ def _ask(stream: Any, command: str) -> Any:
     stream.flush()
     while True:
         answer = _line(stream)
-        # Events come in between.
+        # QEMU also sends events between its answers.
         if "return" in answer:
             return answer["return"]
         if "error" in answer:

@@ -1,10 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Bus numbers: what the firmware will give, proven to fit before anything is defined. Pure.
+"""The bus numbers that the firmware will give, checked to fit before anything is defined. Pure.
 
 SeaBIOS and OVMF number a root bus's tree depth first, by slot and function: each bridge takes the next number for the
-bus below it. A PCI Express guest has one domain of 256 buses; an expander bus starts at its ``busNr``, and what lies
-below must end before the next one's, else the firmware silently enumerates fewer devices.
+bus below it. A PCI Express guest has one domain of 256 buses. An expander bus starts at its ``busNr``. The buses below
+it must end before the next expander bus starts; otherwise the firmware enumerates fewer devices without an error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.tree import EXPANDER, Port
 
 BUSES = 256
-# Round numbers are easier to read in lspci: the largest of these spacings with which everything fits.
+# The largest of these spacings with which everything fits is used. Round numbers are easier to read in lspci.
 SPACINGS = (32, 16, 8, 4, 2, 1)
 
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""NUMA cells of a guest: which host nodes, how much memory of each, which CPUs. Pure."""
+"""The NUMA cells of a guest: their host nodes, memory and CPUs. Pure."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Share:
 
 @dataclass
 class Processors:
-    """The cells with what spans them. ``kept_cpus`` are the host's: emulator and I/O threads run there."""
+    """The cells and what they share. ``kept_cpus`` are the host's: emulator and I/O threads run there."""
 
     cells: list[Cell]
     threads: int  # hardware threads a core shows to the guest
@@ -64,7 +64,7 @@ class Processors:
 def arrange(
     spec: DomainSpec, host: Host, ids: list[int], taken_cpus: set[int], held_cpus: set[int], max_vcpus: int
 ) -> Processors:
-    """Cells for ``spec`` on the nodes ``ids``. ``held_cpus`` are those it has today: kept where they still fit.
+    """Return the cells for ``spec`` on the nodes ``ids``. ``held_cpus``, its CPUs today, are kept where they still fit.
 
     Raises DomainError where memory or CPUs do not divide or do not suffice.
     """
@@ -77,7 +77,7 @@ def arrange(
         siblings = sorted(node.siblings or [[cpu] for cpu in node.cpus])
         kept += [cpu for core in siblings[: spec.host_cores_per_node] for cpu in core]
         free = [core for core in siblings[spec.host_cores_per_node :] if not taken_cpus.intersection(core)]
-        # Stable: the cores that it has today come first, each part in ascending order.
+        # A stable order: the cores that it has today come first, each part in ascending order.
         cores[node.id] = sorted(free, key=lambda core: (not held_cpus.issuperset(core), core))
     limit = max_vcpus if spec.remaps_interrupts else min(max_vcpus, VCPUS_WITHOUT_REMAPPING)
     count, threads = _vcpus(spec, nodes, cores, limit)
@@ -122,11 +122,11 @@ def _share(
 
 
 def sorted_cores(cores: list[list[int]], count: int, threads: int) -> list[int]:
-    """``count`` CPUs of the first cores, ascending by core, siblings beside each other."""
+    """Return ``count`` CPUs of the first cores, ascending by core, siblings beside each other."""
     if threads > 1:
         chosen = sorted(cores[: count // threads])
         return [cpu for core in chosen for cpu in core]
-    # One vCPU a core as long as cores last, then their siblings.
+    # First one CPU of each core, then their siblings.
     rounds = [core[turn] for turn in range(max(map(len, cores), default=0)) for core in cores if turn < len(core)]
     return sorted(rounds[:count])
 
@@ -159,7 +159,7 @@ def _memory(spec: DomainSpec, nodes: list[NumaNode], host: Host) -> int:
 
 
 def _vcpus(spec: DomainSpec, nodes: list[NumaNode], cores: dict[int, list[list[int]]], limit: int) -> tuple[int, int]:
-    """vCPUs of each cell (the same in all, so that sockets are alike), and threads a core."""
+    """Return the vCPUs of each cell (the same in all, so that sockets are equal), and the threads per core."""
     widths = {len(core) for node in nodes for core in cores[node.id]}
     width = widths.pop() if len(widths) == 1 else 1
     left = {node.id: sum(len(core) for core in cores[node.id]) for node in nodes}

@@ -377,7 +377,7 @@ class _Chooser:
     # Refusals
 
     def _refuse(self) -> NoReturn:
-        """Raise the DomainError of a choice that cannot be made: the one at fault, or all together."""
+        """Raise the DomainError of an impossible choice: for the virtual machine at fault, or for all together."""
 
         def whatever(_gpus: dict[str, list[str]]) -> bool:
             return True

@@ -25,7 +25,7 @@ except ImportError:
 
 URI = "qemu:///system"
 ARCHITECTURE = "x86_64"
-# Terabytes of huge pages are cleared before a guest runs.
+# The kernel clears terabytes of huge pages before a guest runs.
 START_TIMEOUT_S = 600
 
 
@@ -123,7 +123,7 @@ class Client:
         try:
             domain.destroy()
         except libvirt.libvirtError as error:
-            # It may have gone by itself at the last moment.
+            # The guest may have stopped by itself just before.
             if error.get_error_code() != libvirt.VIR_ERR_OPERATION_INVALID:
                 raise DomainError(f"libvirt cannot end it: {error}", domain=name) from error
 

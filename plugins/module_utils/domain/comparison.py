@@ -23,8 +23,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.record impor
 
 PLAN = "metadata/sailloft:plan"
 
-# The attributes that identify an element among those of its tag, as "@attribute" or "child/@attribute". No row: there
-# is one such element. A second element of the same identity is [2], as in XPath.
+# The attributes that identify an element among those of its tag, as "@attribute" or "child/@attribute". A tag without
+# a row has one element. A second element of the same identity is [2], as in XPath.
 IDENTITY: dict[str, tuple[str, ...]] = {
     "controller": ("@type", "@index"),
     "hostdev": ("source/address/@domain", "source/address/@bus", "source/address/@slot", "source/address/@function"),
@@ -44,8 +44,8 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     "sailloft:device": ("@address",),
 }
 
-# What libvirt adds to a q35 domain by itself: the path, and the values that it then has (None: any). "*" is one step or
-# a part of one, "**" is everything below. Sources, in libvirt's repository: qemuDomainDefAddDefaultDevices,
+# Additions of libvirt to a q35 domain: the path, and the values that it then has (None: any). "*" is one step or a part
+# of one, "**" is everything below. Sources, in libvirt's repository: qemuDomainDefAddDefaultDevices,
 # virDomainDefAddImplicitDevices, virDomainDefAddConsoleCompat, virDomainDefFormatInternal; seen in what libvirt 9.0 and
 # 11.3 wrote of domains that were defined and started.
 ADDED: tuple[tuple[str, str | None], ...] = (
@@ -96,14 +96,14 @@ ADDED: tuple[tuple[str, str | None], ...] = (
     ("devices/channel[[]*]/source/@mode", None),
     ("devices/channel[[]*]/source/@path", None),
     ("devices/channel[[]*]/target/@state", None),
-    # Empty, these say nothing; what is in them is compared.
+    # These mean nothing when empty; their content is compared.
     ("metadata", ""),
     (PLAN, ""),
     ("memoryBacking", ""),
     ("cputune", ""),
     ("numatune", ""),
     ("os/firmware", ""),
-    # Labels that others put on a domain, and no part of the machine; each program's in a name space of its own.
+    # Labels that other programs put on a domain, each in its own name space. They are no part of the machine.
     ("metadata/{**", None),
     ("title", None),
     ("description", None),
@@ -138,14 +138,14 @@ OWNED = (
     "devices/controller[[]*]/target/@hotplug",
     "devices/disk[[]*]/*",
     "devices/hostdev[[]*]/**",
-    # Of an interface on a network, libvirt tells what the network adds: VLAN, virtual port, bandwidth, MTU.
+    # libvirt also tells what the network adds to an interface: VLAN, virtual port, bandwidth, MTU.
     "devices/interface[[]*]/boot**",
     "devices/interface[[]*]/link**",
     "devices/interface[[]*]/rom**",
     "qemu:**",
 )
 
-# The types that libvirt tells of a running interface on a network that leads to a bridge or to a device of the host.
+# The types that libvirt reports for a running interface on a network with a bridge or a device of the host.
 ON_NETWORK = ("bridge", "direct")
 
 PREFIXES = {"{http://libvirt.org/schemas/domain/qemu/1.0}": "qemu:", f"{{{NAMESPACE}}}": "sailloft:"}

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 
 def format_set(numbers: Iterable[int]) -> str:
-    """Ascending ranges: [8, 0, 1, 2] is "0-2,8"."""
+    """Return ascending ranges: [8, 0, 1, 2] is "0-2,8"."""
     parts: list[list[int]] = []
     for number in sorted(set(numbers)):
         if parts and parts[-1][1] == number - 1:
@@ -19,7 +19,7 @@ def format_set(numbers: Iterable[int]) -> str:
 
 
 def parse_set(text: str) -> list[int]:
-    """The inverse of ``format_set``; libvirt's exclusions ("^2") are taken away. Raises ValueError on anything else."""
+    """Invert ``format_set``; libvirt's exclusions ("^2") are removed. Raises ValueError on anything else."""
     inside: set[int] = set()
     outside: set[int] = set()
     for part in filter(None, (piece.strip() for piece in text.split(","))):

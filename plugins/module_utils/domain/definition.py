@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""libvirt's domain XML read back: the machine that the guest sees, and what it takes of its host. Pure.
+"""The machine that the guest sees and the host resources that it takes, read from libvirt's domain XML. Pure.
 
-The inverse of ``libvirt_xml`` as far as topology goes; it reads any q35 or i440fx domain, whoever wrote it.
+For the topology this is the inverse of ``libvirt_xml``. It reads any q35 or i440fx domain, whoever wrote it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.guest import
 from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import BYTES_OF_UNIT, MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host, NumaNode
 
-# What libvirt writes back: KiB always, but for pages, which keep the unit that they were given.
+# libvirt always writes KiB, except for pages, which keep the unit that they were given.
 
 
 @dataclass
@@ -46,19 +46,19 @@ class Definition:
     recorded: dict[str, record.Recorded]
 
     def cell(self, number: int | None) -> DefinedCell | None:
-        """The cell of that id; None where there is none."""
+        """Return the cell of that id; None where there is none."""
         return next((cell for cell in self.cells if cell.id == number), None)
 
     def vcpu_cell(self, vcpu: int) -> DefinedCell | None:
-        """The cell that a vCPU is in."""
+        """Return the cell that has the vCPU."""
         return next((cell for cell in self.cells if vcpu in cell.vcpus), None)
 
 
 def read(xml: str, functions: dict[str, Function]) -> Definition:
-    """The domain of ``xml``; ``functions`` are the host's, which say what its devices are.
+    """Read the domain of ``xml``; ``functions`` are the host's, and give the kinds of its devices.
 
-    A device that the host has not got is of the kind that the domain's own record says, else of kind "other".
-    Raises DomainError where it is no domain XML.
+    A device that the host lacks has the kind in the domain's own record, else kind "other". Raises DomainError where
+    ``xml`` is no domain XML.
     """
     try:
         root = ET.fromstring(xml)
@@ -89,7 +89,7 @@ def _number(element: ET.Element, name: str) -> int:
 
 
 def _tree(root: ET.Element) -> tuple[tree.Port, list[tuple[tree.Port, tree.Endpoint]]]:
-    """The root bus with all below, numbered as firmware does; and the port of each passed-through device."""
+    """Return the root bus with all below, numbered as firmware does, and the port of each passed-through device."""
     ports: dict[int, tree.Port] = {}
     places: dict[int, ET.Element] = {}
     for item in root.iterfind("devices/controller[@type='pci']"):

@@ -153,7 +153,7 @@ def _node(have: Definition, host: Host, function: Function, old: Recorded | None
     now = host.node_of(function)
     if now is None or cell is None or len(cell.nodes) != 1:
         return []
-    # The guest's word is its cell's node; what was planned onto a node without memory is on the one that serves it.
+    # The guest's node is that of its cell. A device of a node without memory was planned onto the node that serves it.
     if serving_node(host, now) == cell.nodes[0]:
         return []
     since = "" if old is None or old.node == str(now) else f" (node {old.node or 'unknown'} when it was planned)"
@@ -217,7 +217,7 @@ def _links(host: Host, known: dict[str, Function], function: Function, old: Reco
             )
         )
     for step in host.path(owner.address):
-        # The internal link of a switch, and what stands on the root bus itself, has no speed to lose.
+        # The internal link of a switch, and a function on the root bus itself, has no speed to lose.
         if step.parent is None or port_role(host, step.parent) == "switch_upstream":
             continue
         if step.link is None or not step.link.speed_gt_s or not step.link.width:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""One difference in words, and how several become a short list. Pure."""
+"""One difference in words, and the merging of several into a short list. Pure."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class Drift:
     paths: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON-ready form."""
+        """Return the JSON-ready form."""
         return asdict(self)
 
 
 def merge(found: Iterable[Drift]) -> list[Drift]:
-    """The same said of several sides becomes one; the host's first, else in order."""
+    """Merge equal items of several sides into one; return the host's first, the others in order."""
     known: dict[tuple[str, str], Drift] = {}
     for item in found:
         twin = known.setdefault((item.what, item.consequence), item)
         if twin is not item:
             twin.where = [place for place in (DEFINED, RUNNING, HOST) if place in {*twin.where, *item.where}]
-            # The one that says more to do is that of what runs, which comes first.
+            # The item of the running domain, whose remedy says more, comes first and is kept.
             twin.paths += item.paths
         twin.paths = sorted(set(twin.paths))
     return sorted(known.values(), key=lambda item: item.where != [HOST])

@@ -22,10 +22,10 @@ NEAR = RANK["PXB"]
 
 
 def pairs_apart(have: Definition, wanted: Definition | None, host: Host, side: str) -> list[Drift]:
-    """At most AT_MOST pairs of GPUs, NICs and NVMe drives, and one item that counts the others.
+    """Return at most AT_MOST pairs of GPUs, NICs and NVMe drives, and one item that counts the others.
 
-    With a plan, a pair that is as the plan has it is no drift, though the host's class be another: the plan's notes
-    say why. Without a record of the host, what differs is said of ``side``.
+    A pair that is as planned is no drift, even if the host's class is another: the plan's notes say why. Without a
+    record of the host, a difference is assigned to ``side``.
     """
     known = host.by_address()
     devices = [known[address] for address in sorted(have.places) if address in known and known[address].kind in KINDS]
@@ -44,7 +44,7 @@ def pairs_apart(have: Definition, wanted: Definition | None, host: Host, side: s
         fall = RANK[on_host] - RANK[in_guest]
         mixed = {first.kind, second.kind} == {"gpu", "nic"}
         since = bool({first.address, second.address} & moved)
-        # What the guest takes for nearer than it is misleads most; then what NCCL cares for most.
+        # The largest differences of class come first, then pairs of a GPU and a NIC, which matter most to NCCL.
         order = (-abs(fall), not mixed, first.address, second.address)
         apart.append((order, _item(name(first), name(second), on_host, in_guest, since, side)))
     apart.sort(key=lambda pair: pair[0])

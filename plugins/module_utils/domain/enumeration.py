@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The planned PCI tree as QEMU's arguments, with stand-ins for its devices, and what firmware made of it. Pure.
+"""The planned PCI tree as QEMU's arguments, with stand-ins for its devices, and the firmware's result. Pure.
 
 libvirt's controllers are QEMU's devices one to one (libvirt src/qemu/qemu_command.c, qemuBuildControllerPCIDevProps),
 so the tree that is tried is the one that libvirt would start.
@@ -26,8 +26,8 @@ DRIVERS = {
 VIRTIO_DRIVERS = {"serial": "virtio-serial-pci", "disk": "virtio-blk-pci", "interface": "virtio-net-pci"}
 # Memory of a trial, in equal cells: enough for OVMF. More would only move the 64-bit window up.
 MEMORY_MIB = 256
-# Of an emulated processor OVMF's start takes twice as long with every bit from about 42 on (measured with OVMF 2022.11,
-# no tree: 40 bits 3 s, 43 bits 6 s, 46 bits more than 150 s), so a trial has the fewest that hold the window.
+# On an emulated processor, OVMF's start takes twice as long with every bit from about 42 on (measured with OVMF
+# 2022.11, no tree: 40 bits 3 s, 43 bits 6 s, 46 bits more than 150 s), so a trial has the fewest that hold the window.
 FEWEST_ADDRESS_BITS = 40
 
 
@@ -43,7 +43,7 @@ class Finding:
         return f"{self.what}: planned {self.planned}, found {self.found}"
 
     def to_dict(self) -> dict[str, str]:
-        """JSON-ready, with the sentence as ``message``."""
+        """Return the JSON-ready form, with the sentence as ``message``."""
         return {**asdict(self), "message": str(self)}
 
 
@@ -73,11 +73,11 @@ class Found:
 
 
 def arguments(plan: DomainPlan, firmware: str, image: str) -> list[str]:
-    """QEMU's command line, without its name, that boots ``plan``'s tree with ``firmware`` ("efi" or "bios").
+    """Return QEMU's command line, without its name, that boots ``plan``'s tree with ``firmware`` ("efi" or "bios").
 
     ``image`` is the path of OVMF's or SeaBIOS's image. The tree, the NUMA cells and their devices, the 64-bit window
-    and what OVMF is told of it are the plan's. Not the plan's are: emulation for KVM, ``MEMORY_MIB`` of memory, one
-    vCPU, the address bits (``address_bits``) and the stand-ins (``stand_ins``, ``left_out``).
+    and its value for OVMF are the plan's. These are not the plan's: emulation instead of KVM, ``MEMORY_MIB`` of memory,
+    one vCPU, the address bits (``address_bits``) and the stand-ins (``stand_ins``, ``left_out``).
     """
     cells = plan.processors.cells
     # QEMU lays out the memory of an AMD guest around the HyperTransport range.
@@ -112,18 +112,18 @@ def arguments(plan: DomainPlan, firmware: str, image: str) -> list[str]:
 
 
 def address_bits(plan: DomainPlan) -> int:
-    """The fewest that hold the planned window above 4 GiB: not more than the guest has, where that is known.
+    """Return the fewest bits that hold the planned window above 4 GiB, at most the guest's where these are known.
 
-    OVMF starts the window on a multiple of its size, so one bit more than the window's.
+    OVMF starts the window on a multiple of its size, so this is one bit more than the window's.
     """
     return max((plan.window.window_bytes + 4 * GIB).bit_length(), FEWEST_ADDRESS_BITS)
 
 
 def stand_ins(plan: DomainPlan, port: tree.Port) -> list[StandIn]:
-    """The emulated functions behind ``port``.
+    """Return the emulated functions behind ``port``.
 
-    QEMU has no device with BARs of any size and number, only such with one. So the largest 64-bit prefetchable BAR of
-    a function is at its place, and the others are at the functions that its slot has free.
+    QEMU has no device with BARs of any size and number, only devices with one. So the largest 64-bit prefetchable BAR
+    of a function is at its place, and the others are at free functions of its slot.
     """
     planned = [endpoint for endpoint in port.endpoints if endpoint.role == "hostdev"]
     places: list[StandIn] = []
@@ -208,7 +208,7 @@ def _compare_below(
                 findings.append(Finding(what, _range(buses), _range(found.buses)))
             _compare_below(plan, port, [*way, f"port{port.index}"], there, findings, spans)
         else:
-            # Nothing below it can be right, but each device is named.
+            # Everything below it is wrong, and each device is named.
             _compare_below(plan, port, [*way, f"port{port.index}"], there, findings, spans)
 
 
@@ -249,7 +249,7 @@ def _compare_bar(
 
 
 def _found(query_pci: list[dict[str, Any]]) -> Iterator[tuple[str, Found]]:
-    """Every function that has an identity, by it; the first where a wrong bus number shows one twice."""
+    """Yield every function that has an identity, with it; the first where a wrong bus number shows one twice."""
     for root in query_pci:
         yield from _found_below(root["devices"], [])
 
@@ -284,7 +284,7 @@ def _range(buses: tuple[int, int] | None) -> str:
 
 
 def _high_bars(plan: DomainPlan, address: str) -> list[int]:
-    """Bytes of its 64-bit prefetchable BARs, the largest first."""
+    """Return the bytes of its 64-bit prefetchable BARs, the largest first."""
     regions = [region for region in plan.functions[address].bars if region.kind == "memory" and mmio.is_high(region)]
     return sorted((max(mmio.power_of_two(region.size_bytes), PAGE_BYTES) for region in regions), reverse=True)
 

@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import
 
 @dataclass
 class Accelerator:
-    """One virtualization type ("kvm" or "qemu") as domcapabilities tell it."""
+    """One virtualization type ("kvm" or "qemu") as domcapabilities report it."""
 
     max_vcpus: int
     firmwares: list[str]  # "bios" always; "efi" where libvirt finds a firmware descriptor

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The files of disks as this host has them: one name for all spellings of a file, and the base of a qcow2 image."""
+"""The files of disks on this host: one identity for all paths of a file, and the base of a qcow2 image."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ CHAIN_MAX = 64
 
 @dataclass
 class ImageFile:
-    """A file or block device. ``identity`` is the same for every path that leads to it, by whatever links.
+    """A file or block device. ``identity`` is the same for every path that leads to it, through any links.
 
-    ``own`` is False of a symbolic link: what it leads to was put there by somebody. ``base`` is the path that a qcow2
-    image names as its base, None where it names none.
+    ``own`` is False for a symbolic link: somebody else made its target. ``base`` is the path that a qcow2 image names
+    as its base, None where it names none.
     """
 
     identity: str
@@ -33,7 +33,7 @@ class ImageFile:
 
 
 def observe(paths: Iterable[str]) -> dict[str, ImageFile]:
-    """The files at ``paths``, by path, and the bases that they name, and theirs."""
+    """Return the files at ``paths``, by path, with the bases that they name, and the bases of these."""
     found: dict[str, ImageFile] = {}
     for path in paths:
         here: str | None = path

@@ -41,6 +41,6 @@ def remove(name: str, paths: list[str]) -> None:
 
 
 def command(disk: Disk, target: str) -> list[str]:
-    """qemu-img's command line for an overlay."""
+    """Return qemu-img's command line for an overlay."""
     size = [f"{disk.size_mib}M"] if disk.size_mib else []
     return ["qemu-img", "create", "-q", "-f", "qcow2", "-b", disk.base or "", "-F", disk.base_format, target, *size]

@@ -21,7 +21,7 @@ ET.register_namespace("qemu", QEMU_NAMESPACE)
 
 
 def render(plan: DomainPlan) -> str:
-    """The whole domain; ends with a newline."""
+    """Return the XML of the whole domain; it ends with a newline."""
     root = _add(None, "domain", type=plan.accelerator)
     spec = plan.spec
     _add(root, "name", spec.name)
@@ -44,14 +44,13 @@ def render(plan: DomainPlan) -> str:
     _interfaces(devices, plan)
     _console(devices, plan)
     _hostdevs(devices, plan)
-    # A balloon takes back memory that VFIO has pinned; a video card and USB are nothing that a GPU server's guest
-    # needs.
+    # A balloon takes back memory that VFIO has pinned. A GPU server's guest needs neither a video card nor USB.
     _add(devices, "memballoon", model="none")
     _add(_add(devices, "video"), "model", type="none")
     if spec.guest_iommu:
         iommu = _add(devices, "iommu", model="intel")
         extended = {"eim": "on"} if _vcpus(plan) > 255 else {}
-        # Caching mode is what makes VFIO work behind the guest's IOMMU; iotlb lets virtio devices keep translations.
+        # VFIO needs caching mode behind the guest's IOMMU; iotlb lets virtio devices keep translations.
         _add(iommu, "driver", intremap="on", caching_mode="on", **extended, iotlb="on", aw_bits="48")
     elif spec.interrupt_remapping:
         # QEMU takes no vfio-pci device beside an IOMMU without caching mode (hw/i386/intel_iommu.c). That costs nothing
@@ -99,7 +98,7 @@ def _memory(root: ET.Element, plan: DomainPlan) -> None:
                 pages, "page", size=spec.huge_page_mib * KIB, unit="KiB", nodeset=format_set(cell.id for cell in cells)
             )
         if spec.lock_memory:
-            # No hard limit beside it: libvirt then lifts the locking limit, and a limit that is guessed kills QEMU.
+            # Without a hard limit beside it, libvirt lifts the locking limit. A guessed limit kills QEMU.
             _add(backing, "locked")
     if spec.strict_memory:
         tune = _add(root, "numatune")
@@ -144,7 +143,7 @@ def _os(root: ET.Element, plan: DomainPlan) -> None:
 
 
 def _firmware_window(root: ET.Element, plan: DomainPlan) -> None:
-    """OVMF sizes its own 64-bit window, which may be too small, and takes a larger one from QEMU's fw_cfg.
+    """Give OVMF a larger 64-bit window through QEMU's fw_cfg: the one that it sizes itself may be too small.
 
     OvmfPkg/Library/PlatformInitLib reads "opt/ovmf/X-PciMmio64Mb"; libvirt reserves that name in its own sysinfo
     element, so it goes through the QEMU name space.
@@ -171,7 +170,7 @@ def _cpu(root: ET.Element, plan: DomainPlan) -> None:
     elif plan.address_bits_mode == "emulate":
         _add(cpu, "maxphysaddr", mode="emulate", bits=plan.address_bits)
     if threads > 1 and plan.vendor == "AuthenticAMD" and plan.accelerator == "kvm":
-        # QEMU hides an AMD processor's hardware threads from the guest unless asked.
+        # QEMU hides an AMD processor's hardware threads from the guest without this.
         _add(cpu, "feature", policy="require", name="topoext")
     numa = _add(cpu, "numa")
     for cell in cells:
@@ -239,7 +238,7 @@ def _disks(devices: ET.Element, plan: DomainPlan) -> None:
 
 
 def _letters(number: int) -> str:
-    """a ... z, aa ...: the way Linux and libvirt name disks."""
+    """Return the letters of a disk as Linux and libvirt name it: a ... z, aa ..."""
     text = ""
     number += 1
     while number:

@@ -24,19 +24,19 @@ def is_version(machine: str) -> bool:
 
 
 def of_domain(xml: str) -> str | None:
-    """The version that a domain was defined with; None where it is no q35 or its version is not resolved."""
+    """Return the version that a domain was defined with; None where it is no q35 or its version is not resolved."""
     kind = ET.fromstring(xml).find("os/type")
     machine = kind.get("machine", "") if kind is not None else ""
     return machine if is_version(machine) else None
 
 
 def settled(pinned: str, defined: str | None, newest: str) -> str:
-    """The machine of a plan: the pinned version, else that of the existing domain, else what the alias stands for."""
+    """Return the machine of a plan: the pinned version, else the existing domain's, else what the alias stands for."""
     return pinned if pinned != ALIAS else defined or newest
 
 
 def note(machine: str, pinned: str, newest: str) -> str | None:
-    """The note of a plan that keeps another version than a new domain would get; None where there is none to tell."""
+    """Return the note of a plan that keeps another version than a new domain would get; None: no note."""
     if pinned != ALIAS or machine == newest or not is_version(newest):
         return None
     return (
@@ -46,5 +46,5 @@ def note(machine: str, pinned: str, newest: str) -> str | None:
 
 
 def in_order(machines: list[str]) -> list[str]:
-    """Versions by their numbers: 9.2 before 10.0."""
+    """Return versions in the order of their numbers: 9.2 before 10.0."""
     return sorted(machines, key=lambda name: [(len(part), part) for part in re.split(r"[.-]", name)])
