@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A node's secrets as a bundle that anyone may fetch and only the node's TPM 2.0 opens.
+"""A node's secrets as a bundle that anyone may fetch and only the node's TPM 2.0 can open.
 
 A bundle is ASCII text, ten lines: six of its own, and the four of minisign's signature of those six.
 
@@ -35,13 +35,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.names import NODE
 
 FORMAT = "sailloft-identity/2"
-# Signed with a bundle: a signature of something else by the same key is none of a bundle.
+# Signed with a bundle, so that no signature of other data by the same key is valid for a bundle.
 TRUSTED_COMMENT = "sailloft node identity"
 UNTRUSTED_COMMENT = "signature of a sailloft node identity"
 SIGNATURE_LINES = 4
-# What the key of ``digest`` is made of: its signature is never published.
+# The key of ``digest`` is derived from the signature of this message, which is never published.
 DIGEST_KEY_MESSAGE = b"sailloft node identity: key of digests, a signature of this is a secret\n"
-# The node fetches no more (see the role's script).
+# The node fetches no more than this (see the role's script).
 LARGEST_BUNDLE_BYTES = 1 << 20
 ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,31}|0|[1-9][0-9]{0,9}")
 MODE = re.compile(r"0?[0-7]{3}")
@@ -59,9 +59,10 @@ EK_TEMPLATE = (
 )
 RSA_EXPONENT = 65537
 
-# A credential is bound to a second key beside the endorsement key, which cannot be that one itself: its policy does not
-# allow it the role ADMIN. This one is nobody's: a P-256 key whose private part is sha256 of this text, so that a node's
-# endorsement key is all that there is to enrol. Who can open a credential is decided by the endorsement key alone.
+# A credential is bound to a second key beside the endorsement key. It cannot be the endorsement key itself, because its
+# policy does not allow it the role ADMIN. The second key belongs to nobody: a P-256 key whose private part is sha256 of
+# this text, so that only a node's endorsement key is enrolled. The endorsement key alone decides who can open a
+# credential.
 ACTIVATED_KEY_TEXT = b"sailloft node identity: this key keeps no secret"
 ACTIVATED_KEY_X = bytes.fromhex("2ccd0fa1428cb1e04dbec1a130a144be4a4c45ac1b714d9fd90647abfa5f708b")
 ACTIVATED_KEY_Y = bytes.fromhex("28cba12357d5ca0756b5fb4257582bdb280bee83bb93e4e5f83f3a3e4e977a31")
@@ -69,7 +70,7 @@ ACTIVATED_KEY_Y = bytes.fromhex("28cba12357d5ca0756b5fb4257582bdb280bee83bb93e4e
 
 @dataclass(frozen=True)
 class Secret:
-    """One file of a node. ``content`` is the secret; it is in no representation of this."""
+    """One file of a node. ``content`` is the secret; no representation of this object shows it."""
 
     path: str
     content: str
@@ -83,7 +84,7 @@ class Secret:
 
 @dataclass(frozen=True)
 class Bundle:
-    """What a bundle says without being opened. ``ek`` and ``digest`` are hexadecimal."""
+    """A bundle that is not opened. ``ek`` and ``digest`` are hexadecimal."""
 
     node: str
     ek: str
@@ -93,10 +94,10 @@ class Bundle:
 
 
 def read_ek(text: Any, subject: str) -> bytes:
-    """The endorsement key's public part (a TPM2B_PUBLIC) of its base64. Raises ImageError, about ``subject``.
+    """Return the endorsement key's public part (a TPM2B_PUBLIC) from its base64.
 
-    Refused is what is not made by the template: of a key with other attributes nothing says that it never leaves a TPM.
-    That the key is in a TPM at all, only its certificate says.
+    Raises ImageError, about ``subject``, also for a key that is not made by the template: nothing shows that a key with
+    other attributes never leaves a TPM. Only the key's certificate shows that it is in a TPM at all.
     """
     mend = "give what node_identity_info returns as ek"
     try:
@@ -110,14 +111,15 @@ def read_ek(text: Any, subject: str) -> bytes:
 
 
 def ek_digest(ek: bytes) -> str:
-    """The hexadecimal sha256 that bundles call an endorsement key by."""
+    """Return the hexadecimal sha256 that identifies an endorsement key in bundles."""
     return hashlib.sha256(ek).hexdigest()
 
 
 def activated_name() -> str:
-    """The hexadecimal Name of the key that credentials are bound to: algorithm, and sha256 of its public area."""
-    # ECC, SHA-256; userWithAuth, sign, and noDA: else each power cut after its use would count as a wrong guess, and
-    # after a few the TPM would open nothing for a while (TPM 2.0 library, part 1, "Dictionary Attack Protection").
+    """Return the hexadecimal Name of the key that credentials are bound to: algorithm and sha256 of its public area."""
+    # ECC, SHA-256; userWithAuth, sign, and noDA. Without noDA each power cut after its use would count as a wrong
+    # guess, and after a few the TPM would open nothing for a while (TPM 2.0 library, part 1, "Dictionary Attack
+    # Protection").
     public = struct.pack(">HHIH", 0x0023, 0x000B, 0x00040440, 0)  # no policy
     public += struct.pack(">HHHH", 0x0010, 0x0010, 0x0003, 0x0010)  # no cipher, no scheme, NIST P-256, no KDF
     for part in (ACTIVATED_KEY_X, ACTIVATED_KEY_Y):
@@ -126,7 +128,7 @@ def activated_name() -> str:
 
 
 def certificate_of(stored: bytes) -> bytes | None:
-    """The X.509 certificate, DER, at the start of what a TPM keeps for one; None where there is none."""
+    """Return the X.509 certificate, DER, at the start of a TPM's stored certificate data; None if there is none."""
     try:
         _tag, start, end = _der(stored, 0)
     except (IndexError, ValueError):
@@ -135,7 +137,7 @@ def certificate_of(stored: bytes) -> bytes | None:
 
 
 def certificate_is_of(certificate: bytes, ek: bytes) -> bool:
-    """Whether a DER certificate is of this endorsement key. Who signed the certificate is not looked at."""
+    """Return whether a DER certificate is of this endorsement key. The certificate's signer is not checked."""
     modulus = ek[-EK_UNIQUE_BYTES:]
     # RFC 8017 A.1.1: SEQUENCE of two INTEGERs, here of 256 bytes with the zero before, and of 3.
     numbers = b"\x02\x82\x01\x01\x00" + modulus + b"\x02\x03" + RSA_EXPONENT.to_bytes(3, "big")
@@ -146,7 +148,7 @@ def certificate_is_of(certificate: bytes, ek: bytes) -> bool:
 
 
 def _subject_public_key(certificate: bytes) -> bytes:
-    """The content of subjectPublicKey, a BIT STRING (RFC 5280 4.1). The algorithm may be RSA or RSAES-OAEP."""
+    """Return the content of subjectPublicKey, a BIT STRING (RFC 5280 4.1). The algorithm may be RSA or RSAES-OAEP."""
     _tag, at, _end = _der(certificate, 0)
     _tag, at, _end = _der(certificate, at)
     if certificate[at] == 0xA0:  # version
@@ -161,7 +163,7 @@ def _subject_public_key(certificate: bytes) -> bytes:
 
 
 def _der(data: bytes, at: int) -> tuple[int, int, int]:
-    """Tag, start and end of the content of the DER element at ``at``. Raises IndexError, ValueError."""
+    """Return tag, start and end of the content of the DER element at ``at``. Raises IndexError, ValueError."""
     tag, length = data[at], data[at + 1]
     start = at + 2
     if length & 0x80:
@@ -174,7 +176,10 @@ def _der(data: bytes, at: int) -> tuple[int, int, int]:
 
 
 def read_secrets(files: Sequence[Mapping[str, Any]], subject: str) -> tuple[Secret, ...]:
-    """Files {path, content, mode, owner, group} of a node, sorted by path. Raises ImageError, without the contents."""
+    """Return a node's files from dicts {path, content, mode, owner, group}, sorted by path.
+
+    Raises ImageError, without the contents.
+    """
     found: dict[str, Secret] = {}
     for file in files:
         path, mode, content = file["path"], file["mode"], file["content"]
@@ -207,7 +212,7 @@ def read_secrets(files: Sequence[Mapping[str, Any]], subject: str) -> tuple[Secr
 
 
 def payload(secrets: Sequence[Secret]) -> bytes:
-    """What is encrypted: a line a file, in their order."""
+    """Return the text to be encrypted: one line per file, in their order."""
     lines = []
     for secret in secrets:
         content = base64.b64encode(secret.content.encode()).decode() or "-"
@@ -216,25 +221,26 @@ def payload(secrets: Sequence[Secret]) -> bytes:
 
 
 def digest_key(signature: bytes) -> bytes:
-    """The key of ``digest``, 32 bytes, of minisign's signature of DIGEST_KEY_MESSAGE.
+    """Return the key of ``digest``, 32 bytes, from minisign's signature of DIGEST_KEY_MESSAGE.
 
-    An Ed25519 signature is the same each time (RFC 8032 5.1.6), and only who has the signing key can make it: there is
-    no other secret to keep.
+    An Ed25519 signature is the same each time (RFC 8032 5.1.6), and only the owner of the signing key can make it, so
+    there is no other secret to keep.
     """
     return hashlib.sha256(b"sailloft node identity: key of digests\n" + signature).digest()
 
 
 def digest(key: bytes, node: str, ek: bytes, secrets: Sequence[Secret]) -> str:
-    """HMAC-SHA256 of all that a bundle depends on: by it a run knows without opening it whether a bundle is the wanted.
+    """Return the HMAC-SHA256 of all that a bundle depends on.
 
-    Without ``key`` it tells nothing, not even of a secret that can be guessed, or that two nodes share.
+    It shows a run whether a bundle is the requested one without opening it. Without ``key`` it reveals nothing, not
+    even about a secret that can be guessed or that two nodes share.
     """
     wanted = {"format": FORMAT, "node": node, "ek": ek_digest(ek), "payload": payload(secrets).decode("ascii")}
     return hmac.new(key, canonical_json(wanted), hashlib.sha256).hexdigest()
 
 
 def render(bundle: Bundle) -> bytes:
-    """The lines that are signed."""
+    """Return the lines that are signed."""
     return (
         f"{FORMAT}\nnode: {bundle.node}\nek: {bundle.ek}\ndigest: {bundle.digest}\n"
         f"credential: {base64.b64encode(bundle.credential).decode()}\n"
@@ -243,7 +249,7 @@ def render(bundle: Bundle) -> bytes:
 
 
 def parse(data: bytes, subject: str) -> tuple[Bundle, bytes, bytes]:
-    """A bundle, its signed lines, and their signature. Raises ImageError, about ``subject``, where it is none."""
+    """Return a bundle, its signed lines, and their signature. Raises ImageError, about ``subject``, if it is none."""
     broken = ImageError(subject, f"not a bundle of {FORMAT}", "publish it again")
     lines = data.split(b"\n")
     own = len(("format", *Bundle.__dataclass_fields__))
@@ -270,5 +276,5 @@ def parse(data: bytes, subject: str) -> tuple[Bundle, bytes, bytes]:
 
 
 def stated(bundle: Bundle) -> dict[str, str]:
-    """What may be shown of a bundle."""
+    """Return the fields of a bundle that may be shown."""
     return {"node": bundle.node, "ek": bundle.ek, "digest": bundle.digest}

@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whether secrets may be sealed to a TPM that a node has shown: approved by the operator, or certified by its maker.
+"""The decision to seal secrets to a TPM that a node has shown: approved by the operator, or certified by its maker.
 
-Whoever answers as a new node shows a TPM of their own, so what a node shows is taken for nothing by itself.
+Anyone who answers as a new node can show a TPM of their own, so a shown TPM is not trusted by itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import 
 
 @dataclass(frozen=True)
 class Approval:
-    """Whether the key is approved, its fingerprint (the sha256 of its public part, hexadecimal), and why."""
+    """The decision about a key, its fingerprint (the sha256 of its public part, hexadecimal), and the reason."""
 
     approved: bool
     fingerprint: str
@@ -32,12 +32,12 @@ def decide(
     approved: Sequence[str],
     verify: Callable[[bytes], str] | None,
 ) -> Approval:
-    """The approval of the endorsement key ``ek`` that ``node`` has shown.
+    """Return the approval of the endorsement key ``ek`` that ``node`` has shown.
 
-    ``enrolled`` is the key that the inventory has for it, ``approved`` are fingerprints, and ``verify`` says what is
-    wrong with a certificate, an empty text for nothing; None where no authority is given. A certificate replaces no
-    enrolled key, since another machine's TPM has one too. Raises ImageError for a certificate of another key, a key
-    that is neither the enrolled one nor approved, and what is no fingerprint.
+    ``enrolled`` is the key that the inventory has for it, and ``approved`` are fingerprints. ``verify`` returns the
+    problem of a certificate, an empty text if there is none; it is None if no authority is given. A certificate
+    replaces no enrolled key, since another machine's TPM has one too. Raises ImageError for a certificate of another
+    key, for a key that is neither the enrolled one nor approved, and for an invalid fingerprint.
     """
     subject = f"node {node}"
     for fingerprint in approved:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The tools that make a bundle: tpm2_makecredential, openssl and minisign.
 
-What is secret reaches them by pipes and by files of a folder in memory, never by arguments, which every user sees.
+Secrets reach them by pipes and by files of a folder in memory, never by arguments, which every user can see.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.tools import 
 
 PACKAGES = {"tpm2_makecredential": "tpm2-tools", "openssl": "openssl", "minisign": "minisign"}
 KEY_BYTES = 32
-# Counter mode adds no padding, and is authenticated by the signature. The key is random, so that one round makes of
-# it what is needed. The node's script has the same words.
+# Counter mode adds no padding, and the signature authenticates it. The key is random, so that one round of derivation
+# is enough. The node's script has the same words.
 CIPHER = ("-aes-256-ctr", "-pbkdf2", "-iter", "1", "-md", "sha256")
 
 
 def wrap(key: bytes, ek: bytes, subject: str) -> bytes:
-    """A credential that gives ``key`` to the TPM with this endorsement key, and to no other. Raises ImageError."""
+    """Return a credential that gives ``key`` only to the TPM with this endorsement key. Raises ImageError."""
     with _folder() as folder:
         public, credential = os.path.join(folder, "ek.pub"), os.path.join(folder, "credential")
         with open(public, "wb") as stream:
             stream.write(ek)
         name = identity.activated_name()
-        # -T none: in software, no TPM is asked.
+        # -T none: in software, without a TPM.
         argv = ["tpm2_makecredential", "-Q", "-T", "none", "-u", public, "-n", name, "-s", "-", "-o", credential]
         _run(argv, subject, "look at its endorsement key", key)
         with open(credential, "rb") as stream:
@@ -42,7 +42,7 @@ def wrap(key: bytes, ek: bytes, subject: str) -> bytes:
 
 
 def encrypt(data: bytes, key: bytes, subject: str) -> bytes:
-    """``data`` encrypted with a key that was used for nothing else. Raises ImageError."""
+    """Encrypt ``data`` with a key that was used for nothing else. Raises ImageError."""
     reading, writing = os.pipe()
     try:
         with open(writing, "wb") as stream:
@@ -54,10 +54,10 @@ def encrypt(data: bytes, key: bytes, subject: str) -> bytes:
 
 
 def verify(certificate: bytes, authorities: Sequence[str]) -> str:
-    """What is wrong with a DER certificate; empty where its chain ends at a root among the ``authorities``.
+    """Return the problem of a DER certificate; empty if its chain ends at a root among the ``authorities``.
 
-    Those are files of PEM certificates, roots and intermediates; the system's own count for nothing. Raises ImageError
-    for a file that cannot be read or has no certificate.
+    The authorities are files of PEM certificates, roots and intermediates; the system's own are ignored. Raises
+    ImageError for a file that cannot be read or has no certificate.
     """
     chain = b"".join(_pem(path) for path in authorities)
     _require("openssl")
@@ -91,14 +91,17 @@ def _pem(path: str) -> bytes:
 
 @dataclass(frozen=True)
 class Signer:
-    """minisign with a pair of keys, files of this machine. ``password`` is the secret key's, None without."""
+    """A pair of minisign's keys, files of this machine. ``password`` is the secret key's, or None."""
 
     secret_key: str
     public_key: str
     password: str | None = field(repr=False)
 
     def sign(self, messages: Sequence[bytes]) -> list[bytes]:
-        """The signature of each, by one call: the same message gives the same bytes. Raises ImageError."""
+        """Return the signature of each message, by one call; a message always gives the same bytes.
+
+        Raises ImageError.
+        """
         _require("minisign")
         public_key = read_public_key(Path(self.public_key))
         comments = (identity.TRUSTED_COMMENT, identity.UNTRUSTED_COMMENT)
@@ -106,7 +109,7 @@ class Signer:
 
 
 def _folder() -> tempfile.TemporaryDirectory[str]:
-    """A folder in memory that only this user can enter; it goes with the ``with``."""
+    """Return a folder in memory that only this user can enter; it is removed at the end of the ``with``."""
     return tempfile.TemporaryDirectory(prefix="sailloft-", dir=MEMORY if os.path.isdir(MEMORY) else None)
 
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a store has, as plain data."""
+"""The contents of a store as plain data."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 
 
 def inventory(store: Store, reasons: Mapping[str, list[str]], without: Garbage | None = None) -> dict[str, Any]:
-    """Images, channels and sizes in bytes, of a store that is (or, with ``without``, would be) rid of some.
+    """Return images, channels and sizes in bytes of a store, as if the garbage ``without`` were removed.
 
-    ``reasons`` as ``collection.reasons`` returns them. An image that is damaged has a ``problem``. Raises ImageError.
+    ``reasons`` as ``collection.reasons`` returns them. A damaged image has a ``problem``. Raises ImageError.
     """
     gone = set(without.paths if without else ())
     blobs = {sha256: size for sha256, size in store.blobs().items() if os.path.join(BLOBS, sha256) not in gone}

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which images of a site stay in all its stores: what nodes run, and what anything names. Pure."""
+"""The images of a site that stay in all its stores: those that nodes run or that anything names. Pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.names import 
 
 @dataclass(frozen=True)
 class Node:
-    """A node as it was asked.
+    """A node and its answer.
 
-    ``running`` is the digest that it runs, empty for none of Sailloft's; ``silence`` why it did not say, empty where it
-    did; ``pinned`` the digest that the inventory names for it, or empty.
+    ``running`` is the digest that it runs, empty if that is none of Sailloft's; ``silence`` is the reason why it did
+    not answer, empty if it did; ``pinned`` is the digest that the inventory names for it, or empty.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Named:
-    """An image that a store has, or misses, and why it stays there (``collection.reasons``)."""
+    """An image that a store has, or lacks, and the reasons why it stays there (``collection.reasons``)."""
 
     store: str
     digest: str
@@ -36,9 +36,9 @@ class Named:
 
 
 def kept(nodes: Sequence[Node], images: Iterable[Named], without: Iterable[str]) -> dict[str, list[str]]:
-    """Digest -> why it stays, sorted by digest.
+    """Return digest -> reasons why it stays, sorted by digest.
 
-    A node that did not say what it runs may run anything: without it, nothing is decided. ``without`` are nodes that
+    A node that did not answer may run any image, so nothing is decided without its answer. ``without`` are nodes that
     the operator takes the responsibility for. Raises ImageError.
     """
     left_out = set(without)
@@ -72,7 +72,7 @@ def kept(nodes: Sequence[Node], images: Iterable[Named], without: Iterable[str])
 
 
 def table(reasons: dict[str, list[str]], images: Iterable[Named]) -> list[str]:
-    """What stays and why, as lines for a terminal."""
+    """Return the images that stay, with their reasons, as lines for a terminal."""
     names = {image.digest: image.name for image in images if image.name}
     return [
         f"stays {digest[:12]} {names.get(digest, '(in no store)')}: {', '.join(why)}" for digest, why in reasons.items()

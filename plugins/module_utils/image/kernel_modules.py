@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The kernel modules that the first stage needs, out of an image's root: drivers of NICs, and what mounts layers."""
+"""The kernel modules that the first stage needs, from an image's root: drivers of NICs, and modules to mount layers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NETWORK = (
     *("e1000", "e1000e", "igb", "igc", "ixgbe", "ixgbevf", "i40e", "iavf", "ice"),
     *("bnxt_en", "tg3", "mlx4_en", "mlx5_core", "r8169", "atlantic"),
 )
-# What they are found through, and what udhcpc sends through.
+# The modules for the buses of NICs, and the one that udhcpc sends through.
 BUSES = ("virtio_pci", "virtio_mmio", "hv_vmbus", "af_packet")
 MOUNTING = ("loop", "squashfs", "overlay")
 # dm-verity asks for sha256 by name, so that modules.dep does not know of it.
@@ -30,9 +30,9 @@ FILE = re.compile(r"(?:.*/)?([^/]+)\.ko(?:\.(gz|xz|zst))?")
 
 
 def entries(root: Path, version: str) -> list[cpio.Entry]:
-    """The modules, unpacked (the archive is compressed as a whole), and the tables by which modprobe finds them.
+    """Return the modules, unpacked (the archive is compressed as a whole), and modprobe's tables of them.
 
-    Raises ImageError where the kernel is missing, or lacks what the first stage cannot do without.
+    Raises ImageError if the kernel is missing, or lacks something that the first stage requires.
     """
     subject = f"kernel {version}"
     folder = next((path for top in ("usr/lib", "lib") if (path := root / top / "modules" / version).is_dir()), None)
@@ -67,18 +67,18 @@ def entries(root: Path, version: str) -> list[cpio.Entry]:
 
 
 def module_name(path: str) -> str:
-    """The name by which the kernel knows the module in this file."""
+    """Return the kernel's name for the module in this file."""
     match = FILE.fullmatch(path)
     return (match.group(1) if match else path).replace("-", "_")
 
 
 def plain(path: str) -> str:
-    """The path without what says how it is compressed."""
+    """Return the path without the suffix of its compression."""
     return re.sub(r"\.ko\.(gz|xz|zst)$", ".ko", path)
 
 
 def _dependencies(text: str) -> dict[str, tuple[str, list[str]]]:
-    """Name -> its path and the paths of all that it needs, deep ones included, as depmod writes them."""
+    """Return name -> its path and the paths of all that it needs, directly or indirectly, as depmod writes them."""
     found = {}
     for line in text.splitlines():
         path, _colon, needs = line.partition(":")
@@ -87,7 +87,7 @@ def _dependencies(text: str) -> dict[str, tuple[str, list[str]]]:
 
 
 def _soft_dependencies(path: Path) -> dict[str, list[str]]:
-    """Name -> names that it works better with. Not every kernel has such a table."""
+    """Return name -> the names of its soft dependencies. Not every kernel has such a table."""
     found: dict[str, list[str]] = {}
     if path.exists():
         for line in path.read_text("utf-8").splitlines():
@@ -99,7 +99,7 @@ def _soft_dependencies(path: Path) -> dict[str, list[str]]:
 
 
 def _closure(names: list[str], dependencies: dict[str, tuple[str, list[str]]], soft: dict[str, list[str]]) -> list[str]:
-    """The paths of ``names``, where the kernel has them, and of all that they need; sorted."""
+    """Return the paths of those ``names`` that the kernel has, and of all that they need; sorted."""
     found: set[str] = set()
     ahead = list(names)
     while ahead:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A layer's key: what its bytes depend on, in one digest. The same key is the same layer, so it need not be built."""
+"""A layer's key: one digest of all that its bytes depend on. A layer with a known key need not be built again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import canonical_json
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import Layer
 
-# Raise it with every change of the builder that makes other bytes of the same wishes: caches are then built anew.
+# Raise it with every change of the builder that gives other bytes for the same request: caches are then built anew.
 BUILD_FORMAT = 3
 
 
@@ -20,9 +20,9 @@ def layer_key(
     release_digests: Mapping[str, str],
     content_digests: Mapping[str, str],
 ) -> str:
-    """The key (hexadecimal sha256) of ``layer`` on the layer with ``parent_key``; None for the lowest.
+    """Return the key (hexadecimal sha256) of ``layer`` on the layer with ``parent_key``, None for the lowest layer.
 
-    ``release_digests``: the sha256 of each release file of the layer's archives, by whatever names its builder gives
+    ``release_digests``: the sha256 of each release file of the layer's archives, by the names that its builder gives
     them. ``content_digests`` as ``Layer.inputs`` has them; raises ImageError as that does.
     """
     return hashlib.sha256(

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""One layer, made from its parents and its wishes, and the cache that keeps it."""
+"""Build one layer from its parents and its request, and keep it in the cache."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SQUASHFS, LISTING, RECORD, VMLINUZ = "layer.squashfs", "listing.json", "layer.js
 
 @dataclass(frozen=True)
 class Wish:
-    """A layer that is wanted, with all that its bytes depend on. ``epoch``: s since 1970."""
+    """A requested layer, with all that its bytes depend on. ``epoch``: s since 1970."""
 
     layer: Layer
     key: str
@@ -47,7 +47,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class Built:
-    """A layer that is there: its files lie in ``folder``. ``kernel`` is None where it brings none."""
+    """A layer in the cache: its files are in ``folder``. ``kernel`` is None if it brings none."""
 
     folder: Path
     entry: ManifestLayer
@@ -56,12 +56,12 @@ class Built:
 
 
 def builder_of(layer: Layer) -> Any:
-    """The module that installs this layer's packages."""
+    """Return the module that installs this layer's packages."""
     return debian if DISTRIBUTIONS[layer.distribution] is DEBIAN else dnf
 
 
 def content_digests(layer: Layer) -> dict[str, str]:
-    """As ``Layer.inputs`` takes them: sha256 of files by path, of roles by name. Raises ImageError."""
+    """Return the sha256 of files by path and of roles by name, as ``Layer.inputs`` takes them. Raises ImageError."""
     digests = {}
     for path, source in layer.sources().items():
         try:
@@ -78,7 +78,7 @@ def content_digests(layer: Layer) -> dict[str, str]:
 
 
 def _role_digest(role: Role) -> str:
-    """The role's files, and what is in each file of the build host that its variables name by an absolute path."""
+    """Return the digest of the role's files and of the build host's files that its variables name by absolute path."""
     found = role_digest.content_digest(role.name)
     named = {text: sha256_of(text) for text in _texts(role.vars) if text.startswith("/") and os.path.isfile(text)}
     return hashlib.sha256(canonical_json([found, named])).hexdigest() if named else found
@@ -93,7 +93,7 @@ def _texts(data: Any) -> Iterator[str]:
 
 
 def require_unchanged(wish: Wish) -> None:
-    """Refuse a layer whose files or roles are others than those that its key was made of. Raises ImageError."""
+    """Raise ImageError if the layer's files or roles differ from those that its key was made of."""
     now = wish.layer.inputs(content_digests(wish.layer))
     for what, name in (("files", "path"), ("roles", "name")):
         for old, new in zip(wish.inputs[what], now[what]):
@@ -106,7 +106,7 @@ def require_unchanged(wish: Wish) -> None:
 
 
 def find(cache: Path, key: str) -> Built | None:
-    """The layer with this key, if it was built before and nothing of it is missing or cut short."""
+    """Return the layer with this key; None if it was not built before, or a file of it is missing or cut short."""
     folder = cache / "layers" / key
     try:
         record = json.loads((folder / RECORD).read_text())
@@ -118,7 +118,7 @@ def find(cache: Path, key: str) -> Built | None:
         (folder / LISTING).stat()
     except (FileNotFoundError, ValueError):
         return None
-    os.utime(folder)  # so that it is seen when it was last used
+    os.utime(folder)  # records the last use
     return Built(
         folder,
         ManifestLayer(**{**entry, "verity": Verity(**entry["verity"])}),
@@ -128,7 +128,7 @@ def find(cache: Path, key: str) -> Built | None:
 
 
 def built(cache: Path, wish: Wish) -> Built:
-    """Return the layer, which this build found or put into the cache. Raises ImageError where it is not there now."""
+    """Return the layer, which this build found or put into the cache. Raises ImageError if it is not there now."""
     there = find(cache, wish.key)
     if there is None:
         raise ImageError(
@@ -140,9 +140,9 @@ def built(cache: Path, wish: Wish) -> Built:
 
 
 def build(cache: Path, work: Path, wish: Wish, below: list[Built], progress: Callable[[str], object]) -> Built:
-    """Build the layer on top of ``below`` (lowest first) and put it into the cache, whole or not at all.
+    """Build the layer on top of ``below`` (lowest first) and put it into the cache, completely or not at all.
 
-    ``work`` is an empty folder; it is to be thrown away by the caller. Raises ImageError.
+    ``work`` is an empty folder; the caller must remove it. Raises ImageError.
     """
     layer = wish.layer
     subject = f"layer {layer.name}"
@@ -189,7 +189,8 @@ def build(cache: Path, work: Path, wish: Wish, below: list[Built], progress: Cal
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         listed = pool.submit(listing, tree)
         squashfs.pack(tree, file, wish.epoch, run)
-    # Of the key, so that an attacker cannot prepare blocks for many layers at once, and two builds have the same.
+    # Derived from the key, so that an attacker cannot prepare blocks for many layers at once, and two builds have the
+    # same.
     verity = squashfs.append_verity(file, hashlib.sha256(f"sailloft-verity {wish.key}".encode()).hexdigest(), run)
     data = canonical_json(listed.result())
     (out / LISTING).write_bytes(data)
@@ -210,7 +211,7 @@ def build(cache: Path, work: Path, wish: Wish, below: list[Built], progress: Cal
 
 
 def keep(out: Path, place: Path) -> None:
-    """Move a whole layer to its place in the cache, where a damaged one may be."""
+    """Move a complete layer to its place in the cache, and replace a damaged one there."""
     place.parent.mkdir(parents=True, exist_ok=True)
     if place.exists():
         shutil.rmtree(place)
@@ -219,7 +220,7 @@ def keep(out: Path, place: Path) -> None:
 
 
 def mount_chain(work: Path, chain: list[Built], run: Run) -> list[Path]:
-    """Mount the squashfs of each layer (lowest first) under ``work``; returns where, highest first."""
+    """Mount the squashfs of each layer (lowest first) under ``work``; return the mount points, highest first."""
     places: list[Path] = []
     for at, part in enumerate(chain):
         place = work / f"lower-{at}"
@@ -230,12 +231,12 @@ def mount_chain(work: Path, chain: list[Built], run: Run) -> list[Path]:
 
 @contextlib.contextmanager
 def mounted_caches(cache: Path, root: Path, folders: Mapping[str, str], run: Run) -> Iterator[None]:
-    """The builder's own folders in place of the image's, for downloads; in the image they are empty."""
+    """Mount the builder's own folders over the image's, for downloads; in the image they are empty."""
     done = []
     try:
         for name, own in sorted(folders.items()):
             (cache / own).mkdir(parents=True, exist_ok=True)
-            os.utime(cache / own)  # so that it is seen when it was last used
+            os.utime(cache / own)  # records the last use
             place = inside(root, name, follow=True)
             place.mkdir(parents=True, exist_ok=True)
             run(["mount", "--bind", cache / own, place])
@@ -247,7 +248,7 @@ def mounted_caches(cache: Path, root: Path, folders: Mapping[str, str], run: Run
 
 
 def _take_kernel(root: Path, out: Path, subject: str) -> Kernel | None:
-    """Copy the tree's kernel to ``out``. Layers below have none in their trees any more."""
+    """Copy the tree's kernel to ``out``. The trees of layers below no longer have one."""
     found: dict[str, Path] = {}
     boot, modules = (inside(root, name, follow=True) for name in ("boot", "lib/modules"))
     places = [(path.name[len("vmlinuz-") :], f"boot/{path.name}") for path in boot.glob("vmlinuz-*")]
@@ -269,7 +270,7 @@ def _take_kernel(root: Path, out: Path, subject: str) -> Kernel | None:
 
 
 def _synced(folder: Path) -> None:
-    """Wait until all files are on the disk: after a power loss the cache has whole layers only."""
+    """Wait until all files are on the disk, so that the cache has only complete layers after a power loss."""
     for path in [*folder.iterdir(), folder]:
         handle = os.open(path, os.O_RDONLY)
         try:

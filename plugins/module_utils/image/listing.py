@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What is in a layer, path by path."""
+"""The listing of a layer: its contents, path by path."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ KINDS = {
 
 
 def is_whiteout(status: os.stat_result) -> bool:
-    """Whether it stands for a file that the layer takes away (overlayfs: a character device 0:0)."""
+    """Return whether it marks a file that the layer removes (overlayfs: a character device 0:0)."""
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 
 def listing(tree: Path) -> dict[str, dict[str, Any]]:
-    """Path ("/etc/passwd") -> what it is, of all below ``tree``, but for times."""
+    """Return path ("/etc/passwd") -> its properties, except times, for everything below ``tree``."""
     found: dict[str, dict[str, Any]] = {}
 
     def walk(folder: str, path: str) -> None:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""An image's manifest: what it is made of, by digest. Its own bytes' sha256 is the image's digest."""
+"""An image's manifest: its parts by digest. The sha256 of the manifest's bytes is the image's digest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SALT = re.compile(r"([0-9a-f]{2}){0,256}")
 
 @dataclass(frozen=True)
 class Kernel:
-    """The kernel, a blob of ``size_bytes`` bytes; ``version`` as ``uname -r`` tells it."""
+    """The kernel, a blob of ``size_bytes`` bytes; ``version`` as ``uname -r`` prints it."""
 
     version: str
     sha256: str
@@ -47,7 +47,7 @@ class Verity:
 
 @dataclass(frozen=True)
 class ManifestLayer:
-    """One layer: a blob of ``size_bytes`` bytes, its listing (a blob too), and what it was made of."""
+    """One layer: a blob of ``size_bytes`` bytes, its listing (a blob too), and its inputs."""
 
     name: str
     key: str
@@ -85,30 +85,30 @@ class Manifest:
     sbom_sha256: str
 
     def blobs(self) -> set[str]:
-        """The sha256 of every blob that the image needs."""
+        """Return the sha256 of every blob that the image needs."""
         found = {self.kernel.sha256, self.first_stage.sha256, self.sbom_sha256}
         for layer in self.layers:
             found |= {layer.sha256, layer.listing_sha256}
         return found
 
     def boot_blobs(self) -> dict[str, int]:
-        """sha256 -> bytes of what a node fetches to boot: kernel, first stage, layers."""
+        """Return sha256 -> bytes of the blobs that a node fetches to boot: kernel, first stage, layers."""
         parts: list[Kernel | FirstStage | ManifestLayer] = [self.kernel, self.first_stage, *self.layers]
         return {part.sha256: part.size_bytes for part in parts}
 
 
 def dump(manifest: Manifest) -> bytes:
-    """The bytes of manifest.json; ``load`` is its inverse."""
+    """Return the bytes of manifest.json; ``load`` is the inverse."""
     return canonical_json({"format": FORMAT, **asdict(manifest)})
 
 
 def digest(data: bytes) -> str:
-    """The image's digest, of the bytes of its manifest."""
+    """Return the image's digest from the bytes of its manifest."""
     return hashlib.sha256(data).hexdigest()
 
 
 def load(data: bytes, subject: str) -> Manifest:
-    """The manifest in these bytes. Raises ImageError, about ``subject``, where they are none or not in our form."""
+    """Parse the manifest. Raises ImageError, about ``subject``, if the bytes are no manifest or not in our form."""
 
     def refuse(why: str) -> ImageError:
         return ImageError(subject, why, "build the image again with this version of the collection")
@@ -131,7 +131,7 @@ def load(data: bytes, subject: str) -> Manifest:
 
 
 class _ManifestError(Exception):
-    """What is wrong with a manifest, in words."""
+    """A problem of a manifest, as text."""
 
 
 def _manifest(raw: dict[str, Any]) -> Manifest:
@@ -188,7 +188,7 @@ def _list(value: Any, where: str) -> list[Any]:
 
 
 def _build(kind: type, data: Any, where: str) -> Any:
-    """The dataclass of just these fields, each checked by what its name and annotation say that it is."""
+    """Return the dataclass with exactly these fields, each checked by its name and annotation."""
     if not isinstance(data, dict):
         raise _ManifestError(f"{where} is not an object")
     names = [item.name for item in fields(kind)]

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What may be called an image, a layer, a channel; what is a digest."""
+"""Checks of the names of images, layers, channels and nodes, and of digests."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.files import DIGEST
 
-# They become names of files that a web server serves and iPXE asks for, so no space, slash, or leading dot.
+# They become names of files that a web server serves and iPXE requests, so no space, slash, or leading dot.
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 # A node, as it stands in URLs of a boot server and in kernel arguments.
 NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 
-# How many nodes a message names before it counts the others.
+# The number of nodes that a message names; it only counts the others.
 LISTED = 20
 
 
 def checked_name(name: Any, what: str) -> str:
-    """``name`` as it is. ``what`` is "image", "layer" or "channel". Raises ImageError where it cannot be one."""
+    """Return ``name`` unchanged. ``what`` is "image", "layer" or "channel". Raises ImageError for an invalid name."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ImageError(
             f"{what} {name!r}",
@@ -33,7 +33,7 @@ def checked_name(name: Any, what: str) -> str:
 
 
 def checked_digest(digest: Any, subject: str) -> str:
-    """``digest`` as it is. Raises ImageError, about ``subject``, where it is not an image's digest."""
+    """Return ``digest`` unchanged. Raises ImageError, about ``subject``, if it is not an image's digest."""
     if not isinstance(digest, str) or not DIGEST.fullmatch(digest):
         raise ImageError(
             subject,
@@ -44,13 +44,13 @@ def checked_digest(digest: Any, subject: str) -> str:
 
 
 def checked_node(name: Any) -> str:
-    """``name`` as it is. Raises ImageError where it is no host's name."""
+    """Return ``name`` unchanged. Raises ImageError if it is not a host name."""
     if not isinstance(name, str) or not NODE.fullmatch(name):
         raise ImageError(f"node {name!r}", "not a host's name", "use lower-case letters, digits, '.' and '-'")
     return name
 
 
 def listed(names: Sequence[str]) -> str:
-    """The names for a message, which a fleet's would be too many for."""
+    """Return the names for a message, shortened since a fleet has too many for one."""
     more = len(names) - LISTED
     return ", ".join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A build's own mounts and processes: whatever ends the build ends all of them."""
+"""A build's own mounts and processes: all of them end with the build, however it ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PR_SET_PDEATHSIG = 1
 def isolated(work: Callable[[], None]) -> None:
     """Run ``work`` in a process with mounts and processes of its own, and wait for it.
 
-    The process is the first of its PID namespace and dies with its parent, by SIGKILL too; the kernel then ends all
+    The process is the first of its PID namespace and ends with its parent, also by SIGKILL. The kernel then ends all
     that it started, and with the last of them the mounts and loop devices are gone. Raises what ``work`` raised as
     ImageError, and ImageError where the kernel refuses namespaces.
     """

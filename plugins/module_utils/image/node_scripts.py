@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Nodes' scripts on a boot server: what they should be, and making them so. No other node's script is touched."""
+"""Nodes' scripts on a boot server: compute and write the requested ones. No other node's script is touched."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OWNER = re.compile(r"^set node (\S+)$", re.MULTILINE)
 class Change:
     """Scripts by file name without their suffix: those to write, with their text before, and those to remove.
 
-    ``others`` are the nodes whose scripts are there and were not asked for, by name.
+    ``others`` are the nodes whose scripts exist and were not requested, by name.
     """
 
     before: Mapping[str, str]
@@ -45,7 +45,7 @@ class Change:
 
 
 def wanted(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """MAC as in the file's name -> script.
+    """Return MAC as in the file's name -> script.
 
     A node has name, mac, servers, channel or digest, kernel_arguments and report. Raises ImageError.
     """
@@ -76,11 +76,11 @@ def ensure(
     channels_to_come: Sequence[str] = (),
     hold: str = "",
 ) -> Change:
-    """Have the scripts of ``nodes`` in the store, and none of the nodes that are ``removed``, by name.
+    """Put the scripts of ``nodes`` into the store, and remove those of the nodes named in ``removed``.
 
-    A node that follows one of ``channels_to_come`` has none until the store has the channel. One whose MAC address is
-    another now has no script under the one before. ``hold`` is the run's own. Raises ImageError before anything is
-    touched, also where another's hold is of one of these nodes.
+    A node that follows one of ``channels_to_come`` has no script until the store has the channel. If a node's MAC
+    address changed, its script under the old one is removed. ``hold`` is the run's own. Raises ImageError before
+    anything is touched, also if another run's hold covers one of these nodes.
     """
     wanted(nodes)
     names = {node["name"] for node in nodes}

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Reads a running node: what it booted, how far systemd is, and what failed."""
+"""Read the state of a running node: its boot report, the progress of systemd, and failures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.boot_report i
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 
 # Properties of systemd's manager (org.freedesktop.systemd1(5)), in microseconds of CLOCK_MONOTONIC, which starts with
-# the kernel; 0 while the point is not reached.
+# the kernel; 0 until the point is reached.
 _POINTS = {
     "userspace_s": "UserspaceTimestampMonotonic",
     "finished_s": "FinishTimestampMonotonic",
@@ -21,17 +21,17 @@ _POINTS = {
 _ASK = ["systemctl", "show", "--property=" + ",".join(["SystemState", *_POINTS.values()])]
 _ASK_FAILED = ["systemctl", "list-units", "--state=failed", "--all", "--plain", "--no-legend", "--full", "--no-pager"]
 
-# What boot loader and scripts put on the command line themselves: no argument that image or node wishes.
+# Arguments that boot loader and scripts add to the command line themselves, not requested by image or node.
 _OF_THE_BOOT = re.compile(r"(sailloft\.(image|servers|node|report)|BOOTIF|BOOT_IMAGE|initrd)(=.*)?")
 
 Run = Callable[[list], "tuple[int, str, str]"]
 
 
 def read(subject: str, run: Run, root: str = "/") -> dict[str, Any]:
-    """The state of the node ``subject``: the result of the module node_image_info, without ``changed``.
+    """Return the state of the node ``subject``: the result of the module node_image_info, without ``changed``.
 
-    ``run`` takes a command's words and returns its status, output and errors. Raises ImageError where the report is
-    there and cannot be used, or systemd does not answer.
+    ``run`` takes a command's words and returns its status, output and errors. Raises ImageError if the report exists
+    and cannot be used, or systemd does not answer.
     """
     kernel = _read(root, "proc/sys/kernel/osrelease").strip()
     command_line = _read(root, "proc/cmdline").strip()
@@ -53,7 +53,7 @@ def read(subject: str, run: Run, root: str = "/") -> dict[str, Any]:
 
 
 def wished_arguments(command_line: str) -> list[str]:
-    """The arguments of ``command_line`` that image and node wish, in order: all but the boot's own."""
+    """Return the arguments of ``command_line`` that image and node request, in order: all except the boot's own."""
     return [argument for argument in command_line.split() if not _OF_THE_BOOT.fullmatch(argument)]
 
 
@@ -76,7 +76,7 @@ def _read(root: str, path: str) -> str:
 
 
 def _has_verity(root: str, kernel: str) -> bool:
-    """Whether the kernel has dm-verity: loaded or built in, or as a module of its own."""
+    """Return whether the kernel has dm-verity: loaded, built in, or as a module of its own."""
     if os.path.isdir(os.path.join(root, "sys/module/dm_verity")):
         return True
     for index in ("modules.builtin", "modules.dep"):

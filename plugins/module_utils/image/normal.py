@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What must not be in an image, and what of a layer is not its own."""
+"""Remove what must not be in an image, and what is not a layer's own."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pathlib import Path
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.listing import is_whiteout
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.tools import inside
 
-# Folders that are mounted over at boot, or whose content is of the machine that ran.
+# Folders that are mounted over at boot, or whose content belongs to one running machine.
 EMPTIED = ("dev", "proc", "sys", "run", "tmp", "var/tmp", "var/lib/systemd/coredump", "lost+found")
-# Of which the folders stay, since services expect theirs, and the files go.
+# Their folders stay, since services expect theirs; their files are removed.
 FILES_GO = ("var/log", "var/cache")
-# debconf's answers look like a cache and are none: the layer above needs them.
+# debconf's answers lie in a cache folder but are no cache: the layer above needs them.
 KEPT = ("var/cache/debconf",)
-# What is random, of the node, or of the build; globs.
+# Globs of files that are random or specific to the node or the build.
 REMOVED = (
     # Keys that all nodes would share.
     *("etc/ssh/ssh_host_*_key", "etc/ssh/ssh_host_*_key.pub"),
@@ -33,15 +33,15 @@ REMOVED = (
     # Names and seeds that must differ between nodes; their services make them.
     *("etc/nvme/hostid", "etc/nvme/hostnqn", "etc/iscsi/initiatorname.iscsi", "var/lib/dbus/machine-id"),
     *("var/lib/systemd/random-seed", "var/lib/systemd/credential.secret", "var/lib/urandom/random-seed"),
-    # shadow's copies of what was before.
+    # shadow's copies of the previous files.
     *(f"etc/{name}-" for name in ("passwd", "shadow", "group", "gshadow", "subuid", "subgid")),
     # The node boots our first stage and a kernel by HTTP; neither is read from its root.
     *("boot/initrd*", "boot/initramfs*", "boot/vmlinuz*", "boot/System.map*", "boot/.vmlinuz*", "boot/loader"),
     *("vmlinuz", "vmlinuz.old", "initrd.img", "initrd.img.old", "usr/lib/modules/*/vmlinuz", "lib/modules/*/vmlinuz"),
     *("root/.ansible", "root/.bash_history", "root/.cache", "root/.wget-hsts", "root/.lesshst"),
 )
-# machine-id(5): made at each boot. With "uninitialized" each boot would be a first one: systemd-firstboot asks at the
-# console and waits, and systemd enables by its presets what the image has disabled.
+# machine-id(5): made at each boot. With "uninitialized" each boot would count as the first: systemd-firstboot would ask
+# at the console and wait, and systemd would enable by its presets what the image has disabled.
 MACHINE_ID = ""
 DAY_S = 86400
 OVERLAY = "trusted.overlay."
@@ -51,7 +51,7 @@ OPAQUE = "trusted.overlay.opaque"
 
 
 def takes_away(path: str) -> bool:
-    """Whether ``normalise`` removes a file at this absolute path, by its name."""
+    """Return whether ``normalise`` removes a file at this absolute path, by its name."""
     parts = path.strip("/").split("/")
 
     def below(pattern: str) -> bool:
@@ -87,9 +87,9 @@ def normalise(root: Path, epoch: int) -> None:
 
 
 def prune(upper: Path, parent: Path, epoch: int) -> None:
-    """Take out of overlayfs's ``upper`` what equals ``parent`` (the tree that it lies on), and overlayfs's own notes.
+    """Remove from overlayfs's ``upper`` what equals ``parent`` (the tree below it), and overlayfs's own attributes.
 
-    What is left depends on content alone: not on which files a package manager wrote anew, nor on the kernel.
+    The result depends on content alone: not on which files a package manager rewrote, nor on the kernel.
     """
     _strip(upper)  # since Linux 6.6 with a UUID, a random one
     _prune(upper, parent)
@@ -116,15 +116,16 @@ def _prune(upper: Path, parent: Path, opaque: bool = False) -> None:
 
 
 def _prune_folder(entry: Path, below: Path, there: os.stat_result | None, opaque: bool) -> None:
-    # In an opaque folder all are, whether overlayfs notes it (ovl_create_upper in Linux' fs/overlayfs/dir.c does not).
+    # All folders in an opaque folder are opaque, also those that overlayfs does not mark (ovl_create_upper in Linux'
+    # fs/overlayfs/dir.c does not).
     opaque = opaque or OPAQUE in _xattr_names(entry)
     if there is None or not stat.S_ISDIR(there.st_mode):
-        # Nothing below to hide: overlayfs notes "opaque" here as it likes, and a whiteout takes nothing away.
+        # There is nothing below to hide: overlayfs may or may not set "opaque" here, and a whiteout removes nothing.
         _strip_tree(entry)
         return
     if opaque:
-        # In a whiteout for each name that it hides: a layer then needs no attribute that only root can read, and its
-        # listing says all.
+        # It becomes a whiteout for each name that it hides: a layer then needs no attribute that only root can read,
+        # and its listing is complete.
         names = {path.name for path in entry.iterdir()}
         for hidden in below.iterdir():
             if hidden.name not in names:
@@ -148,7 +149,7 @@ def _strip_tree(folder: Path) -> None:
 
 
 def _strip(path: Path) -> None:
-    """Without overlayfs's notes (where a file came from, that a folder has changes)."""
+    """Remove overlayfs's attributes (the origin of a file, the mark of a folder with changes)."""
     for name in _xattr_names(path):
         if name.startswith(OVERLAY):
             os.removexattr(path, name, follow_symlinks=False)
@@ -165,7 +166,7 @@ def _equal(entry: Path, status: os.stat_result, below: Path, there: os.stat_resu
 
 
 def _same_inode(entry: Path, status: os.stat_result, below: Path, there: os.stat_result) -> bool:
-    """Type, mode, owner, group and extended attributes are the same; times are not looked at."""
+    """Return whether type, mode, owner, group and extended attributes are the same; times are not compared."""
     return (status.st_mode, status.st_uid, status.st_gid) == (there.st_mode, there.st_uid, there.st_gid) and _xattrs(
         entry
     ) == _xattrs(below)
@@ -183,14 +184,14 @@ def _xattr_names(path: Path) -> list[str]:
     try:
         return os.listxattr(path, follow_symlinks=False)
     except OSError as error:
-        # A squashfs without any attribute has no notion of them.
+        # A squashfs without any attribute does not support them.
         if error.errno == errno.ENOTSUP:
             return []
         raise
 
 
 def _own(root: Path, name: str) -> Path | None:
-    """``name`` in the image, unless a link leads elsewhere: what it leads to is looked at under its own name."""
+    """Return the path of ``name`` in the image; None if a link leads elsewhere, since its target has its own name."""
     path = inside(root, f"/{name}")
     return path if path == root / name and not path.is_symlink() else None
 
@@ -217,7 +218,7 @@ def _text(path: Path) -> str | None:
 
 
 def _shadow(root: Path, epoch: int) -> None:
-    """No password was changed later than the archive (shadow(5), field 3): some tools write the day of the build."""
+    """Limit the days of password changes to the archive's (shadow(5), field 3): some tools write the build's day."""
     path = _own(root, "etc/shadow")
     if path is None or not path.is_file():
         return

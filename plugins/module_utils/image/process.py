@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Commands of the builder, whose output is seen as it comes."""
+"""Run commands of the builder and pass on their output while they run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Callable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 
-# argv and the environment in, the exit status and the output, errors in it, out.
+# It takes argv and the environment, and returns the exit status and the output, which includes the errors.
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -21,7 +21,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, give each line that it prints to ``show``, and return its status and output.
 
-    A status other than 0 is for the caller to judge. Raises ImageError where the program is not there.
+    The caller decides about a status other than 0. Raises ImageError if the program does not exist.
     """
     try:
         process = subprocess.Popen(

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Holds what a node booted against what the inventory names, claim by claim. Pure."""
+"""Compare what a node booted with what the inventory names, claim by claim. Pure."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.manifest impo
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 
-# The layers of the proof: what is claimed of the image, the kernel, the image's own layers, the services, the gate.
+# The layers of the proof: claims about the image, the kernel, the image's own layers, the services, the gate.
 IMAGE, KERNEL, LAYER, SERVICES, HEALTH = "image", "kernel", "image_layers", "services", "health"
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What a node should run.
+    """The image and settings that a node should run.
 
-    ``digest`` is what its pin or ``channel`` (empty for a pin) names, ``manifest`` that of just this digest,
-    ``kernel_arguments`` the node's own, ``may_fail`` units whose failure the inventory expects.
+    ``digest`` is named by its pin or by ``channel`` (empty for a pin), ``manifest`` is the manifest of this digest,
+    ``kernel_arguments`` are the node's own, ``may_fail`` are units whose failure the inventory expects.
     """
 
     digest: str
@@ -34,7 +34,7 @@ class Wish:
 
     @classmethod
     def of_text(cls, digest: str, text: str, channel: str, kernel_arguments: list[str], may_fail: list[str]) -> Wish:
-        """With the bytes of manifest.json as text. Raises ImageError where they are not those of ``digest``."""
+        """Build it from the bytes of manifest.json as text. Raises ImageError if they do not match ``digest``."""
         data = text.encode()
         found = manifest.digest(data)
         if found != digest:
@@ -45,13 +45,13 @@ class Wish:
 
     @property
     def arguments(self) -> list[str]:
-        """The image's kernel arguments, and then the node's."""
+        """Return the image's kernel arguments, and then the node's."""
         return [*self.manifest.kernel_arguments, *self.kernel_arguments]
 
 
 @dataclass(frozen=True)
 class Gate:
-    """What the health gate said. ``held`` is None where it could not be asked; ``said`` is its answer."""
+    """The health gate's result. ``held`` is None if it could not be asked; ``said`` is its answer."""
 
     what: str
     held: bool | None
@@ -67,7 +67,7 @@ class Seen:
 
 
 def prove(name: str, wish: Wish, seen: Seen) -> Proof:
-    """The proof of the node ``name``. Raises ProofError where the name is no file name."""
+    """Return the proof of the node ``name``. Raises ProofError if the name is no file name."""
     title = f"Node {name} runs the image {wish.manifest.name}"
     claims = [*_image(wish, seen.state), *_kernel(wish, seen.state), *_layers(wish, seen.state)]
     claims += _services(wish, seen.state)
@@ -80,11 +80,11 @@ def _image(wish: Wish, state: dict[str, Any]) -> list[Claim]:
     by = f"the channel {wish.channel}" if wish.channel else "its pin"
     reason = state.get("reason", "")
     report = state.get("report") or {}
-    # Without a report there is nothing to hold the command line against.
+    # Without a report there is nothing to compare the command line with.
     named = _argument(state.get("command_line"), "sailloft.image=") if report.get("image") else None
     return [
         compare(IMAGE, f"the node runs the image that {by} names", wish.digest, state.get("image"), PATH, reason),
-        # The kernel's own word for what the first stage was told to boot, against the first stage's.
+        # The kernel's command line names the image that the first stage should boot; the report must name the same.
         compare(
             IMAGE,
             "the kernel's command line names the image of the report",
@@ -168,5 +168,5 @@ def _services(wish: Wish, state: dict[str, Any]) -> list[Claim]:
 
 def _gate(gate: Gate) -> Claim:
     seen = None if gate.held is None else ("healthy" if gate.held else gate.said or "it said nothing")
-    # Not by its words: a command that fails may say "healthy".
+    # The output does not decide: a command that fails may print "healthy".
     return Claim(HEALTH, "the health gate holds", "healthy", seen, gate.held is True, gate.what)

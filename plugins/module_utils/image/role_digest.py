@@ -1,11 +1,11 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a role is made of, as one digest: a layer to which it is applied is built again when this changes.
+"""One digest of a role's contents: a layer to which the role is applied is built again when it changes.
 
-The digest covers the role's own files; every role that one of these files names (as a dependency, or to include it);
-and of the role's collection those plugins that they name, with all that these import. Any word of the text may be a
-name, so that rather too much is covered than too little. What is not covered: Ansible itself and modules of other
-collections, of which every build host has its own version.
+The digest covers the role's own files, every role that one of these files names (as a dependency, or to include it),
+and those plugins of the role's collection that they name, with all that these import. Any word of the text may be a
+name, so the digest covers too much rather than too little. It does not cover Ansible itself and modules of other
+collections, since every build host has its own version of them.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ FULL_NAME = re.compile(r"\b[a-z_]\w*\.[a-z_]\w*\.[a-z_]\w*\b")
 
 
 def content_digest(name: str) -> str:
-    """The hexadecimal sha256 of the role ``name`` (``namespace.collection.role``, or ``role`` in Ansible's roles path).
+    """Return the hexadecimal sha256 of a role.
 
-    Raises ImageError where Ansible would not find it.
+    ``name`` is ``namespace.collection.role``, or ``role`` in Ansible's roles path. Raises ImageError if Ansible would
+    not find it.
     """
     start = _find(name)
     if start is None:
@@ -60,9 +61,9 @@ def content_digest(name: str) -> str:
 
 
 def _named(word: str, label: str, collection: Path | None) -> tuple[str, Path] | None:
-    """The role, and where it is, that a word in the role ``label`` may mean."""
+    """Return the role that a word in the role ``label`` may mean, with its path; None if there is none."""
     if "." in word:
-        # Every module has such a name too, and asking Ansible takes a second: only collections that have the role.
+        # Modules have such names too, and a query to Ansible takes a second: only collections with the role count.
         place = _find(word)
         return None if place is None else (word, place)
     if collection is not None:
@@ -102,7 +103,7 @@ def _words(path: Path) -> set[str]:
 
 
 def _plugins(collection: Path, words: set[str]) -> list[Path]:
-    """The plugins of a collection with these names, and all of the collection that they import."""
+    """Return the plugins of a collection with these names, and all files of the collection that they import."""
     ahead = [
         path
         for path in sorted((collection / "plugins").glob("*/*.py"))

@@ -1,10 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Ansible roles applied inside an image's root, over the connection ``community.general.chroot``.
+"""Apply Ansible roles inside an image's root, over the connection ``community.general.chroot``.
 
-``ansible-playbook`` of the build host runs a play made for this, in ``confine``'s namespaces. A role tells an image
-from a host by what Ansible offers: ``ansible_connection`` is ``community.general.chroot``, and the fact ``is_chroot``
-is true.
+``ansible-playbook`` of the build host runs a generated play in ``confine``'s namespaces. A role can tell an image from
+a host by Ansible's own means: ``ansible_connection`` is ``community.general.chroot``, and the fact ``is_chroot`` is
+true.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import R
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.tools import file_inside
 
 PYTHON = "/usr/bin/python3"
-# Of the build host's environment, only what finds programs and archives: the rest would be seen inside.
+# The variables of the build host's environment that find programs and archives; any others would be visible inside.
 KEPT = (
     *("PATH", "HOME", "SOURCE_DATE_EPOCH"),
     *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
@@ -48,8 +48,8 @@ def apply(
 ) -> None:
     """Apply ``roles`` in order to the image at ``root``.
 
-    The play's host has the name of ``layer``. Values in ``vars`` are taken as they are and not templated again.
-    Variables and modules lie in memory only, on the build host and inside. Raises ImageError.
+    The play's host has the name of ``layer``. Values in ``vars`` are used unchanged and not templated again.
+    Variables and modules are in memory only, on the build host and inside. Raises ImageError.
     """
     if not roles:
         return
@@ -66,7 +66,8 @@ def apply(
         play.write_text(_play(layer, roles), encoding="utf-8")
         inventory = Path(folder, "inventory.json")
         inventory.write_text(json.dumps(_inventory(layer, root, python)), encoding="utf-8")
-        # Its own, so that the site's (a log, a cache of facts, other callbacks) has no part in the image.
+        # A separate configuration, so that the site's (a log, a cache of facts, other callbacks) does not affect the
+        # image.
         configuration = Path(folder, "ansible.cfg")
         configuration.write_text(ansible_paths.configuration(), encoding="utf-8")
         environment = {name: os.environ[name] for name in KEPT if name in os.environ}
@@ -89,13 +90,13 @@ def _inventory(layer: str, root: Path, python: str) -> dict[str, Any]:
 
 
 def _play(layer: str, roles: tuple[Role, ...] | list[Role]) -> str:
-    """The play as YAML, of which JSON is a part but for the tag on what must not be templated again."""
+    """Return the play as YAML: JSON, except for the tag on values that must not be templated again."""
     environment = {
         "HOME": "/root",
-        # By this Ansible knows for certain that it is in a chroot; it is Debian's name for it.
+        # This tells Ansible for certain that it is in a chroot; the name is Debian's.
         "debian_chroot": layer,
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        # Compiled files hold times.
+        # Compiled files contain times.
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
         "SYSTEMD_OFFLINE": "1",
@@ -117,13 +118,13 @@ def _literal(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_literal(item) for item in value) + "]"
     if isinstance(value, str):
-        # YAML knows no surrogates, which JSON makes of what is beyond 16 bits.
+        # YAML has no surrogates, which JSON writes for characters beyond 16 bits.
         return "!unsafe " + json.dumps(value, ensure_ascii=False)
     return json.dumps(value)
 
 
 def _failure(output: str, names: str) -> tuple[str, str]:
-    """Cause and next step out of what ``ansible-playbook`` printed. What has no_log, Ansible itself has left out."""
+    """Return cause and next step from the output of ``ansible-playbook``, which omits values with no_log."""
     task = ""
     for line in output.splitlines():
         heading = re.match(r"(?:TASK|RUNNING HANDLER) \[(.*)\] \**$", line)

@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a rollout does next: which nodes boot the new image now, when it stops, what goes back. Pure.
+"""The next step of a rollout: the nodes that boot the new image now, when it stops, what is rolled back. Pure.
 
-It keeps no state: what nodes run and what the channel names say how far it is, so a rollout whose controller died goes
-on where it was.
+It keeps no state: the images that nodes run and that the channel names show its progress, so a rollout whose controller
+died continues where it was.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 
-# What comes next. "stopped" and "rollback" both end a rollout that failed; only "rollback" has something to undo.
+# The kinds of a step. "stopped" and "rollback" both end a failed rollout; only "rollback" has something to undo.
 CANARY, PROMOTE, WAVE, DONE, STOPPED, ROLLBACK = "canary", "promote", "wave", "done", "stopped", "rollback"
 
 _SHARE = re.compile(r"([0-9]{1,3})%")
@@ -23,8 +23,8 @@ _SHARE = re.compile(r"([0-9]{1,3})%")
 class Node:
     """A node as it was last seen.
 
-    ``running`` is the digest that it runs, empty for none of Sailloft's. ``holds`` says whether it is proven, its
-    health gate included. ``tried`` says that this run had it boot the target.
+    ``running`` is the digest that it runs, empty if that is none of Sailloft's. ``holds``: whether it is proven,
+    including its health gate. ``tried``: whether this run made it boot the target.
     """
 
     name: str
@@ -37,20 +37,22 @@ class Node:
 
 @dataclass(frozen=True)
 class Rules:
-    """``waves``: how many nodes boot together, in order, the last repeated. ``budget``: failures to live with."""
+    """``waves``: numbers of nodes that boot together, in order, the last repeated. ``budget``: accepted failures."""
 
     waves: tuple[int, ...]
     budget: int
 
     def __post_init__(self) -> None:
-        """Raise ImageError for a budget that is no number of nodes."""
+        """Raise ImageError if the budget is not a number of nodes."""
         if self.budget < 0:
             raise ImageError(f"budget {self.budget}", "is no number of nodes", "give 0 or more")
 
 
 @dataclass(frozen=True)
 class Channel:
-    """What the boot servers' copies of the channel name. Two differ only where a run died between two servers.
+    """The digests that the boot servers' copies of the channel name.
+
+    Two copies differ only if a run died between two servers.
 
     ``pinned``: whether a node that follows the channel is pinned to the target, as canaries are before the promotion.
     """
@@ -59,19 +61,19 @@ class Channel:
     pinned: bool = False
 
     def everywhere(self, target: str) -> bool:
-        """Whether all name ``target``."""
+        """Return whether all copies name ``target``."""
         return all(digest == target for digest in self.digests)
 
     def anywhere(self, target: str) -> bool:
-        """Whether one names ``target``."""
+        """Return whether at least one copy names ``target``."""
         return target in self.digests
 
 
 @dataclass(frozen=True)
 class Step:
-    """What comes next: its ``kind``, the nodes that it is for, and why.
+    """The next step: its ``kind``, its nodes, and the reason.
 
-    For ``rollback``, ``channel`` says whether the channel goes back too, and ``nodes`` boot the image from before.
+    For ``rollback``, ``channel`` says whether the channel is rolled back too, and ``nodes`` boot the previous image.
     """
 
     kind: str
@@ -81,9 +83,9 @@ class Step:
 
 
 def sizes(waves: list[int | str], nodes: int) -> tuple[int, ...]:
-    """Wave sizes in nodes from numbers and shares ("25%", rounded down, at least one) of ``nodes``.
+    """Return wave sizes in nodes from numbers and shares ("25%", rounded down, at least one) of ``nodes``.
 
-    Raises ImageError for what is neither, and where a wave is smaller than the one before it.
+    Raises ImageError for a value that is neither, and if a wave is smaller than the one before it.
     """
     subject, mend = f"waves {waves!r}", 'give numbers of nodes or shares of them, growing: [1, 4, "25%"]'
     found: list[int] = []
@@ -92,7 +94,7 @@ def sizes(waves: list[int | str], nodes: int) -> tuple[int, ...]:
         size = max(1, nodes * int(share[1]) // 100) if share else int(wave) if str(wave).isdigit() else 0
         if size < 1 or (share and not 1 <= int(share[1]) <= 100):
             raise ImageError(subject, f"{wave!r} is no size of a wave", mend)
-        # A share of a small fleet may be less than the number before it: then it is that number.
+        # A share of a small fleet may be less than the number before it: then that number is used.
         if found and size < found[-1]:
             if not share:
                 raise ImageError(subject, f"{wave!r} is smaller than the wave before it", mend)
@@ -104,7 +106,7 @@ def sizes(waves: list[int | str], nodes: int) -> tuple[int, ...]:
 
 
 def canaries(names: list[str], chosen: list[str]) -> tuple[str, ...]:
-    """The canaries: those ``chosen``, or the first node where none is. Raises ImageError for one that is no node."""
+    """Return the canaries: those ``chosen``, else the first node. Raises ImageError for a canary that is no node."""
     unknown = sorted(set(chosen) - set(names))
     if unknown:
         raise ImageError(f"canary {unknown[0]}", "is none of the rollout's nodes", f"choose of {', '.join(names)}")
@@ -112,15 +114,16 @@ def canaries(names: list[str], chosen: list[str]) -> tuple[str, ...]:
 
 
 def failed(nodes: list[Node], target: str) -> tuple[str, ...]:
-    """The nodes that count against the budget, in order.
+    """Return the nodes that count against the budget, in order.
 
-    Those that do not answer, those that run the target and are not proven, and those that were to boot it and do not.
+    These are nodes that do not answer, that run the target and are not proven, or that should have booted the target
+    and do not run it.
     """
     return tuple(node.name for node in nodes if _failed(node, target))
 
 
 def planned(nodes: list[Node], target: str, promoted: bool, rules: Rules) -> tuple[tuple[str, ...], ...]:
-    """The waves that are left if nothing fails, in order; canaries are in none but where the channel is promoted."""
+    """Return the remaining waves if nothing fails, in order; they have canaries only if the channel is promoted."""
     pending = [node.name for node in nodes if _pending(node, target) and (promoted or not node.canary)]
     past = sum(not node.canary and not _pending(node, target) for node in nodes)
     waves = []
@@ -132,10 +135,10 @@ def planned(nodes: list[Node], target: str, promoted: bool, rules: Rules) -> tup
 
 
 def decide(nodes: list[Node], target: str, channel: Channel, rules: Rules) -> Step:
-    """The next step to have all ``nodes`` run ``target``.
+    """Return the next step to make all ``nodes`` run ``target``.
 
-    No node boots the target while more than ``rules.budget`` nodes have failed, and none but a canary before all
-    canaries hold; so at most the budget and one wave are ever lost.
+    No node boots the target while more than ``rules.budget`` nodes have failed, and only canaries boot it before all
+    canaries hold. At most the budget and one wave are ever lost.
     """
     promoted = channel.everywhere(target)
     lost = failed(nodes, target)
@@ -146,7 +149,7 @@ def decide(nodes: list[Node], target: str, channel: Channel, rules: Rules) -> St
             if bad_canaries
             else f"{len(lost)} failed ({', '.join(lost)}), and the budget is {rules.budget}"
         )
-        # Before anything was to boot the target, a node that does not answer is not the image's doing.
+        # Before any node was to boot the target, the image is not the cause if a node does not answer.
         by_servers = channel.pinned or channel.anywhere(target)
         begun = by_servers or any(node.tried or node.running == target for node in nodes)
         return Step(ROLLBACK, lost, why, channel.anywhere(target)) if begun else Step(STOPPED, (), why)
@@ -170,7 +173,7 @@ def _pending(node: Node, target: str) -> bool:
 
 
 def _next_size(past: int, waves: tuple[int, ...]) -> int:
-    """How many nodes complete the wave that ``past`` nodes are in."""
+    """Return the number of nodes that complete the current wave after ``past`` nodes."""
     end = 0
     for size in waves:
         end += size
@@ -181,13 +184,13 @@ def _next_size(past: int, waves: tuple[int, ...]) -> int:
 
 
 def table(nodes: list[Node], target: str, step: Step, waves: tuple[tuple[str, ...], ...], rules: Rules) -> list[str]:
-    """The rollout as lines for a terminal: what comes next, and who boots when."""
+    """Return the rollout as lines for a terminal: the next step, and which nodes boot when."""
     lost = failed(nodes, target)
     there = [node.name for node in nodes if node.running == target and node.name not in lost]
     lines = [f"rollout of {target[:12]}: {step.kind}, {step.why}"]
     if there:
         lines.append(f"  run it       {_names(there)}")
-    # Not this rollout's doing, and yet they leave less of the budget for it.
+    # This rollout did not cause these failures, but they leave less of the budget for it.
     silent = [node.name for node in nodes if not node.reachable and not node.tried]
     if silent:
         left = max(0, rules.budget - len(silent))

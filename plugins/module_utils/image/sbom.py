@@ -11,16 +11,16 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.manifest import Package
 
-# The package-url type, and what it says of the distribution (package-url's "purl-types").
+# The package-url type of each distribution (package-url's "purl-types").
 PURL_TYPES = {"debian": "deb", "ubuntu": "deb", "rhel": "rpm", "rocky": "rpm"}
-# Of RFC 9562's URL namespace, of the project's address: the serial number is made of what the image is.
+# A UUID of the project's address in RFC 9562's URL namespace. The serial number is derived from the image's identity.
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://github.com/sailloft/sailloft")
 
 
 def sbom(
     name: str, distribution: str, suite: str, layers: dict[str, str], packages: tuple[Package, ...], epoch: int
 ) -> bytes:
-    """CycloneDX 1.6 JSON: the same image gives the same bytes.
+    """Return CycloneDX 1.6 JSON: the same image gives the same bytes.
 
     ``layers``: name -> key; ``epoch``, s since 1970, is its time stamp. Raises ImageError without the library.
     """

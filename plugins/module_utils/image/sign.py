@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Signatures by minisign: a small verifier for the first stage, a key of one line, no key ring."""
+"""Signatures by minisign, which has a small verifier for the first stage, a key of one line and no key ring."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pathlib import Path
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.tools import require, search_path
 
-# 42 bytes: algorithm, key number, Ed25519 key; a secret key is longer, and would get into every image.
+# 42 bytes: algorithm, key number, Ed25519 key. A secret key is longer, and would get into every image.
 PUBLIC_KEY = re.compile(r"RW[A-Za-z0-9+/]{54}")
-# Signed with the rest; minisign's own default has the time and would make other bytes each time.
+# Signed with the rest; minisign's own default contains the time and would give different bytes each time.
 TRUSTED_COMMENT = "sailloft image manifest"
 UNTRUSTED_COMMENT = "signature of a sailloft image manifest"
 MEMORY = "/dev/shm"
 
 
 def read_public_key(path: Path) -> str:
-    """The key itself: the second line of the file that ``minisign -G`` wrote. Raises ImageError."""
+    """Return the key itself: the second line of the file that ``minisign -G`` wrote. Raises ImageError."""
     try:
         lines = path.read_text(errors="replace").split("\n")
     except OSError as error:
@@ -39,21 +39,21 @@ def read_public_key(path: Path) -> str:
 
 
 def sign(data: bytes, secret_key: Path, public_key: str, password: str | None) -> bytes:
-    """The signature of a manifest, as ``signatures`` makes it."""
+    """Return the signature of a manifest, as ``signatures`` makes it."""
     return signatures([data], secret_key, public_key, password, (TRUSTED_COMMENT, UNTRUSTED_COMMENT))[0]
 
 
 def signatures(
     messages: Sequence[bytes], secret_key: Path, public_key: str, password: str | None, comments: tuple[str, str]
 ) -> list[bytes]:
-    """minisign's signature of each, by one call: the same message and key give the same bytes.
+    """Return minisign's signature of each message, by one call: the same message and key give the same bytes.
 
     ``password`` is the secret key's, None for a key without; ``comments`` are the trusted and the untrusted one. The
-    first is held against ``public_key``. Raises ImageError.
+    first signature is verified with ``public_key``. Raises ImageError.
     """
     require("minisign")
     subject = f"signing key {secret_key}"
-    # In memory: a message may be a secret, and so may its signature.
+    # In memory, because a message and its signature may be secret.
     with tempfile.TemporaryDirectory(prefix="sailloft-", dir=MEMORY if os.path.isdir(MEMORY) else None) as folder:
         places = [Path(folder, str(at)) for at in range(len(messages))]
         for place, message in zip(places, messages):
@@ -76,7 +76,7 @@ def signatures(
 
 
 def verifies(data: bytes, signature: bytes, public_key: str) -> bool:
-    """Whether ``signature`` is of ``data`` by ``public_key``."""
+    """Return whether ``signature`` is a signature of ``data`` by the owner of ``public_key``."""
     require("minisign")
     with tempfile.TemporaryDirectory() as folder:
         message, place = Path(folder, "manifest.json"), Path(folder, "manifest.json.minisig")

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a user asks of images and their layers: checked once, here, so that nothing later needs to doubt it."""
+"""The user's settings of images and their layers: checked once, here, so that later code can rely on them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.names import 
 
 @dataclass(frozen=True)
 class Family:
-    """What the distributions of one package system have in common."""
+    """The common properties of the distributions of one package system."""
 
     builder: str
-    architectures: tuple[str, ...]  # in the distribution's own words
-    package: re.Pattern[str]  # what one entry of a layer's packages may look like
+    architectures: tuple[str, ...]  # by the distribution's own names
+    package: re.Pattern[str]  # the form of one entry of a layer's packages
 
 
 # Neither may begin with "-" (the builder's tool would read an option) nor hold a comma or white space (it would read
@@ -43,7 +43,7 @@ KEYRING = re.compile(r"/[^\s\[\]]+")
 # A suite becomes part of a URL; Debian's "updates/main"-like and flat archives' ("./", "/") are allowed.
 SUITE = re.compile(r"[A-Za-z0-9./][A-Za-z0-9._/+-]*")
 COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]*")
-# The one file that tells the digests of an RPM repository's other files is repodata/repomd.xml.
+# repodata/repomd.xml is the file with the digests of an RPM repository's other files.
 RPM_RELEASE = "repomd"
 # useradd(8): portable names; also shadow's limit of 32.
 USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
@@ -58,23 +58,23 @@ PUBLIC_KEY = re.compile(
     r"([^\r\n]*[ \t])?(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-ssh-ed25519@openssh\.com"
     r"|sk-ecdsa-sha2-nistp256@openssh\.com) [A-Za-z0-9+/]+=*([ \t][^\r\n]*)?"
 )
-# What iPXE passes on unchanged: it reads quotes, backslashes and ${} itself.
+# The characters that iPXE passes on unchanged: it interprets quotes, backslashes and ${} itself.
 ARGUMENT = re.compile(r"[A-Za-z0-9_][!#-&(-\[\]-~]*")
 # The first stage's own arguments; boot.ipxe and the node's script set them.
 RESERVED_ARGUMENTS = ("sailloft.", "BOOTIF=")
 # Linux cuts the command line off at 2048 bytes (COMMAND_LINE_SIZE in arch/x86/include/asm/setup.h and
-# arch/arm64/include/uapi/asm/setup.h) and says so only in its log; a quarter is left to what the boot adds.
+# arch/arm64/include/uapi/asm/setup.h) and reports it only in its log; a quarter is left for the boot's additions.
 MOST_ARGUMENT_BYTES = 1536
-# What is mounted over at boot, and so would be in the image in vain.
+# Folders that are mounted over at boot, so that their content in the image would have no effect.
 MOUNTED = ("/dev", "/proc", "/run", "/sys", "/tmp", "/var/lock", "/var/run")
-# What must differ between nodes; the image would give all of them the same.
+# Files that must differ between nodes; the image would give all nodes the same.
 OF_THE_NODE = re.compile(r"/etc/machine-id|/var/lib/dbus/machine-id|/etc/ssh/ssh_host_.*")
 LEAST_WRITABLE_MIB = 16
 
 
 @dataclass(frozen=True)
 class Archive:
-    """Where packages come from. ``release_sha256``: suite -> digest of its InRelease ("repomd" -> repomd.xml's)."""
+    """A source of packages. ``release_sha256``: suite -> digest of its InRelease ("repomd" -> repomd.xml's)."""
 
     url: str
     suites: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class File:
-    """A file of the image: ``content``, or what the file ``source`` of the machine that builds holds; one is None."""
+    """A file of the image: ``content``, or the content of the build machine's file ``source``; one is None."""
 
     path: str
     content: str | None = None
@@ -97,7 +97,7 @@ class File:
 
 @dataclass(frozen=True)
 class User:
-    """A user of the image; ``groups`` beside the one of the user's own name."""
+    """A user of the image; ``groups`` are in addition to the one of the user's own name."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ class User:
 
 @dataclass(frozen=True)
 class Services:
-    """systemd units by what becomes of them; each with its type ("ssh.service")."""
+    """systemd units by the state that they get; each name has its type ("ssh.service")."""
 
     enabled: tuple[str, ...] = ()
     disabled: tuple[str, ...] = ()
@@ -126,8 +126,8 @@ class Role:
 class Layer:
     """One delta on ``parent``.
 
-    ``distribution``, ``suite`` and ``architecture`` are the lowest layer's. ``archives`` are all that its packages may
-    come from: its ancestors' first, then its own. The rest is the layer's own part only.
+    ``distribution``, ``suite`` and ``architecture`` are the lowest layer's. ``archives`` are all sources of its
+    packages: its ancestors' first, then its own. All other fields have the layer's own part only.
     """
 
     name: str
@@ -144,11 +144,11 @@ class Layer:
     kernel_arguments: tuple[str, ...] = ()
 
     def sources(self) -> dict[str, str]:
-        """Path in the image -> file on the machine that builds, of the files that are not given by their content."""
+        """Return path in the image -> file on the build machine, for the files that are not given by their content."""
         return {file.path: file.source for file in self.files if file.source is not None}
 
     def inputs(self, content_digests: Mapping[str, str]) -> dict[str, Any]:
-        """The layer as plain data that is the same wherever it is built: digests stand for files and roles.
+        """Return the layer as plain data that is the same on every build machine: digests stand for files and roles.
 
         ``content_digests``: sha256 by path of each of ``sources()`` and by name of each of ``roles``; exactly these.
         Raises ImageError for another set.
@@ -206,7 +206,7 @@ class Layer:
                 "masked": list(self.services.masked),
             },
             "roles": [
-                # Variables may hold what a user does not want in a manifest, which anyone may fetch.
+                # Variables may contain values that must not be in a manifest, which anyone may fetch.
                 {
                     "name": role.name,
                     "vars_sha256": hashlib.sha256(canonical_json(role.vars)).hexdigest(),
@@ -220,7 +220,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Image:
-    """A chain of layers, lowest first. ``kernel_arguments`` are all: the layers', lowest first, then its own."""
+    """A chain of layers, lowest first. ``kernel_arguments`` has the layers', lowest first, then the image's own."""
 
     name: str
     layers: tuple[Layer, ...]
@@ -229,10 +229,10 @@ class Image:
 
 
 def read_images(images: Mapping[str, Any], layers: Mapping[str, Any]) -> dict[str, Image]:
-    """All images by name, from the variables ``node_image_images`` and ``node_image_layers``, in their order.
+    """Return all images by name, from the variables ``node_image_images`` and ``node_image_layers``, in their order.
 
-    None stands for "not given", as Ansible puts it. Every layer is looked at, used or not. Raises ImageError for the
-    first thing amiss.
+    None stands for "not given", as Ansible passes it. Every layer is checked, used or not. Raises ImageError for the
+    first problem.
     """
     if not isinstance(layers, Mapping) or not isinstance(images, Mapping):
         what = "node_image_layers" if not isinstance(layers, Mapping) else "node_image_images"
@@ -248,7 +248,7 @@ def read_images(images: Mapping[str, Any], layers: Mapping[str, Any]) -> dict[st
 
 
 def _ancestry(name: str, given: Mapping[str, _Record]) -> list[str]:
-    """The layer and those below it, the lowest last."""
+    """Return the layer and those below it, the lowest last."""
     chain = [name]
     while True:
         parent = given[chain[-1]].data.get("parent")
@@ -473,7 +473,7 @@ def _users(record: _Record) -> tuple[User, ...]:
         if not isinstance(keys, (list, tuple)):
             raise item.refuse(f"authorized_keys of user {name} is not a list", "write it as [ssh-ed25519 AAAA...]")
         for at, key in enumerate(keys):
-            # Not shown: it may be a private one.
+            # The key is not shown: it may be a private one.
             if not isinstance(key, str) or not PUBLIC_KEY.fullmatch(key):
                 raise item.refuse(
                     f"authorized_keys[{at}] of user {name} is not a public key on one line",
@@ -509,7 +509,7 @@ def _roles(record: _Record) -> tuple[Role, ...]:
             raise item.refuse(f"role {name} is given twice", "apply it once in a layer")
         variables = item.mapping("vars")
         try:
-            # A copy of its own, of plain data: what it was given may change later.
+            # A separate copy of plain data: the given object may change later.
             roles[name] = Role(name, json.loads(json.dumps(variables, allow_nan=False)))
         except (TypeError, ValueError, RecursionError) as error:
             raise item.refuse(
@@ -536,7 +536,7 @@ def _arguments(record: _Record) -> tuple[str, ...]:
 
 
 class _Record(Settings):
-    """What an image's spec is made of."""
+    """A part of an image's spec."""
 
     refusal = ImageError
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A tree as one squashfs file with its dm-verity tree appended, and such files mounted again."""
+"""Pack a tree as one squashfs file with its dm-verity tree appended, and mount such files."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ BLOCK_BYTES = 4096
 
 
 def pack(tree: Path, out: Path, epoch: int, run: Run) -> None:
-    """Write ``tree`` to ``out``: the same tree gives the same bytes. Times after ``epoch`` (s since 1970) become it.
+    """Write ``tree`` to ``out``: the same tree gives the same bytes.
 
-    mksquashfs reads SOURCE_DATE_EPOCH for that, and stops if options for times are given besides.
+    Times after ``epoch`` (s since 1970) are set to it. mksquashfs reads SOURCE_DATE_EPOCH for that, and stops if
+    options for times are given too.
     """
     run(
         ["mksquashfs", tree, out, "-noappend", "-no-progress", "-quiet", *OPTIONS],
@@ -58,20 +59,20 @@ def append_verity(path: Path, salt: str, run: Run) -> Verity:
 
 
 def mount_read_only(path: Path, at: Path, run: Run) -> None:
-    """The layer's tree at ``at``: by a loop device, or unpacked where this machine has none (slower, more room)."""
+    """Mount the layer's tree at ``at`` by a loop device; without one, unpack it there (slower, more space)."""
     at.mkdir()
     try:
         run(["mount", "-t", "squashfs", "-o", "loop,ro,nodev", path, at])
     except ToolError:
         run.progress(f"{run.subject}: no loop device for {path.parent.name[:12]}, unpacking it")
-        # Its xattrs are wanted too: whiteouts and opaque folders of a layer below the top.
+        # Its xattrs are required too: whiteouts and opaque folders of a layer below the top.
         run(["unsquashfs", "-quiet", "-no-progress", "-force", "-dest", at, path])
 
 
 def mount_overlay(lower: list[Path], upper: Path | None, at: Path, work: Path, run: Run) -> None:
-    """``lower`` (highest first) and the writable ``upper`` (or none) as one tree at ``at``.
+    """Mount ``lower`` (highest first) and the writable ``upper`` (or none) as one tree at ``at``.
 
-    All of overlayfs's extensions are off: they leave notes in ``upper`` that differ from machine to machine.
+    All of overlayfs's extensions are off: they leave attributes in ``upper`` that differ from machine to machine.
     """
     at.mkdir(exist_ok=True)
     if upper is None and len(lower) == 1:

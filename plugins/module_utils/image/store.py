@@ -1,15 +1,15 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A store: a folder of images by digest, as a web server serves it. Nothing in it is ever half there.
+"""A store: a folder of images by digest, as a web server serves it. Nothing in it is ever incomplete.
 
     blobs/SHA256                    layers, kernels, first stages, listings, SBOMs
     images/DIGEST/                  manifest.json, manifest.json.minisig, boot.ipxe
     current/NAME                    the digest that the last build of image NAME has
     channels/, nodes/, identity/    of a boot server: see channels, and the roles
-    holds/NAME.json                 of a boot server: which run changes what now, see holds
+    holds/NAME.json                 of a boot server: the run that changes something now, see holds
 
 A kill at any point leaves at most hidden files and blobs that no image names. The next ``publish`` removes the former,
-``collection.collect`` both.
+and ``collection.collect`` removes both.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.names import 
 BLOBS, IMAGES, CURRENT, CHANNELS, NODES, IDENTITY = "blobs", "images", "current", "channels", "nodes", "identity"
 HOLDS = "holds"
 MANIFEST, SIGNATURE, BOOT_SCRIPT = "manifest.json", "manifest.json.minisig", "boot.ipxe"
-# A store may be a file system of its own.
+# A store may be a separate file system.
 ITS_OWN = {BLOBS, IMAGES, CURRENT, CHANNELS, NODES, IDENTITY, HOLDS, "lost+found"}
-# What files.temporary_of makes.
+# The names that files.temporary_of makes.
 LEFT_BEHIND = re.compile(r"\..+\.new")
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 REBUILD = "build the image again"
@@ -64,15 +64,15 @@ class Store:
 
     @property
     def subject(self) -> str:
-        """What refusals call it."""
+        """The name of the store in error messages."""
         return f"store {self.path}"
 
     def place(self, *names: str) -> str:
-        """The path of something in the store."""
+        """Return the path of something in the store."""
         return os.path.join(self.path, *names)
 
     def require(self) -> None:
-        """Refuse a path that is no store."""
+        """Raise ImageError if the path is no store."""
         for name in (BLOBS, IMAGES):
             if not os.path.isdir(self.place(name)):
                 raise ImageError(
@@ -80,12 +80,12 @@ class Store:
                 )
 
     def images(self) -> list[str]:
-        """The digests of all images, sorted."""
+        """Return the digests of all images, sorted."""
         self.require()
         return [name for name in self.entries(IMAGES) if DIGEST.fullmatch(name)]
 
     def blobs(self) -> dict[str, int]:
-        """sha256 -> bytes of all blobs, sorted."""
+        """Return sha256 -> bytes of all blobs, sorted."""
         self.require()
         with self.reported():
             return {
@@ -93,7 +93,7 @@ class Store:
             }
 
     def manifest(self, digest: str) -> manifests.Manifest:
-        """The manifest of the image with this digest, which is checked."""
+        """Return the manifest of the image with this digest, which is checked."""
         data = self.read(digest, MANIFEST)
         there = manifests.digest(data)
         if there != digest:
@@ -105,7 +105,7 @@ class Store:
         return manifests.load(data, f"{self.subject}: image {digest}")
 
     def read(self, digest: str, name: str) -> bytes:
-        """The bytes of one of an image's files: MANIFEST, SIGNATURE or BOOT_SCRIPT."""
+        """Return the bytes of one of an image's files: MANIFEST, SIGNATURE or BOOT_SCRIPT."""
         self.require()
         checked_digest(digest, self.subject)
         if not os.path.isdir(self.place(IMAGES, digest)):
@@ -116,13 +116,13 @@ class Store:
         return data
 
     def missing_blobs(self, manifest: manifests.Manifest) -> set[str]:
-        """The sha256 of those of the image's blobs that are not there, or not in their size."""
+        """Return the sha256 of the image's blobs that are missing or have a wrong size."""
         sizes = manifest.boot_blobs()
         there = self.blobs()
         return {sha256 for sha256 in manifest.blobs() if there.get(sha256) != sizes.get(sha256, there.get(sha256, -1))}
 
     def current(self, name: str) -> str | None:
-        """The digest that the last build of the image ``name`` has; None before the first."""
+        """Return the digest of the last build of the image ``name``; None before the first."""
         checked_name(name, "image")
         data = self.contents(CURRENT, name)
         if data is None:
@@ -130,7 +130,7 @@ class Store:
         return checked_digest(data.decode("ascii", "replace").rstrip("\n"), f"{self.subject}: {CURRENT}/{name}")
 
     def currents(self) -> dict[str, str]:
-        """Image name -> digest of its last build."""
+        """Return image name -> digest of its last build."""
         found = {name: self.current(name) for name in self.entries(CURRENT) if not name.startswith(".")}
         return {name: digest for name, digest in found.items() if digest is not None}
 
@@ -141,10 +141,10 @@ class Store:
         boot_script: bytes,
         blobs: Mapping[str, str | os.PathLike[str]],
     ) -> str:
-        """Put an image into the store and make it its name's current one; returns its digest.
+        """Put an image into the store and make it its name's current one; return its digest.
 
-        ``blobs``: sha256 -> file, of at least those blobs that the store has not; they are copied, and their digests
-        held against their names. Where anything is refused or fails, the store is as it was.
+        ``blobs``: sha256 -> file, of at least those blobs that the store does not have. They are copied, and their
+        digests are compared with their names. If anything is refused or fails, the store stays as it was.
         """
         manifest = manifests.load(manifest_bytes, "manifest to publish")
         digest = manifests.digest(manifest_bytes)
@@ -175,7 +175,7 @@ class Store:
 
     @contextlib.contextmanager
     def _folders(self) -> Iterator[None]:
-        """Have the folders of a store; those that were made for it go again where what follows fails."""
+        """Make the folders of a store; remove those made here if the work under it fails."""
         made = []
         with self.reported():
             os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)
@@ -248,7 +248,7 @@ class Store:
                     os.remove(self.place(path))
 
     def left_behind(self) -> list[str]:
-        """Paths in the store of what killed runs left behind."""
+        """Return the paths in the store of what killed runs left behind."""
         folders = [BLOBS, CHANNELS, CURRENT, HOLDS, IMAGES, NODES]
         folders += [os.path.join(IMAGES, digest) for digest in self.images()]
         return [
@@ -259,7 +259,7 @@ class Store:
         ]
 
     def entries(self, folder: str) -> list[str]:
-        """The names in one of the store's folders, sorted; none where it is not there."""
+        """Return the names in one of the store's folders, sorted; none if the folder does not exist."""
         with self.reported():
             try:
                 return sorted(os.listdir(self.place(folder)))
@@ -267,7 +267,7 @@ class Store:
                 return []
 
     def contents(self, *names: str) -> bytes | None:
-        """The bytes of a file of the store; None where there is none."""
+        """Return the bytes of a file of the store; None if there is none."""
         with self.reported():
             try:
                 with open(self.place(*names), "rb") as stream:
@@ -277,7 +277,7 @@ class Store:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the only one that changes the store; wait LOCK_WAIT_S seconds for another to finish."""
+        """Lock the store for changes; wait up to LOCK_WAIT_S seconds for another run to finish."""
         with self.reported():
             folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -298,7 +298,7 @@ class Store:
 
     @contextlib.contextmanager
     def reported(self) -> Iterator[None]:
-        """Turn what the system refuses into an ImageError."""
+        """Turn an OSError into an ImageError."""
         try:
             yield
         except OSError as error:
@@ -307,7 +307,7 @@ class Store:
             raise ImageError(self.subject, where, mend) from error
 
     def _require_ours(self) -> None:
-        """Refuse a folder with other things in it; one that is missing or empty becomes a store."""
+        """Raise ImageError for a folder with other things in it; a missing or empty one becomes a store."""
         if os.path.isdir(self.path):
             odd = sorted(set(self.entries("")) - ITS_OWN)
             if odd and not os.path.isdir(self.place(IMAGES)):
@@ -318,7 +318,7 @@ class Store:
             raise ImageError(self.subject, "not a folder", "give the path of a store or an empty folder")
 
     def _require_room(self, subject: str, sizes: Mapping[str, int], files: Mapping[str, bytes]) -> None:
-        """Refuse what does not fit; ``sizes`` in bytes."""
+        """Raise ImageError if the data does not fit; ``sizes`` in bytes."""
         needed = MARGIN_BYTES
         for size in [*sizes.values(), *(len(data) for data in files.values())]:
             needed += -(-size // BLOCK_BYTES) * BLOCK_BYTES

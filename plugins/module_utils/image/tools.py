@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Running the tools that an image is built with: what each failure says, and which package brings a missing tool."""
+"""Run the tools that build an image: report each failure, and the package that brings a missing tool."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import process
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 
-# Which Debian package brings a tool that does not have the package's name.
+# The Debian packages of tools that do not have the package's name.
 PACKAGES = {
     "apt-get": "apt",
     "chroot": "coreutils",
@@ -27,7 +27,7 @@ PACKAGES = {
     "unsquashfs": "squashfs-tools",
     "veritysetup": "cryptsetup-bin",
 }
-# Of the environment of who builds: how the archives are reached.
+# The variables of the builder's environment that are needed to reach the archives.
 PROXIES = tuple(name for word in ("http_proxy", "https_proxy", "no_proxy") for name in (word, word.upper()))
 NO_SPACE = "No space left on device"
 TAIL_LINES = 6
@@ -50,7 +50,7 @@ class ToolError(ImageError):
 
 
 def require(*tools: str) -> None:
-    """Raise ImageError for the first of ``tools`` that this machine does not have."""
+    """Raise ImageError for the first of ``tools`` that this machine lacks."""
     for tool in tools:
         if not shutil.which(tool, path=search_path()):
             raise ImageError(
@@ -61,16 +61,16 @@ def require(*tools: str) -> None:
 
 
 def search_path() -> str:
-    """PATH with the folders of the administrator's tools, which Ansible's own PATH may not have."""
+    """Return PATH with the folders of the administrator's tools, which Ansible's own PATH may lack."""
     return f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
 
 
 @dataclass(frozen=True)
 class Run:
-    """Calling it runs a tool and returns what it wrote. Raises ToolError, about ``subject``.
+    """A callable that runs a tool and returns its output. Raises ToolError, about ``subject``.
 
-    ``environment`` is the whole of it, beside what every tool needs: what the builder's user has set must not get into
-    an image.
+    ``environment`` is the tool's whole environment, except what every tool needs: the settings of the builder's user
+    must not get into an image.
     """
 
     subject: str
@@ -80,7 +80,7 @@ class Run:
     def __call__(
         self, argv: Sequence[str | os.PathLike[str]], env: Mapping[str, str] | None = None, show: str | None = None
     ) -> str:
-        """``env`` is added to the environment; of lines that match ``show`` the first group becomes progress."""
+        """Run a tool. ``env`` is added to the environment; the first group of lines matching ``show`` is progress."""
         done = self.process([os.fspath(item) for item in argv], env, show)
         if done.returncode:
             raise ToolError(self.subject, done.args, done.stdout)
@@ -89,7 +89,7 @@ class Run:
     def process(
         self, argv: list[str], env: Mapping[str, str] | None = None, show: str | Callable[[str], object] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """As calling it, but the exit status is the caller's to judge, and ``show`` may be given each line."""
+        """Run a tool as a call does, but return any exit status; ``show`` may be a function that gets each line."""
         require(argv[0])
         return process.run(
             argv,
@@ -105,7 +105,7 @@ class Run:
         )
 
     def _progress_of(self, pattern: str) -> Callable[[str], None]:
-        """Return what makes progress of the first group of each line that matches."""
+        """Return a function that reports the first group of each matching line as progress."""
 
         def line_seen(line: str) -> None:
             found = re.match(pattern, line)
@@ -116,10 +116,10 @@ class Run:
 
 
 def inside(root: Path, path: str, follow: bool = False) -> Path:
-    """Where ``path`` of the image lies on this machine: its folder's symbolic links are followed within ``root``.
+    """Return the place of the image's ``path`` on this machine; its folder's links are followed within ``root``.
 
-    The last part is followed too with ``follow``; it need not be there. An image's link to /run must not lead to this
-    machine's. Raises ImageError where links lead in a circle.
+    With ``follow`` the last part is followed too; it need not exist. An image's link to /run must not lead to this
+    machine's. Raises ImageError if links lead in a circle.
     """
     done: list[str] = []
     ahead = [part for part in path.split("/") if part not in ("", ".")]
@@ -144,7 +144,7 @@ def inside(root: Path, path: str, follow: bool = False) -> Path:
 
 
 def file_inside(root: Path, path: str) -> Path | None:
-    """The file that ``path`` of the image leads to by the image's own links; None where there is none."""
+    """Return the file that ``path`` of the image leads to by the image's own links; None if there is none."""
     try:
         place = inside(root, path, follow=True)
     except ImageError:

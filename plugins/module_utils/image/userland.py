@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The first stage's programs and the shared libraries that they need, out of a tree of unpacked packages."""
+"""The first stage's programs and the shared libraries that they need, from a tree of unpacked packages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image import cpio, 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.tools import file_inside
 
-# Program, where it goes, its Debian package.
+# Program, its path in the first stage, its Debian package.
 PROGRAMS = (
     ("busybox", "bin/busybox", "busybox-static"),
     ("minisign", "bin/minisign", "minisign"),
@@ -19,7 +19,7 @@ PROGRAMS = (
 )
 PACKAGES = tuple(package for _name, _place, package in PROGRAMS)
 PROGRAM_FOLDERS = ("bin", "usr/bin", "sbin", "usr/sbin")
-# The loader's own default folders: Debian's with their architecture, and everybody's.
+# The loader's own default folders: Debian's with their architecture, and the common ones.
 LIBRARY_FOLDERS = tuple(
     f"{top}{folder}"
     for folder in ("lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "lib64", "lib")
@@ -28,7 +28,7 @@ LIBRARY_FOLDERS = tuple(
 
 
 def entries(tree: Path) -> list[cpio.Entry]:
-    """PROGRAMS, their loader and libraries. Raises ImageError where the tree lacks one."""
+    """Return PROGRAMS, their loader and libraries. Raises ImageError if the tree lacks one."""
     found: dict[str, cpio.Entry] = {}
     wanted: list[str] = []
     for program, place, package in PROGRAMS:
@@ -58,12 +58,12 @@ def entries(tree: Path) -> list[cpio.Entry]:
 
 
 def digest(tree: Path) -> str:
-    """The sha256 of all ``entries``. Raises ImageError."""
+    """Return the sha256 of all ``entries``. Raises ImageError."""
     return hashlib.sha256(cpio.archive(entries(tree), 0)).hexdigest()
 
 
 def _add(found: dict[str, cpio.Entry], place: str, path: Path) -> list[str]:
-    """Take the file in; returns what it needs in its turn."""
+    """Add the file to ``found``; return the loader and the libraries that it needs."""
     data = path.read_bytes()
     try:
         needs = elf.needs(data)
