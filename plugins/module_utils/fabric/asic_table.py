@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Switch ASICs: the buffer they have, and the headroom their vendors give a lossless priority. Constants only.
 
-Vendors publish little of this. What is here stands in the files that they ship with SONiC: paths below are of
+Vendors publish little of this. The values here are from the files that they ship with SONiC: paths below are of
 sonic-buildimage (github.com/sonic-net/sonic-buildimage) as of 086b03bd70 (2026-08-23), each with the last commit that
 changed it.
 
-- ``buffer_bytes``: all that lossless packets can have: the size of ``egress_lossless_pool``; where egress has a pool
-  for each half of the chip, the size of the ingress pool.
+- ``buffer_bytes``: the most that lossless packets can use: the size of ``egress_lossless_pool``; where egress has a
+  pool for each half of the chip, the size of the ingress pool.
 - ``pool_bytes`` and ``headroom_pool_bytes``: ``size`` and ``xoff`` of ``ingress_lossless_pool`` in the file for leaf
   switches (``buffers_defaults_t0.j2``), the pool whose use makes PFC pause. Without ``xoff`` there is no pool of
   headroom: each port's own is set aside, beside the pools. Broadcom's ``size`` holds ``xoff`` on some chips (Tomahawk
@@ -15,20 +15,20 @@ changed it.
   the whole buffer.
 - ``lossy_pool_bytes``: ``ingress_lossy_pool``, 0 where lossy packets use the lossless pool.
 - ``headroom``: ``pg_profile_lookup.ini``. Broadcom's columns are taken as they are: ``size`` is the priority's own, and
-  ``xoff`` comes on top of it. NVIDIA's ``size`` holds ``xoff`` too, so what is the priority's own is size - xoff. It is
+  ``xoff`` comes on top of it. NVIDIA's ``size`` holds ``xoff`` too, so the priority's own part is size - xoff. It is
   the profile's ``xon``, but on ports of 8 lanes: their size has a packet of the port's MTU more (``speed_overhead`` in
-  sonic-swss, cfgmgr/buffer_headroom_mellanox.lua), and so a pause ends that much, 9,216 or 8,192 bytes, below where it
-  began. ``threshold`` is the exponent of alpha; NVIDIA's is 0 throughout.
+  sonic-swss, cfgmgr/buffer_headroom_mellanox.lua), so a pause ends that much, 9,216 or 8,192 bytes, below its
+  beginning. ``threshold`` is the exponent of alpha; NVIDIA's is 0 throughout.
 - ``formula``: NVIDIA's images compute headroom (SONIC_BUFFER_MODEL=dynamic, platform/mellanox/rules.mk, 8ffa0fad9e) by
   cfgmgr/buffer_headroom_mellanox.lua (sonic-swss, 422271e7e, 2026-08-01). Of the rows, only Spectrum-4's are that
-  formula's: those of the older chips are from 2020 and reckon with a peer that obeys a pause within 3.8 KiB, where
-  IEEE 802.3 allows up to 905 quanta, so some are less than what arrives in the worst case. So xoff is the formula's.
+  formula's: those of the older chips are from 2020 and assume a peer that obeys a pause within 3.8 KiB, where
+  IEEE 802.3 allows up to 905 quanta, so some are less than the worst-case arrival. So xoff is the formula's.
 - ``sizes_pools``: the same images size the ingress pools from what headroom leaves (cfgmgr/buffer_pool_mellanox.lua,
   same commit), half for each.
 - ``lossless_classes``: SONiC makes these profiles for two priorities, 3 and 4 (files/build_templates/qos_config.j2).
 - ``unicast_queues``: the same file gives each port queues 0 to 7.
 
-Rows that contradict others of their own table are left out, as said where they are. Nothing is filled in: for an ASIC
+Rows that contradict others of their own table are left out, as their comments say. Nothing is filled in: for an ASIC
 or a speed that is not here, a user gives their own, with its source (``roce_asics``).
 """
 

@@ -37,7 +37,7 @@ NEEDED = ("buffer_bytes", "pool_bytes", "cell_bytes", "lossless_classes")
 def read_asics(given: Any) -> dict[str, Asic]:
     """Return all ASICs by name: those of the table, and the user's own (``roce_asics``), which come before them.
 
-    Raises FabricError for the first thing amiss.
+    Raises FabricError for the first error.
     """
     record = Record(ASICS_VARIABLE, {} if given is None else given)
     return {**ASICS, **{str(name): _read_asic(str(name), data) for name, data in record.data.items()}}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Read YAML as switches print their configuration: blocks of mappings and lists, and scalars, nothing else.
 
-The library has nothing but Python's standard library, which reads no YAML. All scalars are strings here (YAML 1.1 would
+The library uses only Python's standard library, which reads no YAML. All scalars are strings here (YAML 1.1 would
 make a boolean of NVUE's ``on``); ``{}``, ``[]`` and nothing at all are a dictionary, a list and None. Anchors, tags,
 flow collections with contents and several documents are refused with the line's number.
 """
@@ -73,7 +73,7 @@ def _list(lines: _Lines, indent: int) -> list[Any]:
     items = []
     while lines.more() and lines.here()[1] == indent and (lines.here()[2] + " ").startswith("- "):
         rest = lines.here()[2][1:].strip()
-        if rest:  # what follows the dash is the item's first line
+        if rest:  # the text after the dash is the item's first line
             lines.replace(indent + 2, rest)
         else:
             lines.at += 1

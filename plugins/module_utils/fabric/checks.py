@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The checks of each part of a RoCE path, and the consequence where a part is not as it must be. Pure.
 
-Every check gets one part as it was read back (``state``) and says what is wrong with it for one class of the policy
-(``Fault``), and what of it cannot be read on such a device at all (``Unseen``). A part that is fine says nothing, so
-that a fabric of thousands of parts is checked in one pass.
+Every check gets one part as it was read back (``state``) and returns its faults for one class of the policy
+(``Fault``), and what of it cannot be read on such a device at all (``Unseen``). For a part without faults it returns
+nothing, so that a fabric of thousands of parts is checked in one pass.
 
-A value that is missing is never fine. It is ``Unseen`` where the device's kind gives the reason (``reasons``: field of
+A missing value is never correct. It is ``Unseen`` where the device's kind gives the reason (``reasons``: field of
 PortQos or Nic -> why it cannot be read), and a ``Fault`` where there is none.
 """
 
@@ -37,13 +37,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
 )
 
 NOT_IN_A_GUEST = "a guest does not see what the physical function of its VF trusts"
-# Beside a unit that was mistaken (bytes, kB, KiB, cells of about 250 bytes), thresholds differ by rounding alone.
+# Apart from a wrong unit (bytes, kB, KiB, cells of about 250 bytes), thresholds differ by rounding alone.
 WRONG_UNIT_RATIO = 100
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is not as it must be. ``where`` is filled in by whoever knows the place ("leaf1 swp1, in")."""
+    """One setting that is not as it must be. The caller that knows the place fills in ``where`` ("leaf1 swp1, in")."""
 
     what: str
     wanted: Any
@@ -382,7 +382,7 @@ def _times(watchdog: Watchdog) -> str:
 def _port(port: PortQos, rdma: RdmaClass, policy: Policy, reasons: Reasons) -> Iterator[Finding]:
     yield from _keeps_dscp(port)
     yield from _pfc(port.pfc, rdma)
-    # A pause of CNPs is a fault of theirs.
+    # A pause of CNPs is a fault of the CNPs' own check.
     yield from _other_pfc(port.pfc, rdma, policy, (policy.cnp.priority,))
     least, passes = policy.ip_mtu_bytes, f"IP packets of {policy.ip_mtu_bytes} bytes pass"
     dropped = "large packets are dropped, small ones pass"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import TypeGuard  # Python 3.9 has none
 
 OBJECTS = ("app", "ets", "pfc", "buffer", "dcbx")
-# What dcb says where the driver has no such operations, or has an attribute less than the tool knows.
+# dcb's messages where the driver has no such operations, or lacks an attribute that the tool knows.
 NOT_THERE = ("Operation not supported", "Attribute not found")
 BUFFER_BYTES_AT_MOST = (1 << 32) - 1  # u32 in struct dcbnl_buffer
 

@@ -13,9 +13,9 @@ from ansible.module_utils.basic import AnsibleModule
 class FabricModule(AnsibleModule):
     """An AnsibleModule that returns and logs none of its arguments except those in ``told``.
 
-    Switches' running configurations have the hashes of passwords: they belong neither into the controller's journal,
-    where Ansible logs a module's arguments, nor into what it shows with -vvv. ``no_log`` would search every string of
-    the result for every configuration instead. Of a large fabric all that also takes longer than the module's work.
+    Switches' running configurations have the hashes of passwords: they must not be in the controller's journal,
+    where Ansible logs a module's arguments, nor in its output with -vvv. ``no_log`` would search every string of
+    the result for every configuration instead. For a large fabric, that also takes longer than the module's work.
     """
 
     def __init__(self, argument_spec: dict[str, Any], told: Sequence[str], **kwargs: Any) -> None:

@@ -21,8 +21,8 @@ NOTHING = PortQos()
 def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
     """Return the proof, and its first failure in a sentence ("" where it holds).
 
-    What was not read at all (a host that is none of the inventory's RoCE hosts, a switch beyond --limit) is claimed
-    nothing of, and that is said. Raises FabricError.
+    The proof makes no claim about a device that was not read (a host that is none of the inventory's RoCE hosts, a
+    switch beyond --limit), and says so. Raises FabricError.
     """
     bare = {**params, "hosts": None}  # the plan checks that they have their NICs
     compared = switch_config.compared(bare)

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Steps from the current to the wanted QoS, in an order that drops no packet of a lossless class. Pure.
 
-A NIC that obeys pauses before switches have headroom loses packets; a switch that pauses a NIC that does not obey fills
-up. So what becomes lossless gets its buffers first, then the switches' PFC, and the NICs' last; what becomes lossy goes
-the other way round.
+If a NIC obeys pauses before switches have headroom, packets are lost; if a switch pauses a NIC that does not obey, the
+switch's buffer fills. So a class that becomes lossless gets its buffers first, then the switches' PFC, and the NICs'
+PFC last; for a class that becomes lossy, the order is reversed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NICS_SET = "NICs have their classes and marks"
 SWITCHES_ALL = "switches pause what is lossless"
 NICS_ALL = "NICs pause what is lossless"
 LESS_PFC, SETTINGS, ALL = "less_pfc", "settings", "all"
-STEPS = {  # the stages in order, and how far each goes: what roce_nic calls stage
+STEPS = {  # the stages in order; roce_nic's setting "stage" names the last one to apply
     NICS_LESS_PFC: LESS_PFC,
     SWITCHES_LESS_PFC: LESS_PFC,
     SWITCHES_SET: SETTINGS,
@@ -55,7 +55,7 @@ class Stage:
 def stages(now: Qos, wanted: Qos) -> list[Stage]:
     """Return the steps from ``now`` to ``wanted``, without steps that would change nothing.
 
-    Devices and ports that ``wanted`` lacks stay as they are; a device that ``now`` lacks counts as one without any QoS.
+    Devices and ports that ``wanted`` lacks stay as they are; a device that ``now`` lacks is taken as one without QoS.
     """
     steps = (
         (NICS_LESS_PFC, False, _less_pfc),

@@ -3,7 +3,7 @@
 """The vendor's `mlnx_qos`, used where `dcb` is not available: its output, and the commands with the same effect.
 
 Written from the tool's own source (github.com/Mellanox/mlnx-tools, python/mlnx_qos: its options and pretty_print) and
-tested on text of that form. No such NIC was there to try it on.
+tested on text of that form. It was not tried on such a NIC.
 """
 
 from __future__ import annotations

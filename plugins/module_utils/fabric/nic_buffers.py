@@ -12,9 +12,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_seen import Seen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import CLASSES, Octet
 
-SLOWEST_GBIT_S = 40  # the driver reckons with no less
+SLOWEST_GBIT_S = 40  # the driver's minimum
 FRAME_BYTES = 9216  # MINIMUM_MAX_MTU
-# Sizes are multiples of this, and so of every device's cells, or they would read back otherwise than they were written.
+# Sizes are multiples of this, and so of every device's cells, or they would read back as other values than written.
 GRAIN_BYTES = 4096
 
 

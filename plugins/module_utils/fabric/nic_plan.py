@@ -199,7 +199,7 @@ def expected(wanted: Nic, seen: Seen) -> Nic:
 def differences(wanted: Nic, seen: Seen) -> dict[str, tuple[Any, Any]]:
     """Return, by field of Nic, (before, after) as text for each difference from ``wanted``.
 
-    None in ``wanted`` is no wish; but of ``forced_tos`` it is the wish that applications choose.
+    None in ``wanted`` is no request; but in ``forced_tos`` it requests that applications choose.
     """
     found: dict[str, tuple[Any, Any]] = {}
     for each in fields(Nic):

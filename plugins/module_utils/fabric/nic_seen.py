@@ -13,9 +13,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
 class Dcb:
     """A network interface's data center bridging, as a tool reports it. None: the driver does not have that part.
 
-    ``dscp_priorities``: by DSCP, all priorities that it is mapped to (more than one where somebody added and did not
-    replace). ``classes_at_most`` and ``lossless_at_most``: how many traffic classes it has, and how many priorities may
-    pause. ``by_host``: false where firmware runs DCBX; ``willing``: true where a DCBX peer may set ETS.
+    ``dscp_priorities``: by DSCP, all priorities that it is mapped to (more than one where entries were added, not
+    replaced). ``classes_at_most`` and ``lossless_at_most``: how many traffic classes it has, and how many priorities
+    may pause. ``by_host``: false where firmware runs DCBX; ``willing``: true where a DCBX peer may set ETS.
     """
 
     tool: str  # "dcb" or "mlnx_qos"

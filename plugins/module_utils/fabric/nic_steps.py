@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Writes that take a NIC from its current to its wanted settings, in an order that is safe while traffic runs.
 
-PFC goes off first where it goes, and on last where it comes: no priority is ever lossless without its buffer, its queue
-and its marking.
+PFC that is to be off is turned off first, and PFC that is to be on is turned on last: no priority is ever lossless
+without its buffer, its queue and its marking.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _tool(seen: Seen) -> Tool:
 def steps(seen: Seen, wanted: Nic) -> list[Step]:
     """Return the writes, in order; empty where ``seen`` is as ``wanted``.
 
-    Raises FabricError where DCB is to be set and there is none: a plan wants none then, but a backup may.
+    Raises FabricError where DCB is to be set and there is none: a plan then requests none, but a backup may.
     """
     differing = set(differences(wanted, seen))
     interface = wanted.interface

@@ -19,7 +19,7 @@ NIC_FIELDS = [each.name for each in fields(Nic)]
 def nic_of(subject: str, given: Any, known: dict[str, Nic] | None = None) -> Nic:
     """Return a NIC's QoS from roce_nic_info's result; other data in it is ignored. Raises FabricError.
 
-    Hosts of a fleet are alike: NICs that are equal, by what they are as text in ``known``, are one object.
+    Hosts of a fleet are alike: NICs that are equal, by their text in ``known``, are one object.
     """
     record = Record(subject, given)
     record.need("name", "interface")

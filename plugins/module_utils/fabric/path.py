@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Follow a RoCE packet from the application to the receiver and its CNP back, over the settings that were read. Pure.
 
-``follow`` is one path, in the order in which packets meet its parts, so that its first fault is the first broken hop.
-``survey`` is all of a fabric: every part once, whatever the number of paths over it.
+``follow`` returns one path, in the order in which packets pass its parts, so its first fault is the first broken hop.
+``survey`` covers a whole fabric: every part once, whatever the number of paths over it.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class Part(NamedTuple):
 
 
 class Checker:
-    """The checks of one class of RoCE. Parts that are alike (one object) are looked at once.
+    """The checks of one class of RoCE. Parts that are alike (one object) are checked once.
 
-    What was found of a part is known by the identity of what it is: comparing ports and NICs costs more than checking
-    them, and whoever reads them gives those that are equal one object.
+    Results are stored by the part's object identity: comparing ports and NICs costs more than checking them, and the
+    code that reads them uses one object for those that are equal.
     """
 
     def __init__(self, policy: Policy, rdma: RdmaClass, seen: ReadBack) -> None:
@@ -193,7 +193,7 @@ class Checker:
 
 
 def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part]:
-    """Return all parts of the path from NIC ``start`` to NIC ``goal``, in order, and of the CNP's way back."""
+    """Return all parts of the path from NIC ``start`` to NIC ``goal``, in order, and of the CNP's path back."""
     way = fabric.way(start, goal)
     back = fabric.way(goal, start)
     parts = [*checker.applications(start.device), checker.sender(start)]
@@ -216,7 +216,7 @@ def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part
 def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
     """Yield all parts of the fabric: each host sends to each, over every port in both directions.
 
-    One after the other, since a large fabric has hundreds of thousands and most of them are fine.
+    They are yielded one by one, since a large fabric has hundreds of thousands and most of them have no fault.
     """
     ends = sorted(fabric.peer)
     nics = [end for end in ends if end.device not in fabric.switches]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Compute each switch's QoS from the policy and the inventory's switches.
 
-All that can be refused is refused here, before anything is rendered: the switches and their links by ``read_switches``,
+This module makes all refusals, before anything is rendered: the switches and their links by ``read_switches``,
 what their ASICs cannot do by ``plan``. Ports with the same ASIC, speed and cable share one PortQos.
 """
 
@@ -107,8 +107,8 @@ def read_switches(
     """Return the inventory's switches, in its order, each checked alone and against the others.
 
     ``switches``: name -> system, asic, ports, headroom and queue_buffer_bytes, each as in roce_switch_system and so on.
-    ``hosts``: name -> roce_host_nics of all hosts, None for one that has none given; None as a whole: whether hosts at
-    the far ends are there is not checked. ``asics``: roce_asics. Raises FabricError for the first thing amiss.
+    ``hosts``: name -> roce_host_nics of all hosts, None for a host without that variable; None as a whole: the hosts at
+    the far ends are not checked. ``asics``: roce_asics. Raises FabricError for the first error.
     """
     if not isinstance(switches, Mapping) or not switches:
         raise FabricError("switches", "there are none", "put switches into the inventory's group roce_switches")

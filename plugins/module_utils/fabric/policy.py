@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""``roce_policy``: what RoCE is to get on every hop, checked once, here, so that nothing later needs to doubt it.
+"""``roce_policy``: the RoCE settings of every hop. It is checked once, here; later code relies on that.
 
 The defaults are NVIDIA's `nv set qos roce` with one DSCP instead of eight a class (Cumulus Linux user guide, "RDMA over
 Converged Ethernet": RoCE in traffic class 3 with half of the bandwidth and PFC on priority 3, CNP strict in 6; DSCP 26
@@ -28,7 +28,7 @@ POLICY = "roce_policy"
 LOSSLESS, LOSSY = "lossless", "lossy"
 NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")  # becomes part of profiles' names on switches
 ECT0, ECT1 = 2, 1  # RFC 3168
-# What an interface must carry for an InfiniBand MTU: its payload, and the headers that the kernel reckons with
+# The bytes that an interface must carry for an InfiniBand MTU: its payload, and the headers that the kernel counts
 # (iboe_get_mtu in include/rdma/ib_addr.h: GRH 40, UDP 8, BTH 12, XRC 4, AtomicETH 28, ICRC 4).
 ROCE_HEADER_BYTES = 40 + 8 + 12 + 4 + 28 + 4
 PATH_MTUS_BYTES = (256, 512, 1024, 2048, 4096)  # InfiniBand Architecture Specification, volume 1, PathMTU
@@ -137,8 +137,8 @@ def read_policy(given: Mapping[str, Any] | None) -> Policy:
     """Read the variable ``roce_policy``, with defaults for omitted settings. Raises FabricError for the first error in
     it.
 
-    Without ``classes`` there is one, "roce". Traffic class, priority and queue of a class are one number unless told
-    otherwise.
+    Without ``classes`` there is one, "roce". Traffic class, priority and queue of a class are one number unless given
+    separately.
     """
     record = Record(POLICY, given or {})
     record.only(
@@ -225,7 +225,7 @@ def _watchdog(record: Record, lossless: bool) -> Watchdog | None:
     action = watchdog.data.get("action", "drop")
     if action not in ("drop", "forward"):
         raise watchdog.refuse(f"action {action!r} is unknown", "there are drop and forward")
-    # What SONiC's `pfcwd start_default` sets, and the range that it takes (sonic-utilities, pfcwd/main.py).
+    # The default of SONiC's `pfcwd start_default`, and the range that it takes (sonic-utilities, pfcwd/main.py).
     detection = watchdog.number("detection_ms", 200, 100, 5000)
     return Watchdog(detection, watchdog.number("restoration_ms", 200, 100, 60000), action)
 

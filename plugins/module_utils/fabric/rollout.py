@@ -3,7 +3,8 @@
 """Take switches from their running configurations to the policy in stages, and back: the text to send to each, by
 stage.
 
-It is computed anew before every stage, of what is there then. So a run that was cut off is completed by the next one.
+It is computed again before every stage, from the configurations read then. So the next run completes one that was
+interrupted.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 
 PORT_FIELDS = [each.name for each in fields(PortQos)]
 EMPTY = PortQos()  # of a port that is not configured
-RUN = re.compile(r"\d{8}T\d{6}Z")  # what the role calls a run's folder of backups
+RUN = re.compile(r"\d{8}T\d{6}Z")  # the role's name for a run's folder of backups
 
 
 def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dict[str, Any]:
@@ -39,8 +40,8 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
 
     Raises FabricError, before anything is written, and ProofError where a backup cannot be written.
 
-    A switch goes through a stage in a later one where its system cannot hold that stage by itself (NVUE keeps headroom
-    and PFC in one profile), and where taking away PFC alone would mean to write somebody else's configuration anew.
+    A switch's stage is done in a later one where its system cannot hold that stage by itself (NVUE keeps headroom and
+    PFC in one profile), and where removing PFC alone would mean rewriting configuration that is not this project's.
     """
     running = running_texts(params["running"])
     wanted = {name: switch for name, switch in wanted_switches(params).items() if name in running}
@@ -65,7 +66,7 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
             done.append((stage.name, texts, hosts))
     reached = {name for _stage, texts, _hosts in done for name in texts}
     rest = {name: text for name, text in whole.items() if text and name not in reached}
-    if rest:  # what the terms of state do not tell apart
+    if rest:  # what the terms of state do not distinguish
         done = _with(done, migration.SWITCHES_SET, rest)
     result: dict[str, Any] = {
         "changed": bool(done),
@@ -116,7 +117,7 @@ def _unfinished(folder: str, wanted: Mapping[str, Switch]) -> tuple[str, list[st
 def restored(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return what to send so that each switch is again as in its backup, and whether it is. Raises FabricError.
 
-    Only for systems whose ``restoration`` finds it out; the others have a way back of their own.
+    Only for systems with a function ``restoration``; the others restore by their own means.
     """
     backup, running = running_texts(params["backup"]), running_texts(params["running"])
     before, now = (parse_running(texts, params["switches"]) for texts in (backup, running))
@@ -138,7 +139,7 @@ def _comparable(seen: Switch, wanted: Switch) -> Switch:
     """Return ``seen`` on the wanted ports, with the wanted value of each setting its system does not show: no stage
     changes it.
 
-    For the stages alone. It is no observation, and no proof may be made of it.
+    Used for the stages only. It is no observation, and no proof may be based on it.
     """
     not_held = SYSTEMS[wanted.system].NOT_HELD
     known: dict[tuple[int, int], PortQos] = {}

@@ -3,7 +3,7 @@
 """QoS as it is on a switch's ports and on a NIC, in vendor-neutral terms.
 
 The same terms say what is wanted (``plan``), what is rendered from it and what is read back, so that two of them can be
-held against each other. None always means "not set, or not to be seen there"; what that leads to is the path check's.
+compared. None always means "not set, or not visible there"; the path check decides what follows from that.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Headroom:
     ``reserved_bytes`` are the priority's own. A pause is sent when its use of the shared buffer passes
     2^``alpha_exponent`` times what is still free of it, and ended when its use of all its buffer is down to
     ``xon_offset_bytes`` below that, or to ``xon_bytes``, whichever is more (sonic-buffer-profile.yang,
-    xon_offset); ``xoff_bytes`` is room for what arrives between the pause's sending and its effect.
+    xon_offset); ``xoff_bytes`` is for what arrives between the pause's sending and its effect.
     """
 
     reserved_bytes: int
@@ -95,8 +95,8 @@ class PortQos:
     """One port, both directions. Ports that are alike share one object.
 
     ingress: ``dscp_to_class`` (64 entries; None: the port does not look at that DSCP), ``rewrites_dscp`` (packets go on
-    with another one than they came with), ``class_to_priority`` (8: in which priority's name the port sends pauses for
-    a traffic class), ``headroom`` (8, by priority).
+    with another one than they came with), ``class_to_priority`` (8: by which priority the port sends pauses for a
+    traffic class), ``headroom`` (8, by priority).
     egress: ``class_to_queue`` (8), ``priority_to_queue`` (8: which queue a received pause stops), ``queues`` (8).
     both: ``pfc``, the priorities that pause; ``watchdog``; ``ip_mtu_bytes``, the largest IP packet that passes;
     ``cable_m``, the longest cable that headroom is for, where the system reckons headroom itself (else None).
@@ -145,7 +145,7 @@ class Nic:
     ``notification`` and ``reaction``: on which priorities it sends CNPs for marked packets, and slows down for CNPs.
     ``cm_tos``: the ToS byte that RDMA-CM gives new connections; ``forced_tos``: the one that the device gives all
     (its "traffic class"), whatever the application asks for; None: the application's.
-    ``may_mark``: whether the DSCP that this function sets decides its packets' priority; None where nothing tells.
+    ``may_mark``: whether the DSCP that this function sets decides its packets' priority; None where that is unknown.
     ``dcbx_by_host``: whether the host alone sets the DCB part (false: firmware or a peer may, by DCBX).
     ``priority_to_buffer`` and ``buffer_bytes``: the ingress buffers, which hold the headroom of lossless priorities;
     ``cable_m``: the length from which the driver reckons when to pause.

@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_syste
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.terms import differences, to_data
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 
-# Becomes a file's name.
+# The form of a file's name.
 FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 

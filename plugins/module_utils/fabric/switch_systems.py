@@ -6,9 +6,9 @@ Each is a module of ``systems`` with these names:
 
 ``NOT_HELD``: field of PortQos -> why this system's configuration does not hold it (the system decides it itself).
 ``render(switch) -> str``: the configuration, in the system's own format; only what concerns QoS. Pure: the same bytes.
-``parse(text, name) -> Switch``: a running configuration (all of it or this part) back in the same terms, whoever wrote
+``parse(text, name) -> Switch``: a running configuration (all of it or this part) in the same terms, whoever wrote
 it; FabricError where it is none. ``parse(render(switch), switch.name)`` is ``switch``, less NOT_HELD.
-``remediation(running, wanted) -> str``: what to send to the switch to make ``wanted`` of its running configuration, in
+``remediation(running, wanted) -> str``: what to send to change the switch's running configuration to ``wanted``, in
 the system's own format; "" where nothing differs. Only what is this project's or contradicts the policy is removed.
 ``PORT`` and ``PORT_EXAMPLE``: the form of a port's name, and one, for the error about another.
 Where it applies:
@@ -18,7 +18,7 @@ for.
 ``SIZES_HEADROOM = True``, where the system computes headroom alone: no row and no cable is asked for.
 ``check_cable(subject, cable_m)``: FabricError where a lossless port cannot have that cable.
 ``held_cable_m(cable_m)``: the length for which the system keeps headroom where a cable is so long.
-``BUFFER_SHARES``: the parts into which it is made to cut the buffer; ``DEFAULT_SHARES``: those into which it cuts it
+``BUFFER_SHARES``: the parts into which it is configured to divide the buffer; ``DEFAULT_SHARES``: its own division
 where the ASIC's pools are not the user's own. Else the pools are the ASIC's.
 ``HAS_POOLS = True``, where ``Switch.pools`` says what its pools must have.
 ``CLASSIFIES_AT_EGRESS = True``, where a port's ``dscp_to_class`` is for the packets that leave by it; else, without the

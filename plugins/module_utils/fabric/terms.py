@@ -107,12 +107,12 @@ def _port_differences(wanted: PortQos, seen: PortQos, not_held: Collection[str])
         if each.name in TABLES:
             yield from _table(*TABLES[each.name], here, there)
         elif each.name in BY_NUMBER:
-            # A queue that is strict, or not, changes the shares of all others: it is the cause.
+            # A queue's being strict changes the shares of all others, so it is the cause.
             pairs = sorted(enumerate(zip(here, there)), key=lambda pair: _as_strict(*pair[1]))
             for at, (one, other) in pairs:
                 if one != other:
                     yield f"{BY_NUMBER[each.name]} {at}", _words(one), _words(other)
-        elif each.name != "cable_m" or here is not None:  # most systems are told no cable
+        elif each.name != "cable_m" or here is not None:  # most systems get no cable
             yield title(each.name), _words(here), _words(there)
 
 

@@ -2,21 +2,21 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Compute bytes from ASIC, speed, cable and MTU: a lossless priority's headroom, whether it fits, and ECN's thresholds.
 
-Headroom (xoff) is what still arrives after a pause was sent.
+Headroom (xoff) holds the packets that still arrive after a pause was sent.
 
-- Its floor is physics and the standard: a frame that was on its way out when the pause was due, one that the peer had
-  begun when the pause came, what is on the cable there and back, and the time within which the peer must obey (IEEE
+- Its floor follows from physics and the standard: a frame that was being sent when the pause was due, one that the peer
+  had begun when the pause came, what is on the cable there and back, and the time within which it must obey (IEEE
   802.1Q, Annex N, formerly 802.1Qbb, Annex O; quanta: IEEE 802.3, 31B.3.7). Less loses packets, so less is refused,
-  whoever gave it: the sum is ``floor_bytes``. More than CEILING_FACTOR times as much is a mistake of units.
+  whatever its source: the sum is ``floor_bytes``. More than CEILING_FACTOR times as much is a mistake of units.
 - NVIDIA's is its own formula, for the cable's very length (sonic-swss, cfgmgr/buffer_headroom_mellanox.lua).
 - All others' is the ASIC's profile (``asic_table``). Between two cables it is on the line between their rows, in whole
-  cells: of all that makes up headroom only what is on the cable depends on its length, in proportion. Below the
+  cells: of headroom's parts, only the bytes on the cable depend on its length, in proportion. Below the
   shortest it is that row's. Profiles are made for PROFILE_IP_MTU_BYTES; a longer packet adds MTU_FACTOR times what it
   is longer.
 
-What all ports together need must fit into the chip, beside its pools (``free_bytes``).
+The needs of all ports together must fit into the chip, beside its pools (``free_bytes``).
 
-ECN must mark before PFC pauses, or it is PFC that slows senders down (Zhu et al., "Congestion Control for Large-Scale
+ECN must mark before PFC pauses, or PFC slows senders down (Zhu et al., "Congestion Control for Large-Scale
 RDMA Deployments", SIGCOMM 2015, section 4). A port pauses a priority when that uses more than alpha times what is free
 of the ingress pool. In the worst case every queue of every port is as long as the others, and what one port sent is
 spread evenly over the queues of all n ports. Then, with c classes on n ports, all queues at q bytes, a port's use is

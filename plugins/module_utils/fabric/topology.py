@@ -64,7 +64,7 @@ class Fabric:
         """Return the hops that a packet from NIC ``start`` to NIC ``goal`` may pass, over all paths with the fewest
         switches.
 
-        Each hop once, those nearer to ``start`` first. Raises FabricError where there is no way.
+        Each hop is returned once, those nearer to ``start`` first. Raises FabricError where there is no path.
         """
         for end in (start, goal):
             if end not in self.peer:
@@ -105,9 +105,9 @@ class Fabric:
 def buffer_cycle(fabric: Fabric, paused: Mapping[tuple[str, str], bool] | None = None) -> list[tuple[str, str]]:
     """Return a cyclic buffer dependency as the switches' links (from, to) around it; empty where there is none.
 
-    With PFC, the buffer of a link waits for that of the next one of some packet's way. A cycle of them can stand still
+    With PFC, the buffer of a link waits for that of the next link of a packet's path. A cycle of them can block
     for ever (Hu et al., "Deadlocks in Datacenter Networks: Why Do They Form, and How to Avoid Them", HotNets 2016).
-    Ways are those of the least number of switches, between switches that have hosts. ``paused``: whether a link
+    Paths are those with the fewest switches, between switches that have hosts. ``paused``: whether a link
     (from, to) is lossless; all are unless said.
     """
     index = {switch: 1 << at for at, switch in enumerate(sorted(fabric.switches))}

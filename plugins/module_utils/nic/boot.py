@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Run at every boot: bring the NICs to the saved policy, by the same code as in a module's run.
 
-``python3 roce_host.pyz SETTINGS.json``. A driver may make its devices late, so it is tried until the time is up.
+``python3 roce_host.pyz SETTINGS.json``. A driver may make its devices late, so it is retried until the time limit.
 """
 
 from __future__ import annotations

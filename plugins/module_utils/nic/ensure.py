@@ -34,7 +34,7 @@ Planned = dict[str, "tuple[Nic, dict[str, str]]"]
 def settings(policy: dict[str, Any], nics: dict[str, Any], rdma_class: str | None) -> dict[str, Any]:
     """Return the settings in the form that ``ensure`` takes and a boot finds. Raises HostError for what fits no host.
 
-    The class is always named: which one is the policy's first is lost in a file whose keys are sorted.
+    The class is always named: a file with sorted keys does not keep which one is the policy's first.
     """
     try:
         read_nics(nics)

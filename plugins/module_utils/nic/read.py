@@ -30,7 +30,7 @@ CONNECTIONS = "/sys/kernel/config/rdma_cm"
 CONGESTION = "/sys/kernel/debug/mlx5"
 PORT = "1"  # mlx5, bnxt_re and irdma have a device a port
 REPRESENTOR = re.compile(r"^(c\d+)?pf\d+(vf|sf)\d+$")  # Documentation/networking/representors.rst
-# Of vendor 0x15b3, functions that are VFs wherever they show up: in a guest nothing else tells. From the table
+# Device IDs of vendor 0x15b3 whose functions are always VFs: a guest has no other sign of it. From the table
 # mlx5_core_pci_table (drivers/net/ethernet/mellanox/mlx5/core/main.c, MLX5_PCI_DEV_IS_VF).
 MLX5_VFS = ("0x1012", "0x1014", "0x1016", "0x1018", "0x101a", "0x101c", "0x101e", "0xa2d3")
 

@@ -9,7 +9,7 @@ Sources: Cumulus Linux 5.14 user guide, "Quality of Service" (every command and 
 Ethernet" (what ``qos roce`` sets), "Equal Cost Multipath" (hash fields), "NVUE API"; NVUE reference, "QoS" (ranges);
 key names and types as in a filled configuration that the API of 5.5.1 returned.
 
-What a switch priority (SP) is: the packet's class inside the switch and the priority in whose name PFC pauses. NVUE has
+A switch priority (SP) is the packet's class inside the switch and the priority by which PFC pauses. NVUE has
 no other class, so a policy is rendered only where traffic class and priority of a class are one number. NVUE's
 "traffic-class" is what this project calls a queue.
 
@@ -19,9 +19,9 @@ on queues 0 and 3 with 150,000 and 1,500,000 bytes at 100%; an LLDP TLV for UDP 
 lossless pool. It has no second class and no thresholds by port, and it marks all other traffic too. What it sets is
 understood when read (modes lossless, lossless-single-ipool, lossy).
 
-Buffers of a lossless port: ``port-buffer`` is what is kept for it, a pause is sent when ``xoff-threshold`` of it is
+Buffers of a lossless port: ``port-buffer`` is reserved for it, a pause is sent when ``xoff-threshold`` of it is
 used, and ends ``xon-threshold`` below that. So xoff-threshold is Headroom.reserved_bytes, xon-threshold is
-xon_offset_bytes (and xon_bytes what is left of xoff-threshold; Spectrum's profiles say it so), and port-buffer is
+xon_offset_bytes (and xon_bytes is the rest of xoff-threshold, as in Spectrum's profiles), and port-buffer is
 reserved_bytes + xoff_bytes: the rest takes what arrives after the pause was sent.
 The alpha is the switch's (``advance-buffer-config default-global ingress-lossless-buffer shared-alpha``). Half of the
 memory goes to the lossless pool, as in the guide's example and in ``qos roce``.
@@ -66,7 +66,7 @@ ALL_PORTS = "default-global"
 HALF_PERCENT = 50
 BUFFER_SHARES = BufferShares(HALF_PERCENT)  # as rendered: traffic-pool default-lossless memory-percent
 SECTIONS = ("mapping", "egress-scheduler", "congestion-control", "pfc")
-# Read, and taken away: the port that a packet comes in by says whether its DSCP is written anew where it leaves (NVUE
+# Read, and removed: the port where a packet enters decides whether its DSCP is rewritten where it leaves (NVUE
 # reference, "nv set qos remark").
 REWRITING = "remark"
 INDEXED = {"dscp": DSCPS, "pcp": CLASSES, "traffic-class": CLASSES, "switch-priority": CLASSES}
@@ -304,7 +304,7 @@ def parse(text: str, name: str) -> Switch:
     """Parse the switch ``name`` from a running configuration: the output of ``nv config show -o json`` or ``-o yaml``,
     or what the API returns, filled with defaults or not. Raises FabricError where it is none.
 
-    ``ports`` are the front ports (swp…) and whatever else has QoS of its own. What only defaults set is told for the
+    ``ports`` are the front ports (swp…) and all others with QoS of their own. Defaults are returned for the
     classes that some DSCP leads to; the MTU only where it is set.
     """
     return _Reader(name, _document(text, name)).switch()

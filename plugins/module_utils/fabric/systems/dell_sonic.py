@@ -6,12 +6,12 @@
 Read back is either that, or what the modules gather: ansible_network_resources, ``{"qos_maps": ..., ...}``. Options,
 ranges and defaults are those of the modules' documentation, version 3.2.0.
 
-What differs from the community's SONiC:
+Differences from the community's SONiC:
 
-- No buffer profile can be bound to a priority group. With ``buffer_init`` the system reckons headroom itself from each
+- No buffer profile can be bound to a priority group. With ``buffer_init`` the system computes headroom itself from each
   port's speed and ``cable_length``. Changing ``buffer_init`` restarts the switch.
 - At most two priorities of a port can have PFC, and there is one map from priorities to queues for all ports.
-- ``state: merged`` takes nothing away: ``remediation`` has steps of ``state: deleted`` for that.
+- ``state: merged`` removes nothing: ``remediation`` has steps of ``state: deleted`` for that.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ def _hash(ecmp: tuple[str, ...]) -> dict[str, Any]:
 def parse(text: str, name: str) -> Switch:
     """Parse the QoS of all Ethernet ports from the modules' arguments or from what they gather.
 
-    Raises FabricError for the first thing amiss.
+    Raises FabricError for the first error.
     """
     return _Reader(text, name).switch()
 
@@ -484,8 +484,8 @@ def remediation(running: str, wanted: Switch) -> str:
     """Return the modules' calls, in order, that change what was gathered to ``wanted``: JSON, a list of ``{"module":
     ..., "config": ..., "state": "merged" or "deleted"}``; "" where nothing differs.
 
-    What a port already has of the same meaning it keeps, by whatever name. Deleted is what contradicts on a wanted
-    port, and what bears this project's name and no port uses any more.
+    A port keeps settings that already mean the same, under any name. Settings that contradict on a wanted port are
+    deleted, and so are objects of this project that no port uses any more.
     """
     steps = _Remedy(_Reader(running, wanted.name), wanted).steps()
     return json.dumps(steps, indent=2, sort_keys=True) + "\n" if steps else ""

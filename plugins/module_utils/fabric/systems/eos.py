@@ -3,7 +3,7 @@
 """Arista EOS: QoS profiles on ports, and the maps of the whole switch.
 
 Sources. Lines: the schema and the templates of Arista's pyavd 6.4 (eos_cli_config_gen: qos, qos_profiles,
-priority_flow_control, ethernet_interfaces), which the tests hold this against. Where no line says otherwise DSCP 0 to 7
+priority_flow_control, ethernet_interfaces), with which the tests compare this. Where no line says otherwise DSCP 0 to 7
 go to class 1, 8 to 15 to class 0, each further eight to the next class, class n to queue n, and a routed port believes
 the DSCP, a switched one the CoS: Arista user manual, "Quality of Service" (in quotation only). Class 7 always goes to
 queue 7, which is the control plane's (Arista, "Support for tx-queue 7", 4.33). ``mtu`` is the largest IP packet, 68 to
@@ -11,9 +11,9 @@ queue 7, which is the control plane's (Arista, "Support for tx-queue 7", 4.33). 
 is; it holds on routed ports. The hash over equal paths takes addresses and ports where nothing is configured, and then
 no line shows it (annetutil/annet, its Arista example).
 
-From memory, not checked: PFC's priority is the traffic class's number; a queue is strict where nothing says another,
+From memory, not checked: PFC's priority is the traffic class's number; a queue is strict where no line sets it,
 and weighted below a weighted one; max-mark-probability is 100 where left out; without a timeout no watchdog acts; the
-hash takes the protocol with the ports; ``default`` takes away the line that follows it (seen for ``mtu`` alone). On
+hash takes the protocol with the ports; ``default`` removes the line that follows it (seen for ``mtu`` alone). On
 some chips the watchdog is said to watch only queues with guaranteed bandwidth, which is not written here.
 
 Thresholds are written in bytes, any of 1 to 256,000,000; read, kbytes and mbytes are powers of 1000. Segments cannot be

@@ -20,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.cli import Line, Reader, padded
 
-# Settings of a port or a profile, by the words that ``default`` takes them away with.
+# Settings of a port or a profile, by the words with which ``default`` removes them.
 TRUST = "qos trust"
 PFC = "priority-flow-control"
 PFC_PRIORITY = "priority-flow-control priority "  # and the priority
@@ -41,7 +41,7 @@ _UNIT_BYTES = {"bytes": 1, "kbytes": 1000, "mbytes": 1_000_000}
 _MEND = "correct it on the switch"
 _KNOWN = re.compile(r"(interface |qos |hostname |end$)")
 _FOREIGN = re.compile(r"(system qos$|feature |vdc |vrf context |policy-map type (network-qos|queuing) )")
-_WHOLE = "! Command: show running-config"  # what comes with this ends with "end"
+_WHOLE = "! Command: show running-config"  # text that includes this ends with "end"
 _STRAY = re.compile(r"(service-profile|(uc-|mc-)?tx-queue|qos trust|priority-flow-control (on|mode|priority)|mtu)\b")
 _DSCP_MAP = re.compile(r"qos map dscp ([\d ,-]+) to traffic-class (\d+)( drop-precedence \d+)?")
 _QUEUE_MAP = re.compile(r"qos map traffic-class ([\d ,-]+) to (?:uc-)?tx-queue (\d+)")

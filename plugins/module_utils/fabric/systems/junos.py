@@ -8,22 +8,24 @@ drop-profiles, fill-level, priority, cable-length), "Configuring DSCP-based PFC 
 "Configure CoS PFC with Congestion Notification Profiles", "PFC Watchdog", [edit forwarding-options enhanced-hash-key],
 apply-macro, and "Encapsulation Overhead by Encapsulation Type".
 
-What is whose: a forwarding class is a traffic class; its number and priority stand in its name
-(``sailloft-tc3-pri3``), as a class that does not pause has no priority in Junos. A class of others is numbered by its
-queue. Forwarding classes are the switch's. Classifier, scheduler map and congestion notification profile are a port's,
-and named after a digest of what they hold, so that ports that are alike share them. PFC is on for a priority of a port
-where the class is ``no-loss`` with that ``pfc-priority``, all its DSCPs are in the profile's input, and the profile's
-output stops the class's queue. As in Juniper's configlet, one ``dscp`` classifier is applied to ``unit *``.
+Forwarding classes and profiles: a forwarding class is a traffic class; its number and priority stand in its name
+(``sailloft-tc3-pri3``), since a class that does not pause has no priority in Junos. Other users' classes are numbered
+by their queue. Forwarding classes are the switch's. Classifier, scheduler map and congestion notification profile
+belong to a port and are named after a digest of what they hold, so that ports that are alike share them. PFC is on for
+a priority of a port where the class is ``no-loss`` with that ``pfc-priority``, all its DSCPs are in the profile's
+input, and the profile's output stops the class's queue. As in Juniper's configlet, one ``dscp`` classifier is applied
+to ``unit *``.
 
-Thresholds are in percent of what a queue can fill, of which only the switch's planner knows the bytes (B):
+Thresholds are in percent of what a queue can fill. Only the switch's planner knows that number of bytes (B):
 ``Switch.queue_buffer_bytes``. It is written as ``apply-macro sailloft queue-buffer-bytes B``, which has no effect on a
 switch, and read from there. render takes only thresholds that are whole percents of B (of which a part of a byte counts
-as a byte): 0 <= lower < upper <= 99, as Juniper says "do not configure the last fill level as 100 percent". So what is
-read back is exact. ``attainable`` makes such thresholds of others by rounding both down: marking starts earlier, never
-later, and ECN still acts before PFC. render refuses what is not attainable, and says what would be.
+as a byte): 0 <= lower < upper <= 99, as Juniper says "do not configure the last fill level as 100 percent". So the
+values read back are exact. ``attainable`` makes such thresholds of others by rounding both down: marking starts
+earlier, never later, and ECN still acts before PFC. render refuses thresholds that are not attainable, and names
+attainable ones.
 
-Headroom: Junos computes it from the cable's length (100 m unless told) and the MRU, a packet's most bytes, which is
-2500 unless told (statement pages cable-length and mru of the profile's input). Both are written, the MRU as the port's
+Headroom: Junos computes it from the cable's length (default 100 m) and the MRU, a packet's most bytes, which is
+2500 by default (statement pages cable-length and mru of the profile's input). Both are written, the MRU as the port's
 MTU. Where the MRU read is below the port's packets, headroom is for no cable: 0 m.
 Watchdog: ``pfc-watchdog`` alone is 100 ms, 2 intervals, 200 ms of recovery and drop; other times are written as
 multiples of that interval. Without an output a profile stops queue 3 for priority 3 and 4 for 4.
@@ -723,7 +725,7 @@ def remediation(running: str, wanted: Switch) -> str:
     want = _lines(wanted)
     known, inactive = _words(running, wanted.name)
     off = [path for path in inactive if any(line[: len(path)] == path for line in want)]
-    hidden = {f"deactivate {' '.join(path)}" for path in off}  # what they hide comes back with them
+    hidden = {f"deactivate {' '.join(path)}" for path in off}  # the lines that they hide return with them
     reader = _Reader(
         "\n".join(each for each in running.splitlines() if " ".join(each.split()) not in hidden), wanted.name
     )
@@ -813,7 +815,7 @@ def _contradicts(line: Line, port: str, kept: set[Line]) -> bool:
         return True
     has = {each[3] for each in kept if each[:3] == (*COS, "interfaces", port)}
     if what in ("scheduler-map", "congestion-notification-profile"):
-        return what not in has  # else what is set on the port replaces it
+        return what not in has  # else the port's setting replaces it
     if what in ("forwarding-class-set", "output-traffic-control-profile"):
         return "scheduler-map" in has  # hierarchical scheduling instead of the port's
     if what == "unit" and line[5:7] == ("classifiers", "dscp"):

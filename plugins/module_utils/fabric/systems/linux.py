@@ -2,14 +2,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """A Linux machine as the switch: ``tc`` (iproute2 6.1, kernel 6.1 or later).
 
-The text is a shell script of ``ip``, ``tc`` and ``sysctl`` commands, which may run again: a port's queueing is built
-anew. parse reads such a script, or what the script READING prints on the machine: one JSON document of
+The text is a shell script of ``ip``, ``tc`` and ``sysctl`` commands, which may run again: a port's queueing is
+rebuilt. parse reads such a script, or what the script READING prints on the machine: one JSON document of
 ``ip -j link show``, ``tc -d -j qdisc show``, ``tc -j filter show`` by device, and sysctls.
 
 A port's egress: ``ets`` at the root, strict bands first (the highest queue number first), then those that share the
 bandwidth by DRR with a quantum of 100 bytes a percent (tc-ets(8)). ``flower`` filters lead a DSCP, of IPv4 and of IPv6,
 to a band; all else goes by a priomap of one number to the band of the class with the most DSCPs. A band's qdisc is
-``red`` with ECN or ``pfifo``; its handle 10QC: says which queue (Q) and traffic class (C) it is. In trees that others
+``red`` with ECN or ``pfifo``; its handle 10QC: gives the queue (Q) and the traffic class (C). In trees that others
 made, queue and class are 7 less the band's number, as the drivers of switches count bands (band 0 is served first).
 
 RED, from tc-red(8) and tc_red_eval_ewma in iproute2's tc/tc_red.c:
@@ -76,7 +76,7 @@ CHILD = re.compile(r"10([0-7])([0-7]):")
 ECMP_BITS = {"source_ip": 1, "destination_ip": 2, "protocol": 4, "source_port": 16, "destination_port": 32}
 ECMP_POLICIES = {0: 1 | 2, 1: 1 | 2 | 4 | 16 | 32}
 FAMILIES = ("ipv4", "ipv6")
-# What a device has by itself, and gets back when its root qdisc is deleted (sch_generic.c, net.core.default_qdisc).
+# The default qdisc of a device, restored when its root qdisc is deleted (sch_generic.c, net.core.default_qdisc).
 DEFAULTS = ("noqueue", "mq", "pfifo_fast", "fq_codel", "fq", "pfifo", "bfifo", "sfq")
 RED_FLAGS = ("ecn", "harddrop", "adaptive", "nodrop")
 COMPARED = {  # the options that make a difference, by kind of qdisc

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Cisco NX-OS on Nexus 9000: class maps and policy maps of its three types, attached to the system and to ports.
 
-How it goes: a policy of type qos on a port puts DSCPs in qos-groups; the queuing policy of qos-group n is for queue n
+Structure: a policy of type qos on a port puts DSCPs in qos-groups; the queuing policy of qos-group n is for queue n
 (c-out-8q-qn, 0 is c-out-8q-q-default), which no line can change; the network-qos policy, one for the switch, says which
 qos-groups are never dropped (c-8q-nqn) and as which priorities they pause; a port obeys where its PFC mode is on.
 
@@ -19,7 +19,7 @@ and 10 and the restore multiplier's range of 1 to 100, that thresholds may be wr
 of them, that the hash takes both addresses and ports where nothing is configured and the protocol with the ports, that
 a watchdog acts on a port only where it is on there too, default-8q-nq-policy's name, and that a service policy of the
 system replaces the one before it. A switched port takes an MTU of 1500 or the system's jumbo MTU alone; this is not
-checked, for nothing here says which ports are switched.
+checked, since nothing here says which ports are switched.
 
 Thresholds are written in kbytes where both are whole, as all sources do, else in bytes: any number is exact. Packets
 cannot be read.
@@ -76,7 +76,7 @@ LEAST_INTERVAL_MS, MOST_DETECTION_MS = 100, 1000
 MOST_SHUTDOWN, MOST_RESTORE = 10, 100
 NO_PAUSE = "default-8q-nq-policy"  # the system's own: nothing is paused
 PORT = re.compile(r"(Ethernet\d+(/\d+)+|port-channel\d+)")
-# Lines of which an object has one: another takes its place.
+# Lines of which an object has only one: another replaces it.
 _SINGLE = re.compile(r"(set qos-group|mtu|pause|bandwidth|priority|random-detect)\b")
 
 Tree = dict[str, "Tree"]
@@ -86,8 +86,8 @@ def check_cable(subject: str, cable_m: int | None) -> None:
     """Raise FabricError, in the name of ``subject``, where a lossless port's cable needs more than NX-OS gives alone.
 
     Beyond 100 m Cisco makes `pause buffer-size BYTES pause-threshold BYTES resume-threshold BYTES` mandatory, in an
-    input queuing policy (guide 10.5, "Guidelines and Limitations for Priority Flow Control"). What these may be is
-    each chip's, and Cisco publishes it for none.
+    input queuing policy (guide 10.5, "Guidelines and Limitations for Priority Flow Control"). Their limits are
+    each chip's, and Cisco publishes them for none.
     """
     if cable_m is None:
         raise FabricError(

@@ -41,7 +41,7 @@ NOT_HELD: dict[str, str] = {
 def render(switch: Switch) -> str:
     """Return the QoS tables of ``switch``, keys sorted, headroom in the form for the pools that it was planned with.
 
-    What it refers to and does not hold is the image's own: see ``remediation``, which finds out whether it is there.
+    Objects that it refers to and does not hold are the image's own: ``remediation`` checks that they are there.
     """
     alike: dict[int, int] = {}
     distinct: list[PortQos] = []
@@ -93,8 +93,8 @@ def _text(
 def parse(text: str, name: str) -> Switch:
     """Parse the QoS of all ports of a ConfigDB, whole or in part, whoever wrote it.
 
-    A queue's share is its weight's of all weights of its port. Where headroom is the switch's own reckoning (a profile
-    "NULL", or one without sizes) there is none to be seen. Raises FabricError for the first thing amiss.
+    A queue's share is its weight's of all weights of its port. If the switch computes headroom itself (a profile
+    "NULL", or one without sizes), none can be read. Raises FabricError for the first error.
     """
     return read(ConfigDb(text, name))
 

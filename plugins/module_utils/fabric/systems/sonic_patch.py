@@ -2,15 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Compute the change from a running ConfigDB to the wanted one, as JSON patches (RFC 6902) for `config apply-patch`.
 
-What SONiC's generic config updater asks of a patch (sonic-utilities, generic_config_updater/gu_common.py):
+Requirements of SONiC's generic config updater for a patch (sonic-utilities, generic_config_updater/gu_common.py):
 
-- The result holds no empty table, so a table goes with its last entry.
+- The result holds no empty table, so a table is removed with its last entry.
 - /PFC_WD/GLOBAL is never removed.
-- The result is valid under the models: nothing refers to what is missing, and a watchdog's times are at least its
+- The result is valid under the models: no entry refers to a missing one, and a watchdog's times are at least its
   polling interval.
 - It orders the steps itself, from the difference of before and after. The operations here stand in an order that is
-  right by itself too: what is referred to, what refers, and removals the other way round. Keys of several queues that
-  are taken apart go by a patch of their own before: nothing tells the updater that "3-4" has to go before "3" comes.
+  right by itself too: referenced entries, then referring ones, and removals in reverse. Keys of several queues that are
+  split have a patch of their own before: the updater does not know that "3-4" has to be removed before "3" is added.
 
 It also refuses tables by list (gcu_field_operation_validators.conf.json). Until early in 2026 (sonic-utilities#4219;
 #4226 for release 202511) it took no new entry of WRED_PROFILE or BUFFER_PROFILE on any platform. On such an image those
@@ -63,9 +63,9 @@ def patches(running: str, wanted: Switch) -> list[list[dict[str, Any]]]:
     """Return one or two patches, each a list of operations, that change ``running`` to a ConfigDB that ``parse`` reads
     as ``wanted`` when they are applied one after the other; none where it already is one.
 
-    All QoS of the wanted ports' eight queues is the policy's. Kept are other ports' entries, fields that the policy
+    All QoS of the wanted ports' eight queues is the policy's. They keep other ports' entries, fields that the policy
     does not name (a port's shaper, speed, lanes), queues above 7, and entries without this project's name. Entries that
-    bear it and that nothing refers to any more go, as do those of ports that are no longer wanted.
+    bear it and that nothing refers to any more are removed, as are those of ports that are no longer wanted.
 
     Raises FabricError where ``running`` is no ConfigDB, lacks a wanted port, or lacks what the image brings for its
     platform and the policy needs; and where the result could not be read, or not as ``wanted``.

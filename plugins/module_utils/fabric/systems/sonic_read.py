@@ -187,7 +187,7 @@ class _Reader:
         pool = None if self.image_left_out else db.reference(table, name, "pool", "BUFFER_POOL")
         if not db.text(table, name, "pool"):
             raise db.refuse(table, name, "no pool is named", "name the ingress pool of lossless traffic")
-        # Where the pool holds no headroom, each group's size does (see ``wanted_port``).
+        # If the pool holds no headroom, each group's size does (see ``wanted_port``).
         bare = pool is not None and db.text("BUFFER_POOL", pool, "xoff") in (None, "0")
         reserved = size - xoff if size >= xoff + (0 if bare else xon or 0) else size
         if offset is None:

@@ -4,8 +4,8 @@
 
 Profiles and maps are named by their content: ports (and switches) that are alike share them, a changed one is a new
 entry beside the old, and references move from one to the other, so that no profile changes under a port that uses it.
-What SONiC's images bring for each platform stays theirs and is only referred to: the buffer pools, which the switch's
-memory decides, and the profiles of lossy groups and of egress (sonic-buildimage,
+The objects that SONiC's images bring for each platform stay theirs and are only referred to: the buffer pools, which
+the switch's memory decides, and the profiles of lossy groups and of egress (sonic-buildimage,
 files/build_templates/buffers_config.j2 and each platform's buffers_defaults_*.j2).
 """
 
