@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""iPXE's scripts: how an image is booted, and how a node comes to its image.
+"""iPXE's scripts: an image's script boots it, and a node's script finds the node's image.
 
 A node's script names the servers. The image's script names none: it requests the files beside it on the server that it
 came from. Every failure returns to the node's script, which asks the next server, with increasing pauses.

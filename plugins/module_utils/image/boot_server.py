@@ -50,7 +50,7 @@ class Server:
 def problems(server: Server, nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return what is wrong, in sentences that name the variable or the nodes and the next step.
 
-    A node has name, mac and, where the server gives the addresses, address; it may have architecture.
+    A node has name and mac, and address if the server gives the addresses; it may have architecture.
     """
     found, network = _of_server(server)
     wrong, subnets = _of_subnets(server, network)
@@ -62,7 +62,7 @@ def problems(server: Server, nodes: Sequence[Mapping[str, Any]]) -> list[str]:
         found += _said(checked_mac, node.get("mac"), _subject(node))
         found += _value(_subject(node), _architecture, node)
         if server.gives:
-            # Where a network is wrong itself, that is said once and not with each node.
+            # A problem of a network itself is reported once and not for each node.
             found += _of_address(node, server, [] if wrong or not network else networks, gateways)
     found += _shared(nodes, "name", lambda value: value)
     found += _shared(nodes, "mac", _mac)
@@ -72,7 +72,7 @@ def problems(server: Server, nodes: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _of_server(server: Server) -> tuple[list[str], Network | None]:
-    """Return what is wrong with the server's own variables; its network, None where that cannot be told."""
+    """Return what is wrong with the server's own variables; and its network, None if it is unknown."""
     found: list[str] = [
         *_value("boot_server_interface", _matching, server.interface, _INTERFACE, "name one interface, as eth1"),
         *_value("boot_server_http_port", values.whole, server.http_port, 1, 65535),

@@ -15,7 +15,7 @@ FINISHED = ("running", "degraded")
 
 @dataclass(frozen=True)
 class Limits:
-    """``boot_id`` is that of the boot before (empty where it is not known).
+    """Time limits of a restart. ``boot_id`` is that of the previous boot (empty if unknown).
 
     Within ``restart_s`` after the restart that boot must be over, and within ``boot_s`` systemd must have finished.
     """

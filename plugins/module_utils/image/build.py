@@ -219,7 +219,7 @@ class _Userlands:
         self._found: dict[str, concurrent.futures.Future[Path]] = {}
 
     def start(self, lowest: Wish, run: tools.Run) -> None:
-        """Begin with the tree that goes with this layer."""
+        """Start to unpack the tree for this layer."""
         if lowest.key not in self._found:
             self._found[lowest.key] = self._pool.submit(self._unpack, lowest, run)
 

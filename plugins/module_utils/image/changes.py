@@ -62,7 +62,7 @@ def text(found: Mapping[str, Any], shown: int = SHOWN) -> list[str]:
 
     At most ``shown`` lines of packages and of files are returned.
 
-    Lines begin with "+" for what comes, "-" for what goes and "~" for what changes.
+    Lines begin with "+" for added, "-" for removed and "~" for changed entries.
     """
     image = found["image"]
     if image["old"] == image["new"]:

@@ -127,7 +127,7 @@ def _number(root: Path, subject: str, database: str, name: str) -> int:
 
 
 def _required_account(root: Path, subject: str, database: str, name: str) -> list[str]:
-    """Return what ``_account`` does. Raises ImageError, about ``subject``, where the image does not have the name."""
+    """Return what ``_account`` does. Raises ImageError, about ``subject``, if the image does not have the name."""
     fields = _account(root, database, name)
     if fields is None:
         what = "user" if database == "passwd" else "group"

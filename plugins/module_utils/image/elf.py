@@ -18,7 +18,7 @@ DT_NULL, DT_NEEDED, DT_STRTAB = 0, 1, 5
 
 @dataclass(frozen=True)
 class Needs:
-    """``loader`` is a path (empty where the program is static), ``libraries`` are names."""
+    """The needs of a program: ``loader`` is a path (empty if the program is static), ``libraries`` are names."""
 
     loader: str
     libraries: tuple[str, ...]

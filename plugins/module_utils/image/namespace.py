@@ -28,7 +28,7 @@ def isolated(work: Callable[[], None]) -> None:
 
     The process is the first of its PID namespace and ends with its parent, also by SIGKILL. The kernel then ends all
     that it started, and with the last of them the mounts and loop devices are gone. Raises what ``work`` raised as
-    ImageError, and ImageError where the kernel refuses namespaces.
+    ImageError, and ImageError if the kernel refuses namespaces.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     reading, writing = os.pipe()

@@ -37,7 +37,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Rules:
-    """``waves``: numbers of nodes that boot together, in order, the last repeated. ``budget``: accepted failures."""
+    """The rules of a rollout.
+
+    ``waves``: numbers of nodes that boot together, in order, the last repeated. ``budget``: accepted failures.
+    """
 
     waves: tuple[int, ...]
     budget: int

@@ -58,7 +58,7 @@ LOCK_LOOK_S = 0.1
 
 @dataclass(frozen=True)
 class Store:
-    """The store at ``path``. All methods raise ImageError, also where the system refuses."""
+    """The store at ``path``. All methods raise ImageError, also for errors of the system."""
 
     path: str
 

@@ -38,7 +38,7 @@ class ToolError(ImageError):
     """A tool ended with an error; ``output`` is all that it wrote, standard error included."""
 
     def __init__(self, subject: str, argv: Sequence[str], output: str) -> None:
-        """``subject`` names what was being built."""
+        """Describe the failure. ``subject`` names what was being built."""
         lines = [line.strip() for line in output.splitlines() if line.strip()]
         if NO_SPACE in output:
             why, mend = f"no space is left on the device ({argv[0]})", "make room where node_image_cache_dir is"
