@@ -45,7 +45,7 @@ def checked(params: Mapping[str, Any]) -> dict[str, Any]:
     faults: list[Fault] = []
     unseen: list[Unseen] = []
     made: list[Claim] = []
-    fine: dict[str, list[Claim]] = {}  # by layer; the table only counts those that hold, so one stands for all
+    fine: dict[str, list[Claim]] = {}  # by layer; the table only counts those that hold, so one represents all
     count = 0
     for part in look(params):
         count += 1

@@ -99,7 +99,7 @@ class PortQos:
     traffic class), ``headroom`` (8, by priority).
     egress: ``class_to_queue`` (8), ``priority_to_queue`` (8: which queue a received pause stops), ``queues`` (8).
     both: ``pfc``, the priorities that pause; ``watchdog``; ``ip_mtu_bytes``, the largest IP packet that passes;
-    ``cable_m``, the longest cable that headroom is for, where the system reckons headroom itself (else None).
+    ``cable_m``, the longest cable that headroom is for, where the system computes headroom itself (else None).
     """
 
     dscp_to_class: Octet = (None,) * DSCPS
@@ -148,7 +148,7 @@ class Nic:
     ``may_mark``: whether the DSCP that this function sets decides its packets' priority; None where that is unknown.
     ``dcbx_by_host``: whether the host alone sets the DCB part (false: firmware or a peer may, by DCBX).
     ``priority_to_buffer`` and ``buffer_bytes``: the ingress buffers, which hold the headroom of lossless priorities;
-    ``cable_m``: the length from which the driver reckons when to pause.
+    ``cable_m``: the length from which the driver computes when to pause.
     """
 
     name: str

@@ -47,7 +47,7 @@ class Reader:
     """A reader of one switch's text. Its refusals name the switch."""
 
     def __init__(self, name: str) -> None:
-        """``name``: the switch's, for refusals."""
+        """Read the text of switch ``name``, which refusals mention."""
         self.name = name
 
     def refuse(self, line: Line, why: str, mend: str) -> FabricError:

@@ -3,7 +3,7 @@
 """NVIDIA Cumulus Linux 5.4 to 5.14: the document that ``nv config patch`` takes and ``nv config show`` prints (NVUE).
 
 Rendered as JSON, which is YAML as well: ``[{"set": TREE}]``, and TREE is the body of a PATCH on the REST API's root.
-Ranges (``swp1-4``, ``24-31``) are read, never written: the REST API knows each key by itself.
+Ranges (``swp1-4``, ``24-31``) are read, never written: the REST API has each key separately.
 
 Sources: Cumulus Linux 5.14 user guide, "Quality of Service" (every command and default used here), "RDMA over Converged
 Ethernet" (what ``qos roce`` sets), "Equal Cost Multipath" (hash fields), "NVUE API"; NVUE reference, "QoS" (ranges);
@@ -24,7 +24,7 @@ used, and ends ``xon-threshold`` below that. So xoff-threshold is Headroom.reser
 xon_offset_bytes (and xon_bytes is the rest of xoff-threshold, as in Spectrum's profiles), and port-buffer is
 reserved_bytes + xoff_bytes: the rest takes what arrives after the pause was sent.
 The alpha is the switch's (``advance-buffer-config default-global ingress-lossless-buffer shared-alpha``). Half of the
-memory goes to the lossless pool, as in the guide's example and in ``qos roce``.
+memory is the lossless pool's, as in the guide's example and in ``qos roce``.
 
 Watchdog: a storm is seen after ``robustness`` polling intervals and is over after one interval without a pause; its
 packets are dropped. MTU: ``link mtu`` is the IP packet's; no header is added to it (ifupdown2's mtu, as on Linux).
@@ -107,7 +107,7 @@ def render(switch: Switch) -> str:
 def _text(tree: Tree) -> str:
     """Return JSON with one line for each port and for each kind of profile, so that a reader can compare.
 
-    json's own indents would take longer than all else here.
+    json's own indentation would take longer than the rest of this function.
     """
     known: dict[int, str] = {}  # ports that are alike share one tree
     sections = []

@@ -499,7 +499,7 @@ class _Remedy:
         self.wanted = wanted
         self.want = {module: each["config"] for module, each in json.loads(render(wanted)).items()}
         self.used: set[tuple[str, str]] = set()  # what each port refers to in the end, by kind and name
-        self.new: set[tuple[str, str]] = set()  # of it, what a port is given
+        self.new: set[tuple[str, str]] = set()  # the part of it that a port is given
 
     def steps(self) -> list[Config]:
         """Return the calls: objects, then ports, contradictions before wanted settings, and unused objects last."""

@@ -96,9 +96,9 @@ def parse(text: str, name: str) -> Switch:
 def remediation(running: str, wanted: Switch) -> str:
     """Return the lines that change ``running`` to ``wanted``, indented as in a configuration; "" if nothing differs.
 
-    A port that already means the same keeps what it has, by whatever name. Profiles come first, then the maps of the
-    whole switch, then the ports, and last the removal of our profiles that nothing uses any more. Of others' lines
-    those go that contradict: settings of a wanted port, rewriting of DSCPs, a hash that takes less than all fields.
+    A port whose settings already mean the same keeps them, under any name. Profiles come first, then the maps of the
+    whole switch, then the ports, and last the removal of our profiles that nothing uses any more. Lines of others are
+    removed where they contradict: settings of a wanted port, rewriting of DSCPs, a hash of less than all fields.
     """
     plan = _Wanted(wanted)
     model = Model(running, wanted.name)
@@ -355,7 +355,7 @@ def _port_changes(model: Model, port: str, name: str, profile: Settings, mtu_byt
 def _removals(there: Settings, wanted: Settings, changed: bool) -> tuple[list[str], list[str]]:
     """Return the lines that remove what only ``there`` sets; if ``changed``, also what it sets to another value.
 
-    Apart: its own, and its queues'.
+    The lines of ``there`` itself and those of its queues are returned separately.
     """
 
     def stays(key: str, value: object, over: dict[str, tuple[Any, Line]]) -> bool:

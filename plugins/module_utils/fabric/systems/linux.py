@@ -97,7 +97,7 @@ printf '}}\n'
 # The exceptions raised when input of another shape is read as tc's output.
 NOT_OF_TC = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
-Model = dict[str, Any]  # what READING prints; of a script, the same as far as it goes
+Model = dict[str, Any]  # READING's output; for a script, the part of it that the script determines
 
 
 # Render
@@ -219,7 +219,7 @@ def parse(text: str, name: str) -> Switch:
 
     ``ports`` are all devices but loopback. A DSCP's class is None where IPv4's and IPv6's packets of it, or not all of
     its packets, go one way. RED counts as ECN only if it marks above its maximum too (no "harddrop") and its
-    probability stands still (no "adaptive").
+    probability is constant (no "adaptive").
     """
     model = _model(text, name)
     ports = {}

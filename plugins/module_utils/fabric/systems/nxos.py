@@ -125,7 +125,7 @@ def parse(text: str, name: str) -> Switch:
 def remediation(running: str, wanted: Switch) -> str:
     """Return the lines that change ``running`` to ``wanted``, indented as in a configuration; "" if nothing differs.
 
-    Where every port already means the same, by whatever names, only objects of ours that nothing uses go. Else the
+    If every port's settings already mean the same, under any names, only our unused objects are removed. Else the
     watchdog comes first (a port has a line of the same words, and lines are sent without indentation), then new
     objects, then the system's policies, then the ports, each policy taken off before another is put on, and last the
     objects of ours that nothing uses any more: NX-OS keeps what is in use.

@@ -63,7 +63,7 @@ def patches(running: str, wanted: Switch) -> list[list[dict[str, Any]]]:
     """Return one or two patches, each a list of operations, that change ``running`` to a ConfigDB that ``parse`` reads
     as ``wanted`` when they are applied one after the other; none where it already is one.
 
-    All QoS of the wanted ports' eight queues is the policy's. They keep other ports' entries, fields that the policy
+    All QoS of the wanted ports' eight queues is the policy's. Patches keep other ports' entries, fields that the policy
     does not name (a port's shaper, speed, lanes), queues above 7, and entries without this project's name. Entries that
     bear it and that nothing refers to any more are removed, as are those of ports that are no longer wanted.
 
