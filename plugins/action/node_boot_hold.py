@@ -16,13 +16,13 @@ from ansible.plugins.action import ActionBase
 
 
 class ActionModule(ActionBase):
-    """Runs the module with the run as its holder, and again without holds of runs that have ended on this machine."""
+    """Run the module with the run as its holder, and again without holds of runs that have ended on this machine."""
 
     _supports_check_mode = True
     _supports_async = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """As every action plugin."""
+        """Run the action."""
         result = super().run(tmp, task_vars)
         arguments = {"holder": this_run(), **self._task.args}
         found = self._execute_module(module_args=arguments, task_vars=task_vars)
@@ -41,7 +41,7 @@ class ActionModule(ActionBase):
 
 
 def this_run() -> dict[str, Any]:
-    """The run as a hold names it. Ansible runs actions in children of the process that the user started."""
+    """Return the run as a hold names it. Ansible runs actions in children of the process that the user started."""
     return {
         "user": _user(),
         "host": socket.gethostname(),
@@ -53,7 +53,7 @@ def this_run() -> dict[str, Any]:
 
 
 def has_ended(hold: Mapping[str, Any]) -> bool:
-    """Whether the process of the hold certainly has ended: it was one of this machine, and there is none of its id."""
+    """Return True if the hold's process certainly has ended: it was on this machine, and no process has its id."""
     if not hold["machine"] or hold["machine"] != _machine():
         return False
     try:
@@ -74,7 +74,7 @@ def _user() -> str:
 
 
 def _machine() -> str:
-    """The boot and the namespace that process ids belong to; empty but on Linux."""
+    """Return the boot and the namespace that process ids belong to; empty except on Linux."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
             return f"{stream.read().strip()} {os.stat('/proc/self/ns/pid').st_ino}"

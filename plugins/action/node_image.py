@@ -15,10 +15,10 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 POLL_S = 3
-# The first looks are quick ones: a run that finds nothing to do is over in a second.
+# The first polls are at short intervals: a run that finds nothing to do ends within a second.
 FIRST_POLL_S = 0.5
 LIMIT_S = 6 * 3600
-# Ansible ends what runs in the background after LIMIT_S; who did that may itself be gone, and then nobody says so.
+# Ansible ends a background job after LIMIT_S; the process that did so may have ended too, and then nothing reports it.
 GRACE_S = 60
 FIRST_STAGE = Path(__file__).parents[2] / "roles" / "node_image" / "files" / "first-stage" / "init"
 JOB = "ansible.legacy.async_status"
@@ -27,13 +27,13 @@ display = Display()
 
 
 class ActionModule(ActionBase):
-    """Starts the module in the background, prints the lines of its progress, and returns what it returned."""
+    """Start the module in the background, print the lines of its progress, and return its result."""
 
     _supports_check_mode = True
     _supports_async = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """As every action plugin. With ``async`` on the task, or where the connection cannot, without progress."""
+        """Run the action. With ``async`` on the task, or if the connection cannot, without progress."""
         result = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
         if not arguments.get("first_stage"):
@@ -59,7 +59,7 @@ class ActionModule(ActionBase):
         return result
 
     def _watched(self, arguments: dict[str, Any], progress: str, task_vars: dict[str, Any] | None) -> dict[str, Any]:
-        # The task itself stays what it is: only this one call is one of the background.
+        # The task itself is not changed: only this one call runs in the background.
         self._task.async_val = LIMIT_S
         try:
             started = self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=True)
@@ -89,13 +89,13 @@ class ActionModule(ActionBase):
         return status
 
     def _status(self, job: str, mode: str, task_vars: dict[str, Any] | None) -> dict[str, Any]:
-        # Where the job itself says it is: its user's HOME need not be what ~USER is.
+        # The place that the job itself reports: its user's HOME can differ from ~USER.
         folder, _slash, name = job.rpartition("/")
         arguments = {"jid": name, "mode": mode, "_async_dir": folder}
         return self._execute_module(module_name=JOB, module_args=arguments, task_vars=task_vars)
 
     def _show(self, progress: str, shown: int) -> int:
-        """Print the lines after the first ``shown``; returns how many there are now."""
+        """Print the lines after the first ``shown`` and return the number of lines shown in all."""
         read = self._low_level_execute_command(f"tail -n +{shown + 1} {shlex.quote(progress)}")
         lines = read["stdout"].splitlines() if read["rc"] == 0 else []
         for line in lines:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Waits for a node that was power-cycled, and says what it waits for."""
+"""Wait for a node that was power-cycled, and report what the wait is for."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ansible.utils.display import Display
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.boot_wait import Limits, Reading, check, phase
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 
-# How often the same news are told again.
+# The interval at which the same message is repeated.
 TELL_S = 30.0
 
 display = Display()
 
 
 class ActionModule(ActionBase):
-    """Runs node_image_info until the node has booted anew and systemd has finished."""
+    """Run node_image_info until the node has booted again and systemd has finished."""
 
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The action."""
+        """Run the action."""
         result = super().run(tmp, task_vars)
         _spec, given = self.validate_argument_spec(
             argument_spec={
@@ -63,7 +63,7 @@ class ActionModule(ActionBase):
             time.sleep(given["interval_s"])
 
     def _read(self, task_vars: dict[str, Any]) -> Reading:
-        # A connection that is kept open (ssh's ControlPersist) does not outlive the boot; a new one says what is now.
+        # A connection that is kept open (ssh's ControlPersist) does not survive the boot; a new one is needed.
         with contextlib.suppress(AttributeError, AnsibleError):
             self._connection.reset()
         try:

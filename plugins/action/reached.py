@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Fails where the host is not reached, in one sentence.
+"""Fail with one sentence if the host is not reached.
 
-Ansible's own answer is another: "unreachable" names neither the address nor a next step, is censored where the task has
+Ansible's own result differs: "unreachable" names neither the address nor a next step, is censored where the task has
 no_log, and does not end the playbook where any_errors_fatal asks for that (the host is counted as failed and as
 unreachable, so that the number of failures is not that of the play's hosts: ansible-core 2.16 to 2.20,
 executor/playbook_executor.py).
@@ -17,16 +17,16 @@ from ansible.module_utils.connection import Connection, ConnectionError
 from ansible.plugins.action import ActionBase
 
 PREFIX = "Failed to connect to the host via ssh: "
-LONGEST = 300  # of what is told of the cause: its end, since banners come first
+LONGEST = 300  # characters of the cause: its end, since banners come first
 
 
 class ActionModule(ActionBase):
-    """Runs nothing but `true` on the host, or asks a network device what it is."""
+    """Run only `true` on the host, or ask a network device what it is."""
 
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """As every action plugin."""
+        """Run the action."""
         result = super().run(tmp, task_vars)
         self.validate_argument_spec(argument_spec={})
         given = task_vars or {}
@@ -58,6 +58,6 @@ class ActionModule(ActionBase):
 
 
 def cause(said: str) -> str:
-    """What a connection plugin said of its failure, in one line."""
+    """Return the message of a connection plugin's failure, in one line."""
     line = "; ".join(part.strip() for part in said.replace(PREFIX, "").splitlines() if part.strip())
     return (line if len(line) <= LONGEST else f"...{line[-LONGEST:]}").rstrip(".")

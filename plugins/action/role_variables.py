@@ -1,7 +1,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Holds the names of variables against those that a role has: all hosts at once, on the controller."""
+"""Compare the names of variables with those that a role has: all hosts at once, on the controller."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ display = Display()
 
 
 class ActionModule(ActionBase):
-    """Looks at names only: no value is read, templated or decrypted."""
+    """Check names only: no value is read, templated or decrypted."""
 
     _supports_check_mode = True
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """As every action plugin; the result says nothing but that it changed nothing."""
+        """Run the action; the result says only that it changed nothing."""
         variables = task_vars or {}
         result = super().run(tmp, variables)
         _given, arguments = self.validate_argument_spec(
@@ -56,12 +56,12 @@ class ActionModule(ActionBase):
         return {**result, "changed": False}
 
     def _given(self, hosts: list[str], variables: dict[str, Any], role: str) -> dict[str, list[str]]:
-        """By name that begins as the role's do the hosts that have it: of inventory, play and command line.
+        """Return by name with the role's prefix the hosts that have it: from inventory, play and command line.
 
-        Not those that tasks have set (set_fact, register), nor those of the task and the blocks around it.
+        Variables that tasks have set (set_fact, register) and those of the task and its blocks are left out.
         """
         hostvars = variables.get("hostvars") or {}
-        # How Ansible keeps apart what tasks have set; without it, they would be taken for given.
+        # Ansible keeps the variables that tasks have set separate; without this, they would count as given.
         manager = getattr(hostvars, "_variable_manager", None)
         set_by_tasks = getattr(manager, "_nonpersistent_fact_cache", {})
         start = f"{role}_"
@@ -80,7 +80,7 @@ class ActionModule(ActionBase):
 
 
 def _entries(role: str) -> dict[str, dict[str, Any]]:
-    """By entry point of the role its variables."""
+    """Return by entry point of the role its variables."""
     text = (ROLES / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
     entries = yaml.safe_load(text)["argument_specs"]
     return {name: entry.get("options") or {} for name, entry in entries.items()}

@@ -105,7 +105,7 @@ def boot_server_problems(
     subnets: Any = (),
     **settings: Any,
 ) -> list[str]:
-    """Return the problems, as sentences. Raises AnsibleFilterError where the nodes are no list of dictionaries."""
+    """Return the problems, as sentences. Raises AnsibleFilterError if the nodes are no list of dictionaries."""
     if not isinstance(nodes, list) or not all(isinstance(node, Mapping) for node in nodes):
         raise AnsibleFilterError("boot_server_problems: the nodes are no list of dictionaries of name, mac and address")
     server = boot_server.Server(
@@ -125,5 +125,5 @@ class FilterModule:
     """The filters of this file."""
 
     def filters(self) -> dict[str, Any]:
-        """Return them by name."""
+        """Return the filters by name."""
         return {"boot_server_problems": boot_server_problems}

@@ -52,7 +52,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import kernel_arguments
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
 
-# Those of the role's defaults that count here; a test holds them against roles/gpu_host/defaults/main.yml.
+# The role's defaults that are used here; a test compares them with roles/gpu_host/defaults/main.yml.
 DEFAULTS: dict[str, Any] = {
     "gpu_host_iommu": "passthrough",
     "gpu_host_hugepages": [],
@@ -63,7 +63,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def gpu_host_kernel_arguments(variables: Any) -> list[str]:
-    """The arguments that ``variables`` (a dict of the role's) come to. Raises AnsibleFilterError."""
+    """Return the arguments that follow from ``variables`` (a dict of the role's). Raises AnsibleFilterError."""
     if not isinstance(variables, dict):
         raise AnsibleFilterError(
             f"gpu_host_kernel_arguments: got {type(variables).__name__}, wanted a dict of gpu_host's variables"
@@ -75,7 +75,7 @@ def gpu_host_kernel_arguments(variables: Any) -> list[str]:
             "arguments but those that it is given: leave it out"
         )
     try:
-        # "boolean", because what comes from the command line (-e) is text.
+        # "boolean", because a value from the command line (-e) is text.
         at_boot = boolean(given["gpu_host_hugepages_at_boot"])
         return kernel_arguments.for_any_host(
             {
@@ -92,5 +92,5 @@ class FilterModule:
     """The filters of this file."""
 
     def filters(self) -> dict[str, Any]:
-        """By name."""
+        """Return the filters by name."""
         return {"gpu_host_kernel_arguments": gpu_host_kernel_arguments}

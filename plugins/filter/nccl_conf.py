@@ -39,7 +39,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import
 
 
 def nccl_conf(settings: Any) -> str:
-    """The file's text. Raises AnsibleFilterError."""
+    """Return the file's text. Raises AnsibleFilterError."""
     try:
         return nccl.text(settings)
     except FabricError as error:
@@ -50,5 +50,5 @@ class FilterModule:
     """The filters of this file."""
 
     def filters(self) -> dict[str, Any]:
-        """By name."""
+        """Return the filters by name."""
         return {"nccl_conf": nccl_conf}

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What nodes boot, out of the inventory and into the form of the module node_boot_scripts."""
+"""Convert the boot settings of nodes from the inventory to the form of the module node_boot_scripts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ WAIT_S_MAX = 86400
 
 
 def node_boot_nodes(names: Any, hostvars: Any) -> list[dict[str, Any]]:
-    """Rows of the module's option ``nodes``. Raises AnsibleFilterError, naming the node and the variable."""
+    """Return rows of the module's option ``nodes``. Raises AnsibleFilterError, naming the node and the variable."""
     return [_row(name, hostvars[name]) for name in sorted(names)]
 
 
@@ -76,13 +76,13 @@ def _row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_waits(name: str, variables: Mapping[str, Any]) -> None:
-    """Raise AnsibleFilterError for a wait that cannot be meant, before anything is touched."""
+    """Raise AnsibleFilterError for a wait that must be a mistake, before anything is changed."""
     bmc = variables.get("node_boot_bmc") or {}
     given = {setting: variables.get(setting) for setting in WAITS}
     given["node_boot_bmc.power_timeout_s"] = bmc.get("power_timeout_s") if isinstance(bmc, Mapping) else None
     for setting, value in given.items():
         if value is not None:
-            # What comes from the command line (-e) is text.
+            # A value from the command line (-e) is text.
             number = int(value) if isinstance(value, str) and value.isdecimal() else value
             _checked(name, setting, number, lambda number: whole(number, 1, WAIT_S_MAX, "seconds"))
 
@@ -115,5 +115,5 @@ class FilterModule:
     """The filters of this file."""
 
     def filters(self) -> dict[str, Any]:
-        """By name."""
+        """Return the filters by name."""
         return {"node_boot_nodes": node_boot_nodes}

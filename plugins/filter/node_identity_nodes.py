@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Nodes' secrets, out of the inventory and into the form of the module node_identity."""
+"""Convert nodes' secrets from the inventory to the form of the module node_identity."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SETTINGS = {"content", "mode", "owner", "group"}
 
 
 def node_identity_nodes(names: Any, hostvars: Any) -> list[dict[str, Any]]:
-    """Rows of name, ek, secrets (a list of files with a path). Raises AnsibleFilterError, without any content."""
+    """Return rows of name, ek, secrets (a list of files with a path). Raises AnsibleFilterError without content."""
     rows = []
     for name in names:
         if name not in hostvars:
@@ -81,5 +81,5 @@ class FilterModule:
     """The filters of this file."""
 
     def filters(self) -> dict[str, Any]:
-        """By name."""
+        """Return the filters by name."""
         return {"node_identity_nodes": node_identity_nodes}

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Hosts' NICs, out of the inventory and into the form of the module roce_switch_config."""
+"""Convert hosts' NICs from the inventory to the form of the module roce_switch_config."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from typing import Any
 
 
 def roce_hosts(names: Any, hostvars: Any) -> dict[str, Any]:
-    """Of each host, the variable roce_host_nics, or None."""
+    """Return for each host the variable roce_host_nics, or None."""
     return {name: hostvars[name].get("roce_host_nics") for name in names}
 
 
@@ -48,5 +48,5 @@ class FilterModule:
     """The filters of this file."""
 
     def filters(self) -> dict[str, Any]:
-        """By name."""
+        """Return the filters by name."""
         return {"roce_hosts": roce_hosts}

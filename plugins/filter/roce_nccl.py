@@ -66,7 +66,7 @@ def roce_nccl(
     gid_index: int | None = None,
     queue_pairs: int | None = None,
 ) -> dict[str, Any]:
-    """``settings`` with those of the policy. Raises AnsibleFilterError."""
+    """Return ``settings`` with those of the policy. Raises AnsibleFilterError."""
     try:
         of_policy = nccl.of_policy(read_policy(policy), rdma_class, fifo_class, gid_index, queue_pairs)
         return nccl.merged(settings, of_policy)
@@ -78,5 +78,5 @@ class FilterModule:
     """The filters of this file."""
 
     def filters(self) -> dict[str, Any]:
-        """By name."""
+        """Return the filters by name."""
         return {"roce_nccl": roce_nccl}

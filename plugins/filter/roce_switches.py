@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Switches, out of the inventory and into the form of the module roce_switch_config."""
+"""Convert switches from the inventory to the form of the module roce_switch_config."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SETTINGS = ("system", "asic", "ports", "headroom", "queue_buffer_bytes")
 
 
 def roce_switches(names: Any, hostvars: Any) -> dict[str, dict[str, Any]]:
-    """Of each switch, the settings that its variables have. Raises AnsibleFilterError for one that is not there."""
+    """Return for each switch the settings in its variables. Raises AnsibleFilterError for a switch that is missing."""
     switches = {}
     for name in names:
         if name not in hostvars:
@@ -60,5 +60,5 @@ class FilterModule:
     """The filters of this file."""
 
     def filters(self) -> dict[str, Any]:
-        """By name."""
+        """Return the filters by name."""
         return {"roce_switches": roce_switches}

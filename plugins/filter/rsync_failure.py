@@ -66,5 +66,5 @@ class FilterModule:
     """The filters of this file."""
 
     def filters(self) -> dict[str, Any]:
-        """Return them by name."""
+        """Return the filters by name."""
         return {"rsync_failure": rsync_failure}

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""How a tool that takes an ssh command, as rsync does, reaches a host as Ansible reaches it."""
+"""Build the ssh command with which a tool such as rsync reaches a host in the same way as Ansible."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from ansible.errors import AnsibleFilterError
 
 # Options that the inventory writes as a shell would read them.
 ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
-# A host that does not answer, or falls silent, is given up. ssh takes the first of what it is told twice: what the
-# inventory says counts.
+# A host that does not answer, or stops answering, is given up. ssh uses the first of repeated options: those of the
+# inventory take precedence.
 GIVE_UP = "-o ConnectTimeout=15 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
 
 
 def ssh_command(variables: Mapping[str, Any]) -> str:
-    """ "ssh -o BatchMode=yes -p PORT -i KEY ...". Raises AnsibleFilterError where no host's variables are given."""
+    """Return "ssh -o BatchMode=yes -p PORT -i KEY ...". Raises AnsibleFilterError if no host's variables are given."""
     if not isinstance(variables, Mapping):
         raise AnsibleFilterError(f"ssh_command: {type(variables).__name__} is no host's variables; give hostvars[HOST]")
     words = ["ssh", "-o", "BatchMode=yes", "-p", str(variables.get("ansible_port") or 22)]
@@ -58,7 +58,7 @@ def ssh_command(variables: Mapping[str, Any]) -> str:
 
 
 class FilterModule:
-    """What Ansible looks for."""
+    """The filters of this file."""
 
     def filters(self) -> dict[str, Any]:
         return {"ssh_command": ssh_command}

@@ -2,7 +2,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""What the BIOS has to turn on."""
+"""The BIOS settings that GPU virtual machines need."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import 
 
 
 def main() -> None:
-    """The module."""
+    """Run as an Ansible module."""
     module = AnsibleModule(
         argument_spec={
             "required": {"type": "list", "elements": "str", "choices": list(bios_settings.NAMES), "default": []},

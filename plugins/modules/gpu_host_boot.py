@@ -2,7 +2,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""All that a reboot loses, now and at every boot."""
+"""Apply all settings that a reboot loses, now and at every boot."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import 
 
 
 def main() -> None:
-    """The module."""
+    """Run as an Ansible module."""
     module = AnsibleModule(
         argument_spec={
             **{concern: {"type": "dict"} for concern in concerns.ORDER},

@@ -122,7 +122,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 
 
 def evidence(params: Mapping[str, Any]) -> Evidence:
-    """The module's arguments as evidence. Raises ProofError and TopologyError."""
+    """Return the module's arguments as evidence. Raises ProofError and TopologyError."""
     guest, domain = params["guest_topology"], params["domain"]
     if not domain.get("plan") and domain.get("drift"):
         raise ProofError(f"it has no plan to be held against: {domain['drift'][0]['what']}")
@@ -144,7 +144,7 @@ def evidence(params: Mapping[str, Any]) -> Evidence:
 
 
 def main() -> None:
-    """The module."""
+    """Run as an Ansible module."""
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "required": True},

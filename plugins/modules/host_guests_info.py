@@ -57,7 +57,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import 
 
 
 def main() -> None:
-    """The module."""
+    """Run as an Ansible module."""
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
     finish(module, lambda: guests.observe(System()))
 

@@ -85,7 +85,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import 
 
 
 def main() -> None:
-    """The module."""
+    """Run as an Ansible module."""
     page = {
         "node": {"type": "int", "required": True},
         "size_mib": {"type": "int", "required": True},

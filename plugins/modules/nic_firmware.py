@@ -96,7 +96,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import 
 
 
 def main() -> None:
-    """The module."""
+    """Run as an Ansible module."""
     setting = {
         "devices": {"type": "list", "elements": "str", "required": True},
         "values": {"type": "dict", "required": True},

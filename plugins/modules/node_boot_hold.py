@@ -143,7 +143,7 @@ HOLDER = {
 
 
 def conflict(hold: holds.Hold) -> dict[str, Any]:
-    """A hold as the result shows it."""
+    """Return a hold in the form of the module's result."""
     return {
         "name": hold.name,
         "machine": hold.holder.machine,

@@ -136,7 +136,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 
 
 def main() -> None:
-    """The module."""
+    """Run as an Ansible module."""
     node = {
         "name": {"type": "str", "required": True},
         "mac": {"type": "str", "required": True},

@@ -154,7 +154,7 @@ NODE = {
 
 
 def text(bundles: Mapping[str, Mapping[str, str] | str | None]) -> str:
-    """The lines of a diff."""
+    """Return the lines of a diff."""
     return "".join(f"{name}: {json.dumps(bundle)}\n" for name, bundle in sorted(bundles.items()))
 
 

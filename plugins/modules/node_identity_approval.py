@@ -2,7 +2,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Whether secrets may be sealed to a TPM."""
+"""Decide if secrets may be sealed to a TPM."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import 
 
 
 def decided(params: Mapping[str, Any]) -> identity_approval.Approval:
-    """The approval. Raises ImageError."""
+    """Return the approval. Raises ImageError."""
     subject = f"node {params['node']}"
     try:
         certificate = base64.b64decode(params["certificate"], validate=True) or None

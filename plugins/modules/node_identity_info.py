@@ -2,7 +2,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""A node's endorsement key, and whether it has its secrets."""
+"""Read a node's endorsement key, and if it has its secrets."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ IS_NOT_OF_EK = "the TPM's certificate is of another key"
 
 
 def tool(module: AnsibleModule, environment: Mapping[str, str], folder: str, *argv: str) -> tuple[int, str]:
-    """Exit status and output of one of tpm2-tools."""
+    """Run one of tpm2-tools and return its exit status and output."""
     path = module.get_bin_path(argv[0])
     if not path:
         module.fail_json(msg=f"tool {argv[0]}: not found on this node; install tpm2-tools")
@@ -111,7 +111,7 @@ def tool(module: AnsibleModule, environment: Mapping[str, str], folder: str, *ar
 
 
 def read(module: AnsibleModule) -> tuple[bytes, bytes]:
-    """The endorsement key's public part, and what the TPM stores for its certificate (empty: nothing)."""
+    """Return the endorsement key's public part, and the certificate that the TPM stores (empty: none)."""
     environment = {"TPM2TOOLS_TCTI": module.params["tcti"]}
     with tempfile.TemporaryDirectory(prefix="sailloft-") as folder:
         status, said = tool(module, environment, folder, "tpm2_createek", "-G", "rsa", "-u", "ek.pub", "-c", "ek.ctx")
@@ -129,7 +129,7 @@ def read(module: AnsibleModule) -> tuple[bytes, bytes]:
 
 
 def read_report() -> dict[str, Any]:
-    """Return what the node's unit left: opened, digest, reason. Raises ImageError where it cannot be read."""
+    """Return the report of the node's unit: opened, digest, reason. Raises ImageError if it cannot be read."""
     try:
         with open(REPORT, encoding="ascii") as stream:
             report = json.load(stream)

@@ -2,7 +2,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Stateless images, built and published."""
+"""Build and publish stateless images."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import r
 
 
 def main() -> None:
-    """The module."""
+    """Run as an Ansible module."""
     module = AnsibleModule(
         argument_spec={
             "layers": {"type": "dict", "required": True},

@@ -2,7 +2,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""What a node booted."""
+"""Read the image that a node booted."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import 
 
 
 def main() -> None:
-    """The module."""
+    """Run as an Ansible module."""
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
     try:
         state = node_state.read(platform.node(), module.run_command)

@@ -2,7 +2,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Which images stay when a site's stores are rid of the others."""
+"""List the images to keep when the others are removed from a site's stores."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import 
 
 
 def result(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The module's result for its arguments. Raises ImageError."""
+    """Return the module's result for its arguments. Raises ImageError."""
     nodes = [keep.Node(**node) for node in params["nodes"]]
     images = [
         keep.Named(store["host"], image["digest"], image.get("name") or "", tuple(image["kept_for"]))
@@ -122,7 +122,7 @@ def result(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The module."""
+    """Run as an Ansible module."""
     node = {name: {"type": "str", "default": ""} for name in ("running", "silence", "pinned")}
     store = {
         "host": {"type": "str", "required": True},

@@ -116,7 +116,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written impor
 
 
 def proof_of(params: Mapping[str, Any]) -> Proof:
-    """The proof of the module's arguments. Raises ImageError and ProofError."""
+    """Return the proof for the module's arguments. Raises ImageError and ProofError."""
     wish = Wish.of_text(
         params["digest"], params["manifest"], params["channel"], params["kernel_arguments"], params["may_fail"]
     )
@@ -125,7 +125,7 @@ def proof_of(params: Mapping[str, Any]) -> Proof:
 
 
 def main() -> None:
-    """The module."""
+    """Run as an Ansible module."""
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "required": True},

@@ -2,7 +2,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""What a rollout does next."""
+"""The next step of a rollout."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import 
 
 
 def result(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The module's result for its arguments. Raises ImageError."""
+    """Return the module's result for its arguments. Raises ImageError."""
     names = [node["name"] for node in params["nodes"]]
     canaries = rollout.canaries(names, params["canaries"])
     nodes = [rollout.Node(canary=node["name"] in canaries, **node) for node in params["nodes"]]
@@ -177,7 +177,7 @@ def result(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The module."""
+    """Run as an Ansible module."""
     module = AnsibleModule(
         argument_spec={
             "target": {"type": "str", "required": True},

@@ -2,7 +2,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""What a store of images has, and garbage collection."""
+"""List a store of images and collect garbage in it."""
 
 from __future__ import annotations
 

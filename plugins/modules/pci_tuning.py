@@ -96,7 +96,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.pci.writes import R
 
 
 def main() -> None:
-    """The module."""
+    """Run as an Ansible module."""
     setting = {
         "devices": {"type": "list", "elements": "str", "required": True},
         "max_read_request_bytes": {"type": "int", "choices": list(READ_REQUEST_BYTES)},

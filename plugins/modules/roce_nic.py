@@ -127,7 +127,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.nic import ensure, 
 
 
 def main() -> None:
-    """The module."""
+    """Run as an Ansible module."""
     module = AnsibleModule(
         argument_spec={
             "policy": {"type": "dict", "default": {}},

@@ -71,7 +71,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.nic import ensure, 
 
 
 def main() -> None:
-    """The module."""
+    """Run as an Ansible module."""
     module = AnsibleModule(argument_spec={"nics": {"type": "list", "elements": "str"}}, supports_check_mode=True)
     system = System()
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The path of RoCE traffic, followed over what was read back."""
+"""Trace the path of RoCE traffic through the configuration that was read back."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def main() -> None:
         },
         told=("policy", "asics", "paths", "rdma_class", "thresholds", "name"),
     )
-    # What follows makes no cycles, and of a large fabric's input a third of the time would go into looking for them.
+    # The code below makes no cycles, and searching for them takes a third of the time with a large fabric's input.
     gc.disable()
     try:
         result = path_report.checked(module.params)

@@ -126,7 +126,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 
 
 def main() -> None:
-    """The module."""
+    """Run as an Ansible module."""
     every = {name: {"type": kind.__name__} for name, (kind, _word) in sriov.OF_EVERY_VF.items()}
     one = {name: {"type": kind.__name__} for name, (kind, _word) in sriov.OF_ONE_VF.items()}
     function = {

@@ -2,7 +2,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Bind devices to vfio-pci, for good."""
+"""Bind devices to vfio-pci, persistently."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import 
 
 
 def main() -> None:
-    """The module."""
+    """Run as an Ansible module."""
     module = AnsibleModule(
         argument_spec={
             "devices": {"type": "list", "elements": "str", "required": True},

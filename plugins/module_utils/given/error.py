@@ -6,10 +6,10 @@ from __future__ import annotations
 
 
 class GivenError(Exception):
-    """What is wanted cannot be had, or what was read is none: "SUBJECT: WHY; MEND"."""
+    """A request that cannot be fulfilled, or input that is invalid: "SUBJECT: CAUSE; NEXT STEP"."""
 
     def __init__(self, subject: str, why: str, mend: str) -> None:
-        """``subject`` names the thing, ``why`` the cause, ``mend`` the next step."""
+        """Set the parts: ``subject`` names the thing, ``why`` the cause, ``mend`` the next step."""
         super().__init__(subject, why, mend)
         self.subject = subject
         self.why = why

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Variables that a role does not have, with the nearest name that it has, and those that it lacks. Pure: names only."""
+"""Find variables that a role does not know, with the nearest known name, and missing ones. Pure: names only."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ NEAR = 0.7
 
 
 def is_of(name: str, role: str, roles: Iterable[str]) -> bool:
-    """Whether a variable begins with the role's name, and not with that of another role which begins with it, too."""
+    """Return True if a variable begins with the role's name, and not with another role's name that extends it."""
     longer = (other for other in roles if other.startswith(f"{role}_"))
     return name.startswith(f"{role}_") and not any(name.startswith(f"{other}_") for other in longer)
 
 
 def unknown_names(role: str, given: dict[str, list[str]], known: Iterable[str]) -> list[str]:
-    """A text for each name of ``given`` (to the hosts that have it) that is not ``known``, sorted by name."""
+    """Return a text for each name of ``given`` (name -> hosts that have it) that is not ``known``, sorted by name."""
     names = sorted(known)
     start = len(f"{role}_")
     texts = []
@@ -34,7 +34,7 @@ def unknown_names(role: str, given: dict[str, list[str]], known: Iterable[str]) 
 
 
 def missing_names(role: str, hosts: Iterable[str], given: dict[str, list[str]], required: Iterable[str]) -> str:
-    """Which of the ``required`` variables which hosts do not have, as one text; empty where they have all."""
+    """Return one text with the ``required`` variables that hosts lack, and those hosts; empty if none is missing."""
     lacking: dict[tuple[str, ...], list[str]] = {}
     for host in hosts:
         names = tuple(name for name in sorted(required) if host not in given.get(name, ()))
@@ -49,7 +49,7 @@ def missing_names(role: str, hosts: Iterable[str], given: dict[str, list[str]], 
 
 
 def _some(hosts: Iterable[str]) -> str:
-    """The first hosts by name, and how many more there are."""
+    """Return the first hosts by name, and the number of others."""
     names = sorted(hosts)
     rest = len(names) - NAMED_HOSTS
     some = ", ".join(names[:NAMED_HOSTS])

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The types of values that users write: each function returns a checked value or raises InvalidValueError.
 
-Every text that ends in a file, a command or an XML document is checked here, where it enters, so that nothing later
-needs to doubt it.
+Every text that is written to a file, a command or an XML document is checked here, on input, so that no later code
+has to.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ BITS = {
     "direct_translated": r.PCI_ACS_DT,
 }
 DEFAULT = ("source_validation", "request_redirect", "completion_redirect", "upstream_forwarding", "direct_translated")
-# Taking one of these away lets a device reach its neighbour without the IOMMU; direct_translated does not isolate.
+# Without one of these a device can reach its neighbour without the IOMMU; direct_translated does not isolate.
 ISOLATING = tuple(name for name in BITS if name != "direct_translated")
 
 

@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
 
-# Which argument turns the IOMMU on, by the vendor of the CPU; AMD's and Arm's are on without one.
+# The argument that turns the IOMMU on, by the vendor of the CPU; AMD's and Arm's are on without one.
 # Source: Linux Documentation/admin-guide/kernel-parameters.txt, intel_iommu=, amd_iommu=, iommu=.
 IOMMU_ON = {"GenuineIntel": ["intel_iommu=on"]}
 # The default domain of host devices: "pt" maps them one to one, so that the host pays nothing for the IOMMU.

@@ -19,8 +19,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
 
 MELLANOX = 0x15B3
-# What the paper names, and what it needs: key, value, why. Values: https://github.com/apoorvemohan/HCIR,
-# vela_asplos2025/vmsetup (the published settings of the Vela cluster, ConnectX-6 and A100).
+# The settings that the paper names, and those that they need: key, value, why.
+# Values: https://github.com/apoorvemohan/HCIR, vela_asplos2025/vmsetup (the published settings of the Vela cluster,
+# ConnectX-6 and A100).
 PAPER = (
     ("ADVANCED_PCI_SETTINGS", True, "makes MAX_ACC_OUT_READ visible"),
     ("MAX_ACC_OUT_READ", 44, "more outstanding read bytes"),
@@ -161,7 +162,7 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
                 f"nic_firmware: the firmware of {address} knows no {', '.join(planned.lacking)}: leave it out for this "
                 "NIC, turn on what reveals it (ADVANCED_PCI_SETTINGS), or update the firmware"
             )
-        # What is revealed by a setting of this call; where that was set before, only the boot can reveal it.
+        # Settings revealed by a setting of this call; if that was set before, only the boot can reveal them.
         revealed = [name for name in planned.hidden if REVEALED_BY[name] in planned.changes]
         changes = {**planned.changes, **{name: want[address][name] for name in revealed}}
         if not check and planned.changes:
@@ -170,7 +171,7 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
             except HostError as error:
                 failures.append(str(error))
                 continue
-            # What its firmware shows only after a boot is not set yet.
+            # Settings that the firmware shows only after a boot are not set yet.
             changes = {name: value for name, value in changes.items() if name in seen[address]}
         for name, value in changes.items():
             outcome.differ(

@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import 
 SETTINGS = "/etc/sailloft/gpu_host.json"
 CODE = "/usr/lib/sailloft/gpu_host.pyz"
 UNIT = "sailloft-gpu-host.service"
-# driverctl's own units come from udev rules; both at once would pull one device from under each other.
+# driverctl's own units come from udev rules; both at once would rebind the same device against each other.
 ORDER_FILE = "/etc/systemd/system/driverctl@.service.d/sailloft.conf"
 ORDER = f"""# Written by sailloft.fleet.gpu_host_boot; changes here are lost.
 [Unit]

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The edge to the machine: files below a root, and commands. All that ``host`` does to a machine goes through here.
+"""Access to the machine: files below a root, and commands. All that ``host`` does to a machine uses this module.
 
 The root is a parameter, so that the same code works on a copy of ``/sys`` in a test and on the live one.
 """

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the capabilities say: config space in, plain data out. None means that there is no such capability."""
+"""Read the capabilities: config space in, plain data out. None means that there is no such capability."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.pci.config import C
 
 
 class LinkRegisters(NamedTuple):
-    """Now and at most: gigatransfers per second and lanes; None where the register holds a reserved number."""
+    """Current and maximum gigatransfers per second and lanes; None if the register holds a reserved number."""
 
     speed_gt_s: float | None
     width: int | None
@@ -21,7 +21,7 @@ class LinkRegisters(NamedTuple):
 
 
 class Express(NamedTuple):
-    """The PCI Express capability. ``offset`` is where it stands."""
+    """The PCI Express capability. ``offset`` is its place in config space."""
 
     offset: int
     version: int
@@ -56,7 +56,7 @@ class Ats(NamedTuple):
 # No NamedTuple: a tuple's ``index`` is a method.
 @dataclass(frozen=True)
 class VfBar:
-    """A VF base address register: where it stands. Its size is known only to who may write to it."""
+    """The place of a VF base address register. Its size can be found only by writing to it."""
 
     index: int
     offset: int
@@ -79,7 +79,7 @@ class Sriov(NamedTuple):
     vf_bars: tuple[VfBar, ...]
 
     def vf_routing_ids(self, routing_id: int) -> list[int]:
-        """Routing ids (bus << 8 | device << 3 | function) of the VFs that are on, of the PF at ``routing_id``.
+        """Return the routing ids (bus << 8 | device << 3 | function) of the enabled VFs of the PF at ``routing_id``.
 
         Source: PCI Express Base Specification 9.2.1.2 (First VF Offset, VF Stride).
         """
@@ -89,12 +89,12 @@ class Sriov(NamedTuple):
 
 
 def size_bytes(code: int) -> int | None:
-    """128 << code, as Max_Payload_Size and Max_Read_Request_Size count; None for the reserved codes 6 and 7."""
+    """Return 128 << code, as Max_Payload_Size and Max_Read_Request_Size count; None for the reserved codes 6 and 7."""
     return 128 << code if code <= 5 else None
 
 
 def express(config: ConfigSpace) -> Express | None:
-    """The PCI Express capability. Raises PciError where it does not fit into config space."""
+    """Read the PCI Express capability. Raises PciError if it does not fit into config space."""
     offset = config.capabilities().get(r.PCI_CAP_ID_EXP)
     if offset is None:
         return None
@@ -131,7 +131,7 @@ def _link(config: ConfigSpace, offset: int, version: int, port_type: int) -> Lin
     capabilities = config.read(offset + r.PCI_EXP_LNKCAP, 4)
     status = config.read(offset + r.PCI_EXP_LNKSTA, 2)
     maximum = capabilities & r.PCI_EXP_LNKCAP_SLS
-    # As Linux' pcie_get_speed_cap: the highest bit of the Supported Link Speeds Vector where there is one.
+    # Like Linux' pcie_get_speed_cap: the highest bit of the Supported Link Speeds Vector if there is one.
     if version >= 2 and offset + r.PCI_EXP_LNKCAP2 + 4 <= r.PCI_CFG_SPACE_SIZE:
         vector = (config.read(offset + r.PCI_EXP_LNKCAP2, 4) & r.PCI_EXP_LNKCAP2_SPEEDS) >> 1
         maximum = vector.bit_length() or maximum
@@ -144,7 +144,7 @@ def _link(config: ConfigSpace, offset: int, version: int, port_type: int) -> Lin
 
 
 def acs(config: ConfigSpace) -> Acs | None:
-    """Access Control Services. Raises PciError where it does not fit into config space."""
+    """Read Access Control Services. Raises PciError if it does not fit into config space."""
     offset = config.extended_capabilities().get(r.PCI_EXT_CAP_ID_ACS)
     if offset is None:
         return None
@@ -152,7 +152,7 @@ def acs(config: ConfigSpace) -> Acs | None:
 
 
 def ats(config: ConfigSpace) -> Ats | None:
-    """Address Translation Services. Raises PciError where it does not fit into config space."""
+    """Read Address Translation Services. Raises PciError if it does not fit into config space."""
     offset = config.extended_capabilities().get(r.PCI_EXT_CAP_ID_ATS)
     if offset is None:
         return None
@@ -161,7 +161,7 @@ def ats(config: ConfigSpace) -> Ats | None:
 
 
 def sriov(config: ConfigSpace) -> Sriov | None:
-    """Single Root I/O Virtualization. Raises PciError where it does not fit or a VF BAR is cut in half."""
+    """Read Single Root I/O Virtualization. Raises PciError if it does not fit or a VF BAR is cut in half."""
     offset = config.extended_capabilities().get(r.PCI_EXT_CAP_ID_SRIOV)
     if offset is None:
         return None

@@ -20,8 +20,8 @@ class PciError(ValueError):
 class ConfigSpace:
     """Little-endian reads from config space.
 
-    ``head`` is what could be read from offset 0, at most 256 bytes. ``size`` is how much there is in all;
-    what lies beyond ``head`` is fetched by ``fetch(offset, size_bytes)`` only when it is asked for, so that
+    ``head`` is what could be read from offset 0, at most 256 bytes. ``size`` is the total number of bytes;
+    those beyond ``head`` are fetched by ``fetch(offset, size_bytes)`` only when they are needed, so that
     a reader of a live device need not read 4096 bytes to look at three registers.
     """
 
@@ -35,11 +35,11 @@ class ConfigSpace:
 
     @classmethod
     def of_bytes(cls, data: bytes) -> ConfigSpace:
-        """Config space that is in memory. Raises PciError where its length is none that config space has."""
+        """Return config space from bytes in memory. Raises PciError if config space cannot have that length."""
         return cls(data[: r.PCI_CFG_SPACE_SIZE], len(data), lambda offset, size: data[offset : offset + size])
 
     def read(self, offset: int, size_bytes: int) -> int:
-        """The unsigned little-endian number of ``size_bytes`` at ``offset``. Raises PciError beyond the end."""
+        """Return the unsigned little-endian number of ``size_bytes`` at ``offset``. Raises PciError beyond the end."""
         if offset < 0 or offset + size_bytes > self.size:
             raise PciError(f"config space ends at {self.size:#x}, before the register at {offset:#x}")
         if offset + size_bytes <= len(self._head):
@@ -52,18 +52,18 @@ class ConfigSpace:
 
     @property
     def answers(self) -> bool:
-        """False where every byte of the header is ones: what a bus reads from a device that is gone."""
+        """Return False if every byte of the header is ones: a bus reads this from a device that is gone."""
         return self._head[: r.PCI_STD_HEADER_SIZEOF] != b"\xff" * r.PCI_STD_HEADER_SIZEOF
 
     @property
     def header_type(self) -> int:
-        """0 for a device, 1 for a PCI bridge, 2 for a CardBus bridge."""
+        """Return 0 for a device, 1 for a PCI bridge, 2 for a CardBus bridge."""
         return self.read(r.PCI_HEADER_TYPE, 1) & r.PCI_HEADER_TYPE_MASK
 
     def capabilities(self) -> dict[int, int]:
-        """Offset by capability identifier, the first of each; empty where only the header could be read.
+        """Return the offset by capability identifier, the first of each; empty if only the header could be read.
 
-        Raises PciError where the list loops or points into the header.
+        Raises PciError if the list loops or points into the header.
         """
         if self.size < r.PCI_CFG_SPACE_SIZE or not self.read(r.PCI_STATUS, 2) & r.PCI_STATUS_CAP_LIST:
             return {}
@@ -86,9 +86,9 @@ class ConfigSpace:
         return found
 
     def extended_capabilities(self) -> dict[int, int]:
-        """Offset by extended capability identifier, the first of each; empty where there are none to be read.
+        """Return the offset by extended capability identifier, the first of each; empty if none can be read.
 
-        Raises PciError where the list loops or points below 0x100.
+        Raises PciError if the list loops or points below 0x100.
         """
         if self._extended is None:  # walked once: on a live device each step is a read from the device
             self._extended = self._walk_extended()

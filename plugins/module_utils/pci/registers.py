@@ -72,7 +72,7 @@ PCI_ACS_CR = 0x0008  # P2P completion redirect
 PCI_ACS_UF = 0x0010  # upstream forwarding
 PCI_ACS_EC = 0x0020  # P2P egress control
 PCI_ACS_DT = 0x0040  # direct translated P2P
-# The bits that stand at the same place in the capability and in the control register.
+# The bits that are at the same place in the capability and in the control register.
 PCI_ACS_BITS = 0x007F
 
 # Address Translation Services (10.5.1).

@@ -1,9 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Changed registers, encoded and not written: what config space is and what is wanted in, a RegisterWrite out.
+"""Encode changes of registers without writing them: config space and the request in, a RegisterWrite out.
 
-Each function changes its own bits and keeps the register's others. A write whose value is what the register
-holds already is returned all the same: whoever writes compares ``value`` with ``current``.
+Each function changes its own bits and keeps the register's others. A write whose value the register
+holds already is returned too: the caller compares ``value`` with ``current``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ READ_REQUEST_BYTES = (128, 256, 512, 1024, 2048, 4096)
 
 @dataclass(frozen=True)
 class RegisterWrite:
-    """Write ``value`` (``size_bytes``, little-endian) at ``offset`` of config space, where ``current`` stands now."""
+    """A write of ``value`` (``size_bytes``, little-endian) at ``offset`` of config space, which now has ``current``."""
 
     offset: int
     size_bytes: int
@@ -29,16 +29,16 @@ class RegisterWrite:
 
     @property
     def changes(self) -> bool:
-        """Whether the register does not hold the value yet."""
+        """Return True if the register does not hold the value yet."""
         return self.value != self.current
 
     def to_bytes(self) -> bytes:
-        """The bytes to write."""
+        """Return the bytes to write."""
         return self.value.to_bytes(self.size_bytes, "little")
 
 
 def max_read_request(config: ConfigSpace, size_bytes: int) -> RegisterWrite:
-    """DevCtl with this Max_Read_Request_Size. Raises PciError for a size that the specification does not know."""
+    """Return DevCtl with this Max_Read_Request_Size. Raises PciError for a size not in the specification."""
     if size_bytes not in READ_REQUEST_BYTES:
         raise PciError(
             f"a maximum read request of {size_bytes} bytes does not exist: one of {list(READ_REQUEST_BYTES)}"
@@ -47,14 +47,14 @@ def max_read_request(config: ConfigSpace, size_bytes: int) -> RegisterWrite:
 
 
 def relaxed_ordering(config: ConfigSpace, enabled: bool) -> RegisterWrite:
-    """DevCtl with relaxed ordering on or off. A device may hold the bit at 0: read back what was written."""
+    """Return DevCtl with relaxed ordering on or off. A device may hold the bit at 0: read back what was written."""
     return _device_control(config, r.PCI_EXP_DEVCTL_RELAX_EN, r.PCI_EXP_DEVCTL_RELAX_EN if enabled else 0)
 
 
 def acs_control(config: ConfigSpace, control: int) -> RegisterWrite:
-    """ACS control with exactly the bits of ``control`` (of ``PCI_ACS_BITS``; higher bits are kept).
+    """Return ACS control with exactly the bits of ``control`` (of ``PCI_ACS_BITS``; higher bits are kept).
 
-    Raises PciError where there is no ACS capability or it lacks one of the bits.
+    Raises PciError if there is no ACS capability or it lacks one of the bits.
     """
     acs = capabilities.acs(config)
     if acs is None:

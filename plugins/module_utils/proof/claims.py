@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A proof is a list of claims: what was wanted, what was seen at the far end, and whether it holds."""
+"""The claims of a proof: what was requested, what was seen on the machine, and if it holds."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Claim:
     reason: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON-ready form; ``Claim.from_dict`` is its inverse."""
+        """Return the JSON-ready form; ``Claim.from_dict`` is its inverse."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Claim:
-        """The inverse of ``to_dict``. Raises ProofError where the data has another shape or contradicts itself."""
+        """Return the Claim of ``to_dict``'s data. Raises ProofError if it has another shape or contradicts itself."""
         names = {item.name for item in fields(cls)}
         if not isinstance(data, dict) or set(data) - names or names - {"reason"} - set(data):
             raise ProofError(f"not a claim: {data!r}; it has the keys {', '.join(sorted(names))}")
@@ -58,12 +58,12 @@ class Claim:
 
 
 def compare(layer: str, claim: str, wanted: Any, seen: Any, source: str, reason: str = "") -> Claim:
-    """A claim that holds exactly if something was seen and equals ``wanted``; a missing observation never holds."""
+    """Return a claim that holds exactly if ``seen`` equals ``wanted``; a missing observation (None) never holds."""
     return Claim(layer, claim, wanted, seen, seen is not None and wanted == seen, source, reason)
 
 
 def not_applicable(layer: str, claim: str, wanted: Any, source: str, reason: str, seen: Any = None) -> Claim:
-    """A claim that this machine cannot make, with the reason (and what was seen, if that is the reason)."""
+    """Return a claim that does not apply to this machine, with the reason (and what was seen, if it is the reason)."""
     if not reason:
         raise ProofError(f"claim {claim!r} is not applicable: say why")
     return Claim(layer, claim, wanted, seen, None, source, reason)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Writing a proof or a plan: whole files or none, and none at all where the bytes are there already."""
+"""Write a proof or a plan: whole files or none, and none if the bytes are there already."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
 
 
 def read(path: str) -> str | None:
-    """The text at ``path``, None where there is no file. Raises ProofError where the system refuses."""
+    """Return the text at ``path``, None if there is no file. Raises ProofError if the system refuses."""
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
             return stream.read()
@@ -22,10 +22,10 @@ def read(path: str) -> str | None:
 
 
 def write(path: str, text: str, private: bool = False) -> None:
-    """Put ``text`` at ``path`` at once: a reader sees the old file or the new one, never half of either.
+    """Write ``text`` to ``path`` atomically: a reader sees the old file or the new one, never a part.
 
-    The folder is made where it is missing. ``private``: for its owner alone, and so is a folder that is made.
-    Raises ProofError where the system refuses.
+    A missing folder is created. ``private``: only the owner has access to the file and to a folder that is created.
+    Raises ProofError if the system refuses.
     """
     folder, name = os.path.split(os.path.abspath(path))
     # Always the same name: what a killed run leaves behind, the next run takes over.
@@ -48,7 +48,7 @@ def write(path: str, text: str, private: bool = False) -> None:
 
 
 def _refused(verb: str, path: str, error: OSError | ValueError) -> ProofError:
-    """The system's refusal, or Python's of a path or a text that has no bytes (NUL, half of a character)."""
+    """Return the system's refusal, or Python's for a path or text without bytes (NUL, half of a character)."""
     if isinstance(error, OSError):
         return ProofError(f"cannot {verb} {path}: {error.strerror}; give a folder that you own")
     return ProofError(f"cannot {verb} {path!r}: {error}; leave that character out")

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A proof as one HTML file that needs nothing else: no script, no font, no picture from elsewhere. Pure."""
+"""Write a proof as one self-contained HTML file: no script, no font, no picture from elsewhere. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import 
 
 
 def page(proof: Proof, drawing: str = "") -> str:
-    """The whole page. All text of the proof is escaped.
+    """Return the whole page. All text of the proof is escaped.
 
-    ``drawing`` is one whole <svg> element out of this collection's own code. Raises ProofError if it is not.
+    ``drawing`` is one whole <svg> element from this collection's own code. Raises ProofError if it is not.
     """
     failed = [claim for claim in proof.claims if claim.holds is False]
     apart = [claim for claim in proof.claims if claim.holds is None]

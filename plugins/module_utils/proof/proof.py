@@ -13,25 +13,25 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
 
 FORMAT = "sailloft-proof/1"
 
-# What a proof may be called: the name becomes a file name, so neither a path nor a hidden file.
+# The allowed names of a proof: the name becomes a file name, so neither a path nor a hidden file.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 
 @dataclass
 class Counts:
-    """How many claims hold, fail, and do not apply here."""
+    """The numbers of claims that hold, fail, and do not apply here."""
 
     held: int
     failed: int
     not_applicable: int
 
     def to_dict(self) -> dict[str, int]:
-        """The JSON-ready form."""
+        """Return the JSON-ready form."""
         return {"held": self.held, "failed": self.failed, "not_applicable": self.not_applicable}
 
 
 def count(claims: list[Claim]) -> Counts:
-    """The counts of ``claims``."""
+    """Return the counts of ``claims``."""
     return Counts(
         held=sum(claim.holds is True for claim in claims),
         failed=sum(claim.holds is False for claim in claims),
@@ -41,9 +41,9 @@ def count(claims: list[Claim]) -> Counts:
 
 @dataclass
 class Proof:
-    """What was claimed of ``host``. ``name`` is the proof's file name without its ending.
+    """The claims about ``host``. ``name`` is the proof's file name without its ending.
 
-    Raises ProofError on a name that is no file name.
+    Raises ProofError for a name that is no file name.
     """
 
     name: str
@@ -57,24 +57,24 @@ class Proof:
 
     @property
     def counts(self) -> Counts:
-        """The counts of all claims."""
+        """Return the counts of all claims."""
         return count(self.claims)
 
     @property
     def holds(self) -> bool:
-        """Whether something was claimed and none of it failed. A proof of nothing does not hold."""
+        """Return True if there are claims and none failed. A proof without claims does not hold."""
         counts = self.counts
         return counts.failed == 0 and counts.held > 0
 
     def by_layer(self) -> dict[str, list[Claim]]:
-        """The claims by layer: the paper's layers in its order, then any others as they come."""
+        """Return the claims by layer: the paper's layers in its order, then others in the order of the claims."""
         grouped: dict[str, list[Claim]] = {layer: [] for layer in LAYERS}
         for claim in self.claims:
             grouped.setdefault(claim.layer, []).append(claim)
         return {layer: claims for layer, claims in grouped.items() if claims}
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON-ready form; ``Proof.from_dict`` is its inverse."""
+        """Return the JSON-ready form; ``Proof.from_dict`` is its inverse."""
         return {
             "format": FORMAT,
             "name": self.name,
@@ -86,12 +86,12 @@ class Proof:
         }
 
     def to_json(self) -> str:
-        """The proof as JSON text, sorted keys, one newline at the end."""
+        """Return the proof as JSON text, sorted keys, one newline at the end."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Proof:
-        """The inverse of ``to_dict``; counts are counted again. Raises ProofError where the data has another shape."""
+        """Return the Proof of ``to_dict``'s data, with new counts. Raises ProofError if it has another shape."""
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             found = data.get("format") if isinstance(data, dict) else type(data).__name__
             raise ProofError(f"not a proof: its format is {found!r}, wanted {FORMAT!r}")
@@ -102,12 +102,12 @@ class Proof:
 
 
 def heading(layer: str) -> str:
-    """The heading of a layer: the paper's, or the layer's own name as words."""
+    """Return the heading of a layer: the paper's, or the layer's own name as words."""
     return LAYERS.get(layer, layer.replace("_", " "))
 
 
 def show(value: Any) -> str:
-    """A value as a person reads it: nothing, yes and no, lists with commas, mappings as ``key: value``."""
+    """Return a value in readable form: nothing, yes and no, lists with commas, mappings as ``key: value``."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

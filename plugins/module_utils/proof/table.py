@@ -1,18 +1,18 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A proof as a short table for a terminal. Pure."""
+"""Write a proof as a short table for a terminal. Pure."""
 
 from __future__ import annotations
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof, count, heading, show
 
-# More claims of a layer than this that have nothing seen are told in one line.
+# If more claims of a layer than this have nothing seen, they are reported in one line.
 MANY = 3
 
 
 def table(proof: Proof) -> list[str]:
-    """The lines of the table: the counts by layer, each claim that fails, and why others do not apply."""
+    """Return the lines of the table: the counts by layer, each claim that fails, and why others do not apply."""
     counts = proof.counts
     lines = [proof.title, f"  {'':<14}{'holds':>6}{'fails':>7}{'n/a':>6}"]
     for layer, claims in proof.by_layer().items():
@@ -32,7 +32,7 @@ def table(proof: Proof) -> list[str]:
 
 
 def _failures(layer: str, claims: list[Claim]) -> list[str]:
-    """What fails of a layer. Where much could not be seen (a guest that does not answer), the first stands for all."""
+    """Return the failures of a layer. If much was not seen (a guest does not answer), only the first is listed."""
     unseen = [claim for claim in claims if claim.seen is None]
     lines = []
     if len(unseen) > MANY:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A proof as its three files, and as what a module returns of it."""
+"""Write the three files of a proof and return the result of a module."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import 
 
 
 def written(proof: Proof, page: str, folder: str, check_mode: bool) -> dict[str, Any]:
-    """Write NAME.json, NAME.html (``page``) and NAME.txt, those that differ, and tell of it: changed, diff, holds,
-    counts, table, files. In check mode nothing is written. Raises ProofError."""
+    """Write those of NAME.json, NAME.html (``page``) and NAME.txt that differ, and return the module's result.
+
+    Its keys are changed, diff, holds, counts, table, files. In check mode nothing is written. Raises ProofError.
+    """
     lines = table(proof)
     texts = {"json": proof.to_json(), "html": page, "txt": "\n".join(lines) + "\n"}
     wanted = {os.path.join(folder, f"{proof.name}.{kind}"): text for kind, text in texts.items()}

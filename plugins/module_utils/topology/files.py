@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Small reads below a root directory, with one error that names the path."""
+"""Read small files below a root directory, with one error that names the path."""
 
 from __future__ import annotations
 

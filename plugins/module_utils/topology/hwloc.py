@@ -1,10 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Reads a Host from hwloc XML (``lstopo machine.xml``), format 1.x, 2.x or 3.x.
+"""Read a Host from hwloc XML (``lstopo machine.xml``), format 1.x, 2.x or 3.x.
 
-Source: hwloc's hwloc.dtd (1.x), hwloc2.dtd and include/hwloc.h. hwloc leaves out what it takes to be unimportant, and
-knows nothing of BARs, drivers, IOMMU groups and config space; its link speed is a product of speed and width, so that
-neither is known. Pure: text in, a Host out.
+Source: hwloc's hwloc.dtd (1.x), hwloc2.dtd and include/hwloc.h. hwloc leaves out what it considers unimportant, and has
+no BARs, drivers, IOMMU groups and config space; its link speed is a product of speed and width, so that neither is
+known. Pure: text in, a Host out.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 def read_hwloc(text: str) -> Host:
-    """The host that the XML describes.
+    """Return the host that the XML describes.
 
-    Of objects with one PCI address the one is read that is on the bus of the bridge above it, and a note says which is
-    left out. Raises TopologyError for what is no hwloc XML or contradicts itself.
+    If several objects have one PCI address, the one on the bus of the bridge above it is read, and a note names those
+    left out. Raises TopologyError if the text is no hwloc XML or contradicts itself.
     """
     try:
         root = ElementTree.fromstring(text)
@@ -84,7 +84,7 @@ def read_hwloc(text: str) -> Host:
 
 
 def _machine(root: ElementTree.Element) -> ElementTree.Element | None:
-    """The object of the machine. Raises TopologyError where the 1.x format describes a cluster (a System)."""
+    """Return the object of the machine. Raises TopologyError if the 1.x format describes a cluster (a System)."""
     if root.find("object[@type='System']") is None:
         return root.find("object[@type='Machine']")
     machines = [element for element in root.iter("object") if element.get("type") == "Machine"]
@@ -94,10 +94,10 @@ def _machine(root: ElementTree.Element) -> ElementTree.Element | None:
 
 
 class _Reader:
-    """Collects the PCI tree on one way down the objects."""
+    """Reader that collects the PCI tree in one pass down the objects."""
 
     def __init__(self, os_devices: dict[int, str], nodes_with_cpus: set[int], ambiguous: set[str]) -> None:
-        """``ambiguous`` are the addresses of several PCI objects."""
+        """Start an empty tree; ``ambiguous`` are the addresses that several PCI objects have."""
         self._os_devices = os_devices
         self._nodes_with_cpus = nodes_with_cpus
         self._ambiguous = ambiguous
@@ -108,10 +108,11 @@ class _Reader:
     def descend(
         self, element: ElementTree.Element, node: int | None, root: RootComplex | None, above: Function | None
     ) -> None:
-        """``node`` is that of the nearest object with memory or CPUs: hwloc's way to say where a bus is.
+        """Read an object and all below it; ``node`` is the node of the nearest object with memory or CPUs.
 
-        Nodes without CPUs do not count beside one that has some: they are memory near it, and the kernel says of no
-        device that it is there. A bus near several nodes with CPUs is one whose node is not known.
+        hwloc states the place of a bus by that object. Nodes without CPUs do not count beside one that has some: they
+        are memory near it, and the kernel assigns no device to them. The node of a bus near several nodes with CPUs is
+        not known.
         """
         kind_of_object = element.get("type")
         nodeset = element.get("nodeset")

@@ -23,16 +23,16 @@ NUMBER = re.compile(r"[0-9]{1,20}")
 BITMAP_WORDS = LIMIT_CPUS // 32
 # HWLOC_DISTANCES_KIND_FROM_OS of hwloc 2.x: the kernel's own numbers, which are those of the ACPI SLIT.
 FROM_OS = 1
-# How hwloc tells a node's kind of memory: its subtype (2.x, 3.x) or an info (1.x). Others are no ordinary memory.
+# hwloc's values of ordinary memory: a node's subtype (2.x, 3.x) or an info (1.x). Others are no ordinary memory.
 ORDINARY = ("", "DRAM")
 # "1.600000" is the 1.x format's way to write 16 over a base of 10.
 DECIMAL = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?")
 
 
 def bitmap(text: str) -> list[int]:
-    """The bits of an hwloc bitmap ("0x00000001,,0xff000000"): words of 32 bits, the highest first.
+    """Return the bits of an hwloc bitmap ("0x00000001,,0xff000000"): words of 32 bits, the highest first.
 
-    Raises TopologyError where it is none, is infinite or has more than ``BITMAP_WORDS``.
+    Raises TopologyError if it is none, is infinite or has more than ``BITMAP_WORDS``.
     """
     number = 0
     words = text.split(",")
@@ -44,7 +44,7 @@ def bitmap(text: str) -> list[int]:
 
 
 def number(element: ElementTree.Element, name: str) -> int:
-    """The attribute ``name`` as a number. Raises TopologyError where it is none."""
+    """Return the attribute ``name`` as a number. Raises TopologyError if it is none."""
     text = element.get(name) or ""
     if not NUMBER.fullmatch(text):
         raise TopologyError(f"{element.get('type')} object: {name} is {text!r:.60}, not a number")
@@ -52,7 +52,7 @@ def number(element: ElementTree.Element, name: str) -> int:
 
 
 def read_numa_nodes(root: ElementTree.Element, machine: ElementTree.Element) -> list[NumaNode]:
-    """All NUMA nodes, ascending. A machine without NUMA in the 1.x format has one node 0 with everything."""
+    """Return all NUMA nodes, ascending. A machine without NUMA in the 1.x format has one node 0 with everything."""
     elements = [element for element in machine.iter("object") if element.get("type") == "NUMANode"]
     of_core = _cores(machine)
     if not elements:
@@ -76,14 +76,14 @@ def read_numa_nodes(root: ElementTree.Element, machine: ElementTree.Element) -> 
 
 
 def _cpus(element: ElementTree.Element) -> list[int]:
-    """The CPUs of an object; the 1.x format can list those that are offline, too, and says which are online."""
+    """Return the CPUs of an object; the 1.x format can list offline ones too, and says which are online."""
     cpus = bitmap(element.get("cpuset") or "")
     online = element.get("online_cpuset")
     return cpus if online is None else sorted(set(cpus) & set(bitmap(online)))
 
 
 def _owned(elements: list[ElementTree.Element]) -> dict[int, list[int]]:
-    """By the identity of a node's element the CPUs that are its own."""
+    """Return by the identity of a node's element the CPUs that are its own."""
     cpus = {id(element): _cpus(element) for element in elements}
 
     def claim(element: ElementTree.Element) -> tuple[int, bool, int]:
@@ -107,7 +107,7 @@ def _memory(element: ElementTree.Element) -> int:
 
 
 def _cores(machine: ElementTree.Element) -> dict[int, list[int]]:
-    """By CPU all those of its core."""
+    """Return by CPU all CPUs of its core."""
     of_core: dict[int, list[int]] = {}
     for core in machine.iter("object"):
         if core.get("type") == "Core":
@@ -123,7 +123,7 @@ def _siblings(of_core: dict[int, list[int]], cpus: list[int]) -> list[list[int]]
 
 
 def _distances(root: ElementTree.Element) -> dict[int, dict[str, int]]:
-    """By node the distance to each; empty where the XML has none of the kernel's."""
+    """Return by node the distance to each; empty if the XML has none of the kernel's."""
     for element in root.findall("distances2[@name='NUMALatency']"):
         kind = number(element, "kind") if element.get("kind") else FROM_OS
         if element.get("indexing", "os") != "os" or not kind & FROM_OS:
@@ -137,10 +137,11 @@ def _distances(root: ElementTree.Element) -> dict[int, dict[str, int]]:
 
 
 def _distances_of_1(machine: ElementTree.Element) -> dict[int, dict[str, int]]:
-    """The same of the 1.x format, which divides the matrices of all kinds of objects by a base.
+    """Return the distances of the 1.x format, which divides the matrices of all kinds of objects by a base.
 
-    A matrix says how deep below its object the others are, and not of which type: taken is one with a number for each
-    pair of the nodes below, at the depth of one of them, whose nodes are 10 from themselves as the kernel's are.
+    A matrix gives the depth of the others below its object, and not their type. The function uses a matrix with a
+    number for each pair of the nodes below, at the depth of one of them, in which each node is 10 from itself as in
+    the kernel's.
     """
     for holder in machine.iter("object"):
         if holder.find("distances") is None:
@@ -158,7 +159,7 @@ def _distances_of_1(machine: ElementTree.Element) -> dict[int, dict[str, int]]:
 
 
 def _below(element: ElementTree.Element, depth: int) -> list[tuple[ElementTree.Element, int]]:
-    """All objects below one with how deep they are, in the order of the document."""
+    """Return all objects below one with their depth, in the order of the document."""
     found = []
     for child in element.findall("object"):
         found += [(child, depth + 1), *_below(child, depth + 1)]

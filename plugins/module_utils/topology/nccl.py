@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Reads a Host from an NCCL topology file (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE), and says what NCCL would not take.
+"""Read a Host from an NCCL topology file (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE), and report what NCCL would refuse.
 
 NCCL's tree has a ``cpu`` for each NUMA node, and below it switches and devices; it has no root complexes and no ports.
 So the model gets one root complex for each ``cpu`` that carries something: two branches of one ``cpu`` are then PHB
@@ -10,7 +10,7 @@ PIX, several are PXB. (That NCCL merges the two levels in which Broadcom switche
 ncclTopoFlattenBcmSwitches, is left out: the model counts levels as nvidia-smi does. And beside a ``cpu`` of numaid -1,
 which is the kernel's "not known", the model takes a single other NUMA node for its own: NODE, where NCCL has SYS.)
 
-What such a file does not say: memory, hardware threads of a core, BARs, drivers, IOMMU groups. Ids may be missing and
+Such a file does not contain: memory, hardware threads of a core, BARs, drivers, IOMMU groups. Ids may be missing and
 are 0 then; a device without a class is of kind "other". Links between GPUs (``nvlink``, ``c2c``, ``xgmi``) are checked
 and not kept: no plan depends on them, a guest's GPUs have those of the host. Pure: text in, a Host out.
 
@@ -104,7 +104,7 @@ LAST_SOCKET_GUID = 0xFFFF
 
 
 def check_nccl(text: str) -> None:
-    """Raises TopologyError where NCCL would refuse the file, skip a part of it, or take a value for another."""
+    """Raise TopologyError if NCCL would refuse the file, skip a part of it, or misread a value."""
     system = _checked(text)
     if system.dialect is not NCCL:
         raise _error(system, f"version is {system.dialect.version}, and NCCL reads {NCCL.version} only")
@@ -117,11 +117,11 @@ def check_nccl(text: str) -> None:
 
 
 def read_nccl(text: str) -> Host:
-    """The host of the file, or the guest; NCCL's or RCCL's.
+    """Return the host or guest of the file, NCCL's or RCCL's.
 
-    A switch that is there once for each of its branches (RCCL's models have some) is one switch. Of other elements with
-    one busid the first is read, and a note says what is left out. Raises TopologyError for all else that ``check_nccl``
-    finds, and for what no machine has.
+    A switch that is listed once for each of its branches (RCCL's models have some) is one switch. If other elements
+    share a busid, the first is read, and a note says what is left out. Raises TopologyError for all else that
+    ``check_nccl`` finds, and for what no machine has.
     """
     system = _checked(text)
     nodes: list[NumaNode] = []
@@ -157,7 +157,7 @@ def read_nccl(text: str) -> Host:
 
 
 class _Tree:
-    """Collects the functions on one way down the elements ``pci``, and notes of those that are left out."""
+    """Reader that collects the functions in one pass down the elements ``pci``, and notes of those left out."""
 
     def __init__(self) -> None:
         self.functions: dict[str, Function] = {}
@@ -206,7 +206,7 @@ def _function(element: Element, root_complex: RootComplex, above: Function | Non
 
 
 def _class(element: Element, vendor: int, device: int) -> tuple[int, str]:
-    """Class code and kind, of the file's class or else of what is below."""
+    """Return class code and kind, from the file's class or else from what is below."""
     text = element.attributes.get("class", "")
     code = int(text[2:].ljust(6, "0"), 16) if text else 0
     if element.all("pci"):
@@ -219,7 +219,7 @@ def _class(element: Element, vendor: int, device: int) -> tuple[int, str]:
 
 
 def _link(attributes: dict[str, str]) -> Link | None:
-    """NCCL writes what the link can be (max_link_speed and max_link_width), the lesser of its two ends."""
+    """Return the link: NCCL writes its maximum (max_link_speed and max_link_width), the lesser of its two ends."""
     speed = _speed(attributes.get("link_speed", ""))
     width = int(attributes.get("link_width") or "0") or None
     return Link(None, None, speed, width) if speed or width else None

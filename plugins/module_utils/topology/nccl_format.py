@@ -1,13 +1,13 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""NCCL's own format of a topology file, which looks like XML and is less: what its parser takes and what it does not.
+"""NCCL's own format of a topology file, a subset of XML: what its parser accepts and what it does not.
 
 Source: NVIDIA/nccl src/graph/xml.cc (the parser), xml.h (its limits), topo.h (how many elements), topo.cc (the table of
 link speeds). It reads no XML declaration, no entities and no tabs, one space between attributes, and only double
-quotes in every release. Elements that it does not know at a place it skips without a word.
+quotes in every release. It silently skips elements that it does not know at a place.
 
 RCCL, AMD's library, has the same parser with other limits and with ``xgmi`` instead of ``nvlink``. The version that the
-file states tells which of the two wrote it. Source: ROCm/rccl, the same files. Pure.
+file states identifies which of the two wrote it. Source: ROCm/rccl, the same files. Pure.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ MAX_TEXT = 253
 class Dialect:
     """A library that reads such files: its name, its NCCL_TOPO_XML_VERSION and limits.
 
-    ``children`` says what may stand below what: the handlers of ncclTopoXmlLoad*. ``filled`` are attributes that only
-    this library adds to an element.
+    ``children`` lists the elements allowed below each: the handlers of ncclTopoXmlLoad*. ``filled`` are attributes that
+    only this library adds to an element.
     """
 
     name: str
@@ -95,12 +95,12 @@ class Element:
     children: list[Element] = field(default_factory=list)
 
     def all(self, tag: str) -> list[Element]:
-        """The children of one kind."""
+        """Return the children of one kind."""
         return [child for child in self.children if child.tag == tag]
 
 
 def parse(text: str) -> Element:
-    """The element ``system`` of the file. Raises TopologyError naming the line for what NCCL or RCCL refuse or skip."""
+    """Return the element ``system``. Raises TopologyError naming the line for what NCCL or RCCL refuse or skip."""
     dialect = NCCL
     top = Element("", {}, 1, dialect)
     open_elements = [top]
@@ -172,7 +172,7 @@ def _attributes(opening: re.Match[str], line: int) -> dict[str, str]:
 
 
 def _why(here: str) -> str:
-    """Why NCCL cannot go on here, in words."""
+    """Return as text why NCCL cannot continue here."""
     tag = here.split(">", 1)[0]
     if here.startswith("<?"):
         return "NCCL knows no XML declaration; begin with <system"

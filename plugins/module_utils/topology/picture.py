@@ -1,6 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A host, or a host and its guest, as an SVG: NUMA node > root complex > bridges > devices. Pure; same bytes each time.
+"""Draw a host, or a host and its guest, as an SVG: NUMA node > root complex > bridges > devices.
+
+Pure: the same input gives the same bytes.
 
 It needs no script, font or file from elsewhere, follows the reader's light or dark colours, and may stand alone
 or inside an HTML page (all its style names begin with ``sl-``).
@@ -60,17 +62,17 @@ _STYLE = (
 
 
 def picture(host: Host, caption: str, pairs: dict[str, str] | None = None, other_side: str = "guest") -> str:
-    """One host (or guest) as one ``<svg>`` element.
+    """Return one host (or guest) as one ``<svg>`` element.
 
-    ``pairs`` maps addresses here to addresses on the other side: those devices stand out, and say where they are
-    there. ``other_side`` is what the other side is called in that label.
+    ``pairs`` maps addresses here to addresses on the other side: those devices are highlighted and labelled with the
+    other address. ``other_side`` is the name of the other side in that label.
     """
     drawing, width, height = _drawing(host, caption, pairs or {}, other_side, columns=2)
     return _svg(drawing, width, height, caption)
 
 
 def side_by_side(host: Host, guest: Host, devices: dict[str, str]) -> str:
-    """Host and guest in one ``<svg>``; ``devices`` maps host addresses to guest addresses."""
+    """Return host and guest in one ``<svg>``; ``devices`` maps host addresses to guest addresses."""
     left, left_width, left_height = _drawing(host, "Host", devices, "guest", columns=1)
     backwards = {there: here for here, there in devices.items()}
     right, right_width, right_height = _drawing(guest, "Guest", backwards, "host", columns=1)
@@ -94,7 +96,7 @@ def _svg(drawing: list[str], width: int, height: int, caption: str) -> str:
 def _drawing(
     host: Host, caption: str, pairs: dict[str, str], other_side: str, columns: int
 ) -> tuple[list[str], int, int]:
-    """Lines of SVG, width and height."""
+    """Return lines of SVG, width and height."""
     blocks = Blocks(host, pairs, other_side).build()
     columns = max([1, *(min(columns, len(block.children)) for block in blocks)])
     inner = columns * CARD + (columns - 1) * GAP
@@ -108,7 +110,7 @@ def _drawing(
 
 
 def _node(block: Block, x: int, y: int, width: int, columns: int) -> tuple[list[str], int]:
-    """A NUMA node: its root complexes in columns, each into the shortest."""
+    """Draw a NUMA node: its root complexes in columns, each in the shortest."""
     heights = [0] * columns
     inside: list[str] = []
     for child in block.children:
@@ -145,7 +147,7 @@ def _stack(blocks: list[Block], x: int, y: int, width: int) -> tuple[list[str], 
 
 
 def _port(block: Block, x: int, y: int, width: int) -> tuple[list[str], int]:
-    """A port beside its devices, with a wire to each."""
+    """Draw a port beside its devices, with a line to each."""
     inside, height = _stack(block.children, x + PORT, y, width - PORT)
     height = max(height, DEVICE)
     lines = [f"<g><title>{_escaped(block.tooltip)}</title>"]
@@ -193,7 +195,7 @@ def _box(block: Block, x: int, y: int, width: int, height: int, radius: int) -> 
 
 
 def _header(block: Block, x: int, y: int, width: int) -> list[str]:
-    """Title and detail: on one line where a box is wide or the detail short, else below each other."""
+    """Draw title and detail: on one line if the box is wide or the detail short, else below each other."""
     title = _text(x + PAD, y + 18, block.title, "sl-title sl-ink", width - 2 * PAD, TITLE_CHARACTER)
     if block.style == "bridge":
         detail = _text(x + PAD, y + 33, block.detail, "sl-detail sl-soft", width - 2 * PAD, DETAIL_CHARACTER)
@@ -203,7 +205,7 @@ def _header(block: Block, x: int, y: int, width: int) -> list[str]:
 
 
 def _text(x: int, y: int, text: str, style: str, room: float, character: float) -> list[str]:
-    """One line of text, cut with an ellipsis where it would not fit into ``room`` pixels."""
+    """Draw one line of text, cut with an ellipsis if it does not fit into ``room`` pixels."""
     most = max(int(room / character), 1)
     shown = text if len(text) <= most else text[: most - 1] + "…"
     return [f'<text class="sl-text {style}" x="{x}" y="{y}">{_escaped(shown)}</text>'] if text else []
@@ -214,5 +216,5 @@ def _escaped(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Without characters that XML 1.0 does not allow, which no name on a host should hold."""
+    """Return the text without characters that XML 1.0 does not allow, which no name on a host should have."""
     return "".join(character if character in "\n\t" or character.isprintable() else "\ufffd" for character in text)

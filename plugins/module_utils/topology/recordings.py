@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Recordings of hosts: one reader for every form there is, and the writer of the project's own.
+"""Recordings of hosts: one reader for all supported forms, and the writer of the project's own.
 
 | form | what it is known by | read by |
 | --- | --- | --- |
@@ -33,19 +33,19 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs impo
 # The largest text known here is 140 KB, hwloc's of a server with 8 GPUs.
 LIMIT_TEXT_BYTES = 64 << 20
 FORMS = "a directory with sys and proc, a tar of one, hwloc XML, NCCL XML, or JSON of host_topology_info"
-# What is neither a file nor a directory: reading it could wait for ever, or change a device.
+# Neither a file nor a directory: reading it could block for ever, or change a device.
 SPECIAL = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 # XML 1.0, Char: of the control characters a text has only tab and line ends.
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 WIDTH = 118
-# Of a function, what is written although it is null: the model has no default for it.
+# Fields of a function that are written although they are null: the model has no default for them.
 ALWAYS = ("parent", "port_type")
 
 
 def read_recording(path: str) -> Host:
-    """The host that is recorded at ``path``, in whichever form: told by content, not by name.
+    """Return the host that is recorded at ``path``; the form is detected by content, not by name.
 
-    Raises TopologyError naming the path, what it was taken for, the cause and the next step.
+    Raises TopologyError naming the path, the detected form, the cause and the next step.
     """
     if "\0" in path:
         raise TopologyError(f"{path!r} cannot be read: a path holds no NUL character; a recording is {FORMS}")
@@ -73,17 +73,17 @@ def read_recording(path: str) -> Host:
 
 
 def write_recording(host: Host) -> str:
-    """The host as JSON in the project's own format, without what could tell which one it is: see ``anonymous``.
+    """Return the host as JSON in the project's own format, without what could identify it: see ``anonymous``.
 
-    Nor does it say how much memory is free at the moment, so that the same host gives the same bytes. All else is read
-    back as it is in ``anonymous(host)``.
+    The amount of free memory is left out too, so that the same host gives the same bytes. All else is read back as it
+    is in ``anonymous(host)``.
     """
     nodes = [replace(node, memory_free_bytes=None) for node in host.numa_nodes]
     return render(slim(anonymous(replace(host, numa_nodes=nodes)).to_dict())) + "\n"
 
 
 def slim(topology: dict[str, Any]) -> dict[str, Any]:
-    """Without notes where there are none, and what a function does not have: reading it back gives the same."""
+    """Remove empty notes and what a function does not have: reading it back gives the same host."""
     functions = [
         {key: value for key, value in function.items() if key in ALWAYS or value not in (None, [], {})}
         for function in topology["functions"]
@@ -92,7 +92,7 @@ def slim(topology: dict[str, Any]) -> dict[str, Any]:
 
 
 def render(value: Any, indent: int = 0) -> str:
-    """JSON with whatever fits into one line on one line, so that a recording can be read and compared by people."""
+    """Return JSON in which all that fits into one line is on one line, so that people can read and compare it."""
     flat = json.dumps(value)
     if len(flat) + indent <= WIDTH or not isinstance(value, (dict, list)):
         return flat
@@ -112,7 +112,7 @@ def render(value: Any, indent: int = 0) -> str:
 
 
 def _tree(folder: str, path: str) -> str:
-    """The directory that holds ``sys``: ``folder``, or the only one in it that does."""
+    """Return the directory that holds ``sys``: ``folder``, or the only one in it that does."""
     inside = [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
     found = [place for place in [folder, *inside] if os.path.isdir(os.path.join(place, "sys"))]
     if folder in found or len(found) == 1:
