@@ -116,9 +116,7 @@ class Checker:
             yield self._part(SWITCH, switch, key, checks.ecmp, known.ecmp_fields, reasons)
 
     def link(self, upstream: End, downstream: End) -> Iterator[Part]:
-        """Check a cable in the packets' direction; return none where an end was not read, which that end's part
-        reports.
-        """
+        """Check a cable in the packets' direction; return none where an end was not read (that end's part says so)."""
         one, other = self._anything(upstream), self._anything(downstream)
         if one is not None and other is not None:
             where = f"{upstream} - {downstream}"

@@ -71,7 +71,7 @@ class SwitchSpec:
     """One switch as given in the inventory. ``asic`` is None only where the system sends no pauses.
 
     ``own_headroom``: the user's xoff in bytes, by (speed, longest cable).
-    ``queue_buffer_bytes``: what one queue can fill, for a system that counts thresholds in percent of it, else None.
+    ``queue_buffer_bytes``: the bytes that one queue can fill, for systems with thresholds in percent of it, else None.
     """
 
     name: str

@@ -40,9 +40,7 @@ LEAST_ECN_BYTES, MOST_ECN_BYTES = 1_000, 7 * 10**9
 
 @dataclass(frozen=True)
 class RdmaClass:
-    """One class of RoCE traffic. ``ecn`` is None where it is compiled for each switch from its ASIC and each port's
-    speed.
-    """
+    """One class of RoCE traffic. ``ecn`` None: compiled for each switch from its ASIC and each port's speed."""
 
     name: str
     mode: str  # LOSSLESS or LOSSY
@@ -134,8 +132,7 @@ class Policy:
 
 
 def read_policy(given: Mapping[str, Any] | None) -> Policy:
-    """Read the variable ``roce_policy``, with defaults for omitted settings. Raises FabricError for the first error in
-    it.
+    """Read the variable ``roce_policy``, with defaults for omitted settings. Raises FabricError for the first error.
 
     Without ``classes`` there is one, "roce". Traffic class, priority and queue of a class are one number unless given
     separately.

@@ -47,7 +47,7 @@ class Reader:
     """A reader of one switch's text. Its refusals name the switch."""
 
     def __init__(self, name: str) -> None:
-        """Read the text of switch ``name``, which refusals mention."""
+        """Keep the switch's ``name``, which refusals mention."""
         self.name = name
 
     def refuse(self, line: Line, why: str, mend: str) -> FabricError:
