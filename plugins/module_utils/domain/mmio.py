@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The guest's windows for memory-mapped I/O: how large they must be, and whether they fit. Pure.
+"""The guest's windows for memory-mapped I/O: their size, and the check that they fit. Pure.
 
 A bridge forwards 64-bit prefetchable memory in one window, which may lie anywhere, and everything else in one that
 must lie below 4 GiB (PCI-to-PCI Bridge Architecture Specification, "Memory Base/Limit", "Prefetchable Base/Limit").
@@ -19,19 +19,19 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 # (OvmfPkg/PciHotPlugInitDxe).
 HOT_PLUG_LOW_BYTES = 2 * MIB
 HOT_PLUG_HIGH_BYTES = 32 * MIB
-# Of a window larger than 32 GiB it gives each such port a 256th, whatever is behind it. Seen with OVMF 2022.11: 512 MiB
-# of 128 GiB, 2 GiB of 512 GiB, 8 GiB of 2 TiB; without counting it one of eight 128 GiB BARs got no address.
+# OVMF gives each such port a 256th of a window larger than 32 GiB, whatever is behind it. Seen with OVMF 2022.11:
+# 512 MiB of 128 GiB, 2 GiB of 512 GiB, 8 GiB of 2 TiB. Without this share one of eight 128 GiB BARs got no address.
 OVMF_PORT_SHARE = 256
 # QEMU's virtio devices have 16 KiB prefetchable and 4 KiB for MSI-X (hw/virtio/virtio-pci.c): no more than this.
 VIRTIO_BAR_BYTES = 16 * 1024
 # OVMF on q35 gives PCI 0xC0000000 to 0xFC000000 (OvmfPkg); SeaBIOS gives a little more.
 LOW_WINDOW_BYTES = 0xFC000000 - 0xC0000000
-# A bridge forwards I/O in steps of 4 KiB. How many ports with an I/O BAR behind them the firmware finds room for beside
-# the chipset; seen with SeaBIOS 1.16.3, which halts at one more ("out of I/O address space"), and with OVMF 2022.11
-# (0x6000 to 0xFFFF), which then gives some devices no memory either.
+# A bridge forwards I/O in steps of 4 KiB. This is the number of ports with an I/O BAR behind them that the firmware
+# can place beside the chipset. Seen with SeaBIOS 1.16.3, which halts at one more ("out of I/O address space"), and with
+# OVMF 2022.11 (0x6000 to 0xFFFF), which then gives some devices no memory either.
 IO_PORT_STEP_BYTES = 4096
 IO_STEPS = {"bios": 14, "efi": 9}
-# q35's pci-hole64-size where nothing else is said (QEMU, Q35_PCI_HOST_HOLE64_SIZE_DEFAULT).
+# q35's default pci-hole64-size (QEMU, Q35_PCI_HOST_HOLE64_SIZE_DEFAULT).
 SMALLEST_WINDOW_BYTES = 32 * GIB
 # x86 has 52 physical address bits at most (Intel SDM volume 3, 4.1.4).
 LARGEST_WINDOW_BYTES = 2**51
@@ -44,7 +44,7 @@ AMD_HYPERTRANSPORT_START_BYTES = 0xFD00000000
 
 @dataclass
 class Window:
-    """Bytes below 4 GiB and above that the devices need, and the 64-bit window that the guest gets."""
+    """The bytes below and above 4 GiB that the devices need, and the 64-bit window that the guest gets."""
 
     low_bytes: int
     high_bytes: int
@@ -62,11 +62,12 @@ def size_up(
     wanted_mib: int,
     firmware: str,
 ) -> Window:
-    """The window for the tree. ``wanted_mib`` other than 0 overrides what is computed, and must hold it.
+    """Return the window for the tree. ``wanted_mib`` other than 0 overrides the computed size, and must hold it.
 
     ``firmware`` is "efi" or "bios": OVMF's reserves grow with the window, so it is doubled until it holds them, too.
 
-    Raises DomainError naming the device that tips it. ``address_bits`` None: the host's are not known, no check.
+    Raises DomainError that names the device that exceeds the limit. ``address_bits`` None: the host's are not known,
+    and there is no check.
     """
     buses = [root, *root.expanders]
     _check_io(name, root, functions, firmware)
@@ -90,7 +91,7 @@ def size_up(
             domain=name,
         )
     if address_bits is not None:
-        # Memory above 4 GiB starts there; low memory is counted in, which errs on the safe side.
+        # Memory above 4 GiB starts there. Low memory is counted, too, which is on the safe side.
         start = _round_up(4 * GIB + memory_mib * MIB, GIB)
         limit = 2**address_bits
         if vendor == "AuthenticAMD" and address_bits <= 40:
@@ -141,10 +142,10 @@ def _high_reserve(window_bytes: int, firmware: str) -> int:
 
 
 def _together(buses: list[Port], functions: dict[str, Function], high: bool, reserve: int) -> int:
-    """Bytes of all root buses' windows one after the other, in the order of the buses, as OVMF gives them.
+    """Return the bytes of all root buses' windows one after the other, in the order of the buses, as OVMF gives them.
 
-    It gives each the first gap that holds it, which takes no more; sorted by size they could take less, but a small
-    root bus in front pushes the next one to the following multiple of its alignment.
+    OVMF gives each window the first gap that holds it, which takes no more. Sorted by size they could take less, but a
+    small root bus in front moves the next one to the following multiple of its alignment.
     """
     end = 0
     for bus in buses:
@@ -154,7 +155,7 @@ def _together(buses: list[Port], functions: dict[str, Function], high: bool, res
 
 
 def _span(port: Port, functions: dict[str, Function], high: bool, reserve: int) -> tuple[int, int]:
-    """(size, alignment) of a bus's window: everything below, the largest alignment first, as the firmware packs it."""
+    """Return (size, alignment) of a bus's window: all below, the largest alignment first, as the firmware packs it."""
     parts = []
     for endpoint in port.endpoints:
         if endpoint.role == "hostdev":
@@ -192,5 +193,5 @@ def _round_up(number: int, step: int) -> int:
 
 
 def power_of_two(number: int) -> int:
-    """The next power of two: BARs have no other sizes."""
+    """Return the next power of two: BARs have no other sizes."""
     return 1 << max(number - 1, 0).bit_length()

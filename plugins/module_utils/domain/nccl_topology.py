@@ -2,23 +2,23 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The topology file that NCCL in the planned guest is given (NCCL_TOPO_FILE): the guest's tree, the host's links. Pure.
 
-Why: QEMU's switches say 2.5 GT/s and one lane, from which NCCL computes 0.2 GB/s and plans around the PCI tree. What
-NCCL finds in the file it takes from there; what is not there it reads in the guest (NVIDIA/nccl src/graph/xml.cc,
+The reason: QEMU's switches report 2.5 GT/s and one lane. NCCL computes 0.2 GB/s from that and avoids the PCI tree. NCCL
+takes the values that are in the file, and reads the others in the guest (NVIDIA/nccl src/graph/xml.cc,
 ncclTopoGetXmlFromSys, ncclTopoGetXmlFromGpu, ncclTopoFillNet). So the file holds what the guest cannot show, and
-nothing that NCCL finds out better: no gpu, nic, net and nvlink elements (dev, sm, rank, gdr, names, guids), no ids of
-the GPUs and NICs, no family and model of the processor, no host_hash.
+nothing that NCCL finds better itself: no gpu, nic, net and nvlink elements (dev, sm, rank, gdr, names, guids), no ids
+of the GPUs and NICs, no family and model of the processor, no host_hash.
 
 - A ``cpu`` for each guest cell that carries a GPU or NIC, with its virtual CPUs. NCCL has no NODE: root complexes of
   one cell are PHB to it, in the file as without it. Where the guest does not know the node, ``numaid`` is -1, the
   kernel's.
-- Where that is more than NCCL reads, no NIC without RDMA: NCCL reads it in the guest where it uses it all the same.
+- If the file is more than NCCL reads, it has no NIC without RDMA. NCCL reads such a NIC in the guest if it uses it.
 - A ``pci`` for each switch, at its upstream port, which is where NCCL itself looks (it goes up two levels at a time),
   with the host switch's ids: NCCL knows the Broadcom switches that show one switch as two, and merges these. Root ports
   and downstream ports are no elements; but a root port with several GPUs or NICs behind it is one, as they share it.
-- ``link_speed`` and ``link_width``: what the host's link can be, the lesser of device and port above, as NCCL computes
-  it on the metal. A virtual function has its physical function's. Where the host does not say, both are empty, which is
-  what NCCL writes for a device that /sys does not have: it counts 8 GT/s and 16 lanes. Left out, they would be read
-  from QEMU's port.
+- ``link_speed`` and ``link_width``: the limit of the host's link, the lesser of device and port above, as NCCL computes
+  it on the host. A virtual function has its physical function's. If the host does not report them, both are empty, as
+  NCCL writes them for a device that /sys does not have: it counts 8 GT/s and 16 lanes. Without these attributes NCCL
+  would read QEMU's port.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.nccl impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.nccl_format import LINK_SPEEDS, MAX_ELEMENTS, NCCL
 
 KINDS = ("gpu", "nic")
-# What NCCL adds while it runs, out of the same 256: to a GPU its gpu element and an nvlink for each other end (at most
-# six are known: the NVSwitches of a DGX-2), to a NIC a nic and a net.
+# The elements that NCCL adds while it runs, out of the same 256: to a GPU its gpu element and an nvlink for each
+# other end (at most six are known: the NVSwitches of a DGX-2), to a NIC a nic and a net.
 ADDED = {"gpu": 7, "nic": 2}
 # As the kernel writes them since 5.7, ascending.
 SPEED_TEXTS = sorted((speed, text) for text, speed in {**LINK_SPEEDS, "2.5 GT/s PCIe": 2.5}.items() if "PCIe" in text)
@@ -61,10 +61,10 @@ class _Pci:
 
 
 def render(plan: DomainPlan, host: Host) -> str:
-    """The file's text, always the same for the same plan; ``host`` is the one that was planned for.
+    """Return the file's text, always the same for the same plan; ``host`` is the host of the plan.
 
-    Where all GPUs and NICs are more than NCCL reads it is without the NICs that have no RDMA device on the host. Even
-    that may be more: see ``elements``.
+    If all GPUs and NICs are more than NCCL reads, the file leaves out the NICs that have no RDMA device on the host.
+    Even that may be more: see ``elements``.
     """
     text = _text(plan, host, frozenset())
     if _needed(plan, text, frozenset()) <= MAX_ELEMENTS:
@@ -73,7 +73,7 @@ def render(plan: DomainPlan, host: Host) -> str:
 
 
 def for_guest(plan: DomainPlan, host: Host) -> str | None:
-    """``render`` where the guest has a GPU, and so a use for NCCL, and NCCL can read the file; else None."""
+    """Return ``render``'s text if the guest has a GPU, and so a use for NCCL, and NCCL can read it; else None."""
     if not plan.chosen.gpus or elements(plan, host) > MAX_ELEMENTS:
         return None
     return render(plan, host)
@@ -93,9 +93,9 @@ def _needed(plan: DomainPlan, text: str, out: frozenset[str]) -> int:
 
 
 def _without_rdma(plan: DomainPlan) -> frozenset[str]:
-    """NICs whose driver on the host, or their physical functions', made a network interface and no RDMA device.
+    """Return the NICs whose driver on the host, or their physical functions', made a network interface without RDMA.
 
-    Some of them NCCL may use through a plugin (Slingshot's). Of one that is bound to VFIO nothing is known.
+    NCCL may use some of them through a plugin (Slingshot's). Nothing is known of a NIC that is bound to VFIO.
     """
     found = set()
     for function in plan.chosen.nics:
@@ -107,7 +107,7 @@ def _without_rdma(plan: DomainPlan) -> frozenset[str]:
 
 
 def _text(plan: DomainPlan, host: Host, out: frozenset[str]) -> str:
-    """The file without the NICs ``out``."""
+    """Return the file without the NICs ``out``."""
     known = host.by_address()
     cells: dict[int, list[_Pci]] = {}
     only = plan.processors.cells[0].id if len(plan.processors.cells) == 1 else -1
@@ -177,14 +177,14 @@ def _cpu(plan: DomainPlan, host: Host, number: int) -> dict[str, str]:
         names = {kernel: name for name, kernel in ARCHITECTURES.items()}
         if host.cpu.architecture in names:
             attributes["arch"] = names[host.cpu.architecture]
-        # Any other is nothing to NCCL, and may be text that its format cannot hold.
+        # NCCL knows no other value, and its format may not be able to hold the text.
         if host.cpu.vendor in VENDORS:
             attributes["vendor"] = host.cpu.vendor
     return attributes
 
 
 def _mask(cpus: list[int], count: int) -> str:
-    """As the kernel writes node*/cpumap: words of 32 bits for ``count`` CPUs, the highest first."""
+    """Return the mask as the kernel writes node*/cpumap: words of 32 bits for ``count`` CPUs, the highest first."""
     number = sum(1 << cpu for cpu in cpus)
     words = [number >> shift & 0xFFFFFFFF for shift in range(0, count, 32)]
     return ",".join(f"{word:08x}" for word in reversed(words))

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The nearest NICs or NVMe drives for all GPUs of all virtual machines at once. Pure.
 
-Every GPU names its wants, and the sum of the distances is the least there is: the fewest across NUMA nodes first, then
-across root complexes, and so on. Where each can have its nearest, that is what it gets, and nothing else is computed;
-else it is the assignment problem (Hungarian method, O(wants^2 * devices)).
+Every GPU names its wants, and the sum of the distances is minimal: the fewest across NUMA nodes first, then across root
+complexes, and so on. If each can have its nearest device, it gets that, and nothing else is computed. Otherwise this is
+the assignment problem (Hungarian method, O(wants^2 * devices)).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.packing impo
 # of the nodes (ACPI SLIT, 8 bits) tell equals apart.
 CLASS_BITS = 6
 DETAIL_BITS = 16
-# A device that is out of the question; more than any sum of real costs.
+# The cost of an impossible device; more than any sum of real costs.
 NEVER = 1 << 80
-# How often a group that two would share is given to one of them before the search is given up.
+# The number of times that a group that two would share is given to one of them before the search ends.
 TRIES = 200
 
 
@@ -45,7 +45,7 @@ class Device:
 
 
 def reach(path: tuple[str, ...], devices: list[tuple[str, ...]]) -> int:
-    """The class, PIX to SYS, of the nearest of ``devices`` (paths); SYS where there is none."""
+    """Return the class, PIX to SYS, of the nearest of ``devices`` (paths); SYS where there is none."""
     return min((apart(path, other) for other in devices), default=SYS)
 
 
@@ -65,14 +65,14 @@ def cost(want: Want, device: Device) -> int:
 
 
 def assign(wants: list[Want], devices: list[Device]) -> list[str] | None:
-    """A device's address for each of ``wants``; None where there are not enough for all.
+    """Return a device's address for each of ``wants``; None where there are not enough for all.
 
-    What a virtual machine holds today it keeps. Two virtual machines never have devices of one IOMMU group.
+    A virtual machine keeps what it holds today. Two virtual machines never have devices of one IOMMU group.
     """
     devices = sorted(devices, key=lambda device: device.address)
     prices = _prices(wants, devices)
     found: list[int | None] = [None] * len(wants)
-    # What it has it keeps: the nearest pair first.
+    # A virtual machine keeps the devices that it has: the nearest pair first.
     kept = sorted(
         (prices[at][number], number, at)
         for at, want in enumerate(wants)
@@ -115,7 +115,7 @@ def _within_groups(
     owners: dict[int | None, str],
     tries: list[int],
 ) -> tuple[int, list[int]] | None:
-    """(sum, device numbers): the best assignment in which no group has two owners. ``owners`` are settled."""
+    """Return (sum, device numbers) of the best assignment without a group of two owners. ``owners`` are settled."""
     rows = []
     for at in open_wants:
         name = wants[at].name
@@ -149,7 +149,7 @@ def _within_groups(
 
 
 def _least(rows: list[list[int]]) -> list[int] | None:
-    """The column of each row such that the sum is the least; None where only NEVER is left for some row."""
+    """Return the column of each row with the least sum; None where only NEVER is left for some row."""
     taken: set[int] = set()
     picks = []
     for row in rows:
@@ -163,7 +163,7 @@ def _least(rows: list[list[int]]) -> list[int] | None:
         return picks
     if not rows or len(rows) > len(rows[0]):
         return None
-    # Of devices that are as far from everything (the VFs of one port), no more than there are wants.
+    # Devices with equal distances (the VFs of one port) are limited to the number of wants.
     alike: dict[tuple[int, ...], list[int]] = {}
     for at, column in enumerate(zip(*rows)):
         alike.setdefault(column, []).append(at)
@@ -173,7 +173,7 @@ def _least(rows: list[list[int]]) -> list[int] | None:
 
 
 def _hungarian(rows: list[list[int]]) -> list[int]:
-    """The assignment problem by shortest augmenting paths with potentials; rows are no more than columns."""
+    """Solve the assignment problem by shortest augmenting paths with potentials; rows are no more than columns."""
     count, width = len(rows), len(rows[0])
     of_row, of_column = [0] * (count + 1), [0] * (width + 1)
     match = [0] * (width + 1)  # the row (from 1) of each column (from 1); column 0 is where a row begins

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The NUMA nodes of the host that each virtual machine's cells are on. Pure.
 
-They are the nodes of its devices and those that ``numa_nodes`` names. Where neither tells any (no firmware says the
-nodes, a device without one), it keeps those that it has, or gets the fewest neighbouring nodes that hold what it asks.
+They are the nodes of its devices and those that ``numa_nodes`` names. If neither gives a node (the firmware does not
+report nodes, or a device has none), it keeps its nodes, or gets the fewest neighbouring nodes that hold its request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def serves(node: NumaNode) -> bool:
 
 
 def serving(host: Host) -> list[int]:
-    """The nodes that a cell can be on, ascending. Raises DomainError where there is none."""
+    """Return the nodes that a cell can be on, ascending. Raises DomainError where there is none."""
     able = sorted(node.id for node in host.numa_nodes if serves(node))
     if not able:
         raise DomainError("no NUMA node of this host has both CPUs and memory")
@@ -29,7 +29,7 @@ def serving(host: Host) -> list[int]:
 
 
 def serving_node(host: Host, node: int) -> int:
-    """The node itself, or, where it has no CPUs or memory, the nearest one that has."""
+    """Return the node itself or, where it has no CPUs or memory, the nearest one that has."""
     nodes = {item.id: item for item in host.numa_nodes}
     if node not in nodes:
         raise DomainError(f"the topology has devices on NUMA node {node} and no such node", "read the topology again")
@@ -39,7 +39,7 @@ def serving_node(host: Host, node: int) -> int:
 
 
 def asked(host: Host, spec: DomainSpec) -> list[int]:
-    """The nodes that ``numa_nodes`` names, ascending. Raises DomainError for one that no cell can be on."""
+    """Return the nodes that ``numa_nodes`` names, ascending. Raises DomainError for one that no cell can be on."""
     if not spec.numa_nodes:
         return []
     able = serving(host)
@@ -64,9 +64,9 @@ def settle(
     held: dict[str, Holdings],
     room: rooms.Room,
 ) -> dict[str, list[int]]:
-    """The nodes of each virtual machine's cells, by name and ascending; the order of ``specs`` makes no difference.
+    """Return the nodes of each virtual machine's cells, by name and ascending; the order of ``specs`` has no effect.
 
-    ``devices`` are those that were chosen, ``held`` is what each has today, ``room`` that of the nodes
+    ``devices`` are those that were chosen, ``held`` is what each has today, ``room`` the capacity of the nodes
     (rooms.capacities). Raises DomainError.
     """
     found: dict[str, list[int]] = {}
@@ -85,14 +85,14 @@ def settle(
             used = rooms.overflow(room, used, rooms.asked(spec, room), found[spec.name])[1]
     loose = [spec for spec in specs if spec.name not in found]
     open_ended = sum(spec.vcpus is None for spec in loose)
-    # The largest first: what is left has to hold the others.
+    # The largest comes first: the rest must hold the others.
     for spec in sorted(loose, key=lambda item: (item.vcpus is None, -(item.vcpus or 0), -item.memory_mib, item.name)):
         found[spec.name], used = _place(spec, able, room, used, open_ended)
     return found
 
 
 def _kept(host: Host, own: Holdings) -> list[int]:
-    """The nodes that a domain's memory is bound to, or its CPUs are on."""
+    """Return the nodes that a domain's memory is bound to, or its CPUs are on."""
     if own.memory_mib:
         return sorted(own.memory_mib)
     return sorted({node.id for node in host.numa_nodes if set(node.cpus) & set(own.cpus)})
@@ -105,10 +105,10 @@ def _divides(spec: DomainSpec, count: int) -> bool:
 def _place(
     spec: DomainSpec, able: list[int], room: rooms.Room, used: rooms.Room, open_ended: int
 ) -> tuple[list[int], rooms.Room]:
-    """Nodes for one whose devices tell none, and what is then used."""
+    """Return nodes for a virtual machine whose devices give none, and what is used afterwards."""
     counts = [count for count in range(1, len(able) + 1) if _divides(spec, count)] or [1]
     if spec.vcpus is None:
-        # It takes what is left: all nodes, or its share of them beside others of the kind.
+        # It takes all nodes that are left, or its share of them beside others of the kind.
         share = max(len(able) // open_ended, 1)
         counts = sorted(counts, key=lambda count: (count > share, -count if count <= share else count))
     found = []

@@ -1,17 +1,17 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""GPUs for all virtual machines of a host at once. Pure, and the same whatever order things come in.
+"""The GPUs for all virtual machines of a host at once. Pure; the result does not depend on the order of the input.
 
-What is minimised, the first that differs decides: memory and CPUs that a NUMA node has not got; pairs of GPUs of one
-virtual machine between NUMA nodes, between root complexes, across a host bridge, across several switches; how far
-away the NICs are for those that want some. Of equally good places the one is taken that leaves the largest blocks
-(whole partitions, nodes, switches) free.
+The search minimises these costs, and the first that differs decides: memory and CPUs that a NUMA node lacks; pairs of
+GPUs of one virtual machine between NUMA nodes, between root complexes, across a host bridge, across several switches;
+the distance of the NICs for requests with NICs. Among equally good places it takes the one that leaves the largest
+blocks (whole partitions, nodes, switches) free.
 
-The search is branch and bound over the largest requests first. Places that are alike (the GPUs of one switch, switches
-with as much free, ...) are tried once, and a state of the host that was reached before at no higher cost is left. For
-G GPUs in L places of equal size that is O(states * places a request can have): with 16 GPUs at most 3^8 states, and,
-since alike ones are one, about 230 on a DGX-2. ``STEPS`` and ``PLACES`` bound what a host without any symmetry can
-cost; the result is then a good one, not always the best, and the same every time.
+The search is branch and bound over the largest requests first. Equivalent places (the GPUs of one switch, switches with
+as much free, ...) are tried once, and a state of the host that was reached before at no higher cost is left out. For
+G GPUs in L places of equal size that is O(states * places a request can have): with 16 GPUs at most 3^8 states, and
+about 230 on a DGX-2, since equivalent states count once. ``STEPS`` and ``PLACES`` limit the cost on a host without any
+symmetry; the result is then good, not always the best, and the same every time.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ STEPS = 4000
 PLACES = 600
 BLOCKS = (16, 8, 4, 2)
 
-# How far apart, nearest first: PIX, PXB, PHB, NODE, SYS (topology/paths.py).
+# The distances, nearest first: PIX, PXB, PHB, NODE, SYS (topology/paths.py).
 PIX, PXB, PHB, NODE, SYS = range(5)
 # Pairs of one class are never so many (C(45, 2) < 2^10) that they outweigh one of the next.
 WEIGHTS = (0, 1, 1 << 10, 1 << 20, 1 << 30)
 NEAR_NIC_BITS = 10
 OVERFLOW_BITS = 60
 
-# Whether all else that the virtual machines need goes with these GPUs (PCI addresses by virtual machine).
+# The test that everything else that the virtual machines need goes with these GPUs (PCI addresses by virtual machine).
 Completes = Callable[[dict[str, list[str]]], bool]
 
 
@@ -40,7 +40,7 @@ Completes = Callable[[dict[str, list[str]]], bool]
 class Unit:
     """GPUs that go to one virtual machine together: one, or those of an IOMMU group.
 
-    ``path`` is where they hang: NUMA node, root complex, bridges down to the switch. ``owner``: only that virtual
+    ``path`` is their place: NUMA node, root complex, bridges down to the switch. ``owner``: only that virtual
     machine can have it. ``group`` is its IOMMU group where that holds NICs or drives, too: they go with it. ``reach``
     is the distance (PIX to SYS) to the nearest NIC by kind of function ("vf", "pf").
     """
@@ -58,8 +58,8 @@ class Request:
     """The GPUs that one virtual machine needs: ``count`` in all, ``must`` (unit numbers) among them.
 
     ``only`` limits the choice to some units, ``within`` to those of some nodes or of none that is known. ``near``: the
-    kind of NIC function that is to be near. ``nodes`` are those that it is on whatever is chosen, and ``wants`` what it
-    asks of nodes (rooms.asked).
+    kind of NIC function that is to be near. ``nodes`` are the nodes that it is on with any choice, and ``wants`` what
+    it asks of nodes (rooms.asked).
     """
 
     name: str
@@ -137,12 +137,12 @@ class Packing:
         return top
 
     def choose(self, requests: list[Request], used: rooms.Room, completes: Completes) -> dict[str, list[str]] | None:
-        """PCI addresses of the GPUs by virtual machine; None where there is no way.
+        """Return the PCI addresses of the GPUs by virtual machine; None where there is no way.
 
-        ``used`` is what of the nodes is taken already. ``completes`` is asked before an assignment is kept: whether
-        all else that the virtual machines need goes with it.
+        ``used`` is the capacity of the nodes that is already taken. ``completes`` is called before an assignment is
+        kept, and tests that everything else that the virtual machines need goes with it.
         """
-        # Those that only give up some of what they have come first: what they let go of is there for the others.
+        # Requests that only give up some of their GPUs come first: these GPUs are then free for the others.
         ordered = sorted(requests, key=lambda item: (item.only is None, -item.count, -len(item.must), item.name))
         special = {number for request in ordered for number in request.must | (request.only or frozenset())}
         self.tags = {
@@ -154,10 +154,10 @@ class Packing:
             )
             for number, unit in enumerate(self.units)
         }
-        # What is alike depends on the tags.
+        # The equivalence of places depends on the tags.
         self._signatures.clear()
         self._found.clear()
-        # What others must have is not there for anybody else from the start.
+        # Units that a request must have are not free for the others from the start.
         reserved = 0
         for request in ordered:
             reserved |= _mask(request.must) | (_mask(request.only) if request.only is not None else 0)
@@ -171,7 +171,7 @@ class Packing:
     # Costs
 
     def pairs(self, mask: int) -> int:
-        """The weighed distances of all pairs of GPUs in ``mask``."""
+        """Return the sum of the weighted distances of all pairs of GPUs in ``mask``."""
         inside = list(_bits(mask))
         return sum(self.weights[one][other] for at, one in enumerate(inside) for other in inside[at + 1 :])
 
@@ -191,11 +191,11 @@ class Packing:
         return tuple(blocks)
 
     def signature(self, place: _Place, free: int) -> tuple:
-        """Equal for places that are alike, whatever their order."""
+        """Return a value that is equal for equivalent places, in any order."""
         key = place.number, free & place.mask
         if key not in self._signatures:
             below = [
-                # NUMA nodes differ in what of their memory is used, partitions in what they belong to.
+                # NUMA nodes differ in their used memory, units in the partitions that they belong to.
                 (name if place is self.top else "", self.signature(item, free))
                 for name, item in place.below.items()
                 if free & item.mask
@@ -211,7 +211,7 @@ class Packing:
     # Where a request can go
 
     def candidates(self, request: Request, free: int) -> list[tuple[int, tuple, int]]:
-        """(cost, what tells equals apart, units) of each place for ``request``, best first; memory not considered."""
+        """Return (cost, rank among equals, units) of each place for ``request``, best first; without memory."""
         must = _mask(request.must)
         usable = must
         for number in _bits(_mask(request.only) if request.only is not None else free):
@@ -233,7 +233,7 @@ class Packing:
                     if request.near
                     else 0
                 )
-                # Who wants no NIC takes the GPUs that have none.
+                # A request without NICs takes the GPUs that have none.
                 spare = 0 if request.near else -sum(sum(self.units[number].reach.values()) for number in _bits(mask))
                 rank = (self.leftover(free & ~mask), spare, tuple(_bits(mask)))
                 found.append(((self.pairs(mask) << NEAR_NIC_BITS) + reach, rank, mask))
@@ -251,18 +251,18 @@ class Packing:
         ]
 
     def _allot(self, place: _Place, count: int, free: int) -> list[int]:
-        """Every way to take ``count`` GPUs below ``place``, alike ones once, ``PLACES`` at most."""
+        """Return every way to take ``count`` GPUs below ``place``, equivalent ones once, ``PLACES`` at most."""
         free &= place.mask
         there = self.gpus(free)
         if count in (0, there):
             return [free if count else 0]
         if count > there:
             return []
-        # Alike ones together: of each kind its members in address order.
+        # Equivalent members are grouped: each kind has its members in address order.
         kinds: dict[tuple, list] = {}
         for name, item in place.below.items():
             if free & item.mask:
-                # NUMA nodes are never alike: what is left of their memory differs.
+                # NUMA nodes are never equivalent: their free memory differs.
                 kinds.setdefault((1, name if place is self.top else "", self.signature(item, free)), []).append(item)
         for number in place.units:
             if free >> number & 1:
@@ -270,7 +270,7 @@ class Packing:
         return self._share(list(kinds.values()), 0, 0, count, count, free)
 
     def _share(self, kinds: list[list], kind: int, member: int, count: int, most: int, free: int) -> list[int]:
-        """``count`` over the members from here on; one of a kind takes no more (``most``) than the one before it."""
+        """Spread ``count`` over the members from here on; each takes at most (``most``) what the one before it took."""
         if count == 0:
             return [0]
         if kind == len(kinds):
@@ -316,7 +316,7 @@ class _Search:
         self.steps = 0
         self.taken: list[int] = []
         self.seen: dict[tuple, int] = {}
-        # What each and all after it cost at least: as if they were alone.
+        # The least cost of each request and all after it, each as if it were alone.
         self.least = [0] * (len(ordered) + 1)
         for at in range(len(ordered) - 1, -1, -1):
             alone = packing.candidates(ordered[at], packing.everything) if len(ordered) > 1 else []
@@ -337,7 +337,7 @@ class _Search:
                 return
             self.steps += 1
             self.taken.append(mask)
-            # What an ``only`` request leaves, and was reserved for it, is free for those after it.
+            # Units that were reserved for an ``only`` request and that it leaves are free for the requests after it.
             request = self.ordered[at]
             given_up = _mask(request.only) & ~mask if request.only is not None else 0
             self.descend(at + 1, (free | given_up) & ~mask, after, cost + more)
@@ -349,7 +349,7 @@ class _Search:
         return self.steps >= 10 * STEPS
 
     def _ways(self, at: int, free: int, used: rooms.Room) -> Iterator[tuple[int, int, rooms.Room]]:
-        """(cost, units, what is used then), cheapest first."""
+        """Yield (cost, units, what is used afterwards), cheapest first."""
         request = self.ordered[at]
         packing = self.packing
         found = packing.candidates(request, free)

@@ -30,7 +30,7 @@ class Surroundings:
     functions: dict[str, Function] = field(init=False)
     above: dict[str, tuple[str, ...]] = field(init=False)
     groups: dict[int, list[Function]] = field(init=False)
-    # Whether config space could be read at all: not by hwloc, and not of every recording.
+    # True if config space could be read: hwloc does not read it, and some recordings lack it.
     config_read: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -43,13 +43,13 @@ class Surroundings:
                 self.groups.setdefault(function.iommu_group, []).append(function)
 
     def held(self, holder: dict[str, str]) -> Surroundings:
-        """The same host with other holders; what was worked out of the host is shared."""
+        """Return the same host with other holders; the results computed from the host are shared."""
         other = copy.copy(self)
         other.holder = holder
         return other
 
     def bridges(self, address: str) -> tuple[str, ...]:
-        """Addresses of the bridges from the root bus down to (without) ``address``."""
+        """Return the addresses of the bridges from the root bus down to (without) ``address``."""
         if address not in self.above:
             parent = self.functions[address].parent if address in self.functions else None
             if parent in self.above:
@@ -79,7 +79,7 @@ class Chosen:
     notes: list[str] = field(default_factory=list)
 
     def all(self) -> list[Function]:
-        """Every function, in address order."""
+        """Return every function, in address order."""
         return sorted([*self.gpus, *self.nics, *self.nvme, *self.nvswitches], key=lambda function: function.address)
 
 
@@ -120,7 +120,7 @@ def obstacle(around: Surroundings, function: Function, name: str, own: Iterable[
 
 
 def foreign_member(around: Surroundings, function: Function, name: str, own: Iterable[str]) -> Obstacle | None:
-    """The member of the function's IOMMU group that keeps VFIO from taking the group; None: there is none."""
+    """Return the member of the function's IOMMU group that keeps VFIO from taking the group; None: there is none."""
     group = function.iommu_group
     if group is None:
         return None
@@ -146,7 +146,7 @@ def foreign_member(around: Surroundings, function: Function, name: str, own: Ite
 
 
 def why_one_group(around: Surroundings, group: int) -> Obstacle:
-    """The members of an IOMMU group, what keeps them together, and what to do about it."""
+    """Return the members of an IOMMU group, the cause that keeps them together, and the remedy."""
     members = [member for member in around.groups[group] if member.kind != "bridge"]
     ports = {address for member in members for address in around.bridges(member.address)}
     lacking, off = [], []
@@ -170,12 +170,12 @@ def why_one_group(around: Surroundings, group: int) -> Obstacle:
 
 
 def is_virtual(function: Function) -> bool:
-    """An SR-IOV virtual function."""
+    """Return True for an SR-IOV virtual function."""
     return function.physical_function is not None
 
 
 def is_physical(function: Function) -> bool:
-    """A physical function that has no virtual ones just now."""
+    """Return True for a physical function that has no virtual functions now."""
     return function.physical_function is None and not (function.sriov and function.sriov.now)
 
 

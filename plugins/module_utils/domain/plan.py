@@ -29,14 +29,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.architectu
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Fidelity
 
-# Where libvirt was not asked: what every q35 allows since QEMU 2.8 (max_cpus in hw/i386/pc_q35.c; 1024 since 8.1, 4096
-# since 9.0).
+# The limit if libvirt was not asked: every q35 allows it since QEMU 2.8 (max_cpus in hw/i386/pc_q35.c; 1024 since
+# 8.1, 4096 since 9.0).
 MAX_VCPUS = 288
 
 
 @dataclass
 class DomainPlan:
-    """A virtual machine, decided in every point; ``libvirt_xml.render`` only writes it down."""
+    """A virtual machine with every decision made; ``libvirt_xml.render`` only writes it."""
 
     spec: DomainSpec
     accelerator: str  # "kvm" or "qemu"
@@ -61,17 +61,17 @@ class DomainPlan:
 
     @property
     def ats_on_virtio(self) -> bool:
-        """ATS of QEMU's own devices: it translates through the guest's IOMMU, and does nothing without one."""
+        """Return True for ATS on QEMU's own devices: it uses the guest's IOMMU, and has no effect without one."""
         return self.spec.ats and self.spec.guest_iommu
 
     def endpoints(self) -> Iterator[tuple[tree.Port, tree.Endpoint]]:
-        """Every endpoint with the port that it is plugged into."""
+        """Yield every endpoint with the port that it is plugged into."""
         for port in self.root.walk():
             for endpoint in port.endpoints:
                 yield port, endpoint
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON-ready form that the modules return as ``plan``; its keys are documented in docs/gpu-vm.md."""
+        """Return the JSON-ready form that the modules return as ``plan``; docs/gpu-vm.md documents its keys."""
         spec = self.spec
         return {
             "name": spec.name,
@@ -158,7 +158,7 @@ class DomainPlan:
         port = way[-1]
         expander = next((step for step in way if step.model == tree.EXPANDER), None)
         ports = [step for step in way if step.model not in (tree.ROOT, tree.EXPANDER)]
-        # The bus on which each port itself stands is the one before it on the way.
+        # The bus of each port itself is that of the port before it on the way.
         guest_path = [
             tree.address(above.bus, step.slot, step.function) for above, step in zip(way[-len(ports) - 1 :], ports)
         ]
@@ -189,7 +189,7 @@ class DomainPlan:
 
 
 def _ways(here: tree.Port, above: tuple[tree.Port, ...]) -> Iterator[tuple[tuple[tree.Port, ...], tree.Endpoint]]:
-    """Every endpoint with the ports from the root bus down to its own, in the order of ``Port.walk``."""
+    """Yield every endpoint with the ports from the root bus down to its own, in the order of ``Port.walk``."""
     way = (*above, here)
     for endpoint in here.endpoints:
         yield way, endpoint
@@ -227,7 +227,7 @@ def plan_domains(
     for spec in specs:
         for address in explicit_addresses(spec):
             around.holder.setdefault(address, spec.name)
-    # What those that exist have is kept for them until they choose: no other virtual machine's plan moves them.
+    # Existing domains keep what they have until they choose: no other virtual machine's plan moves them.
     for spec in sorted(specs, key=lambda item: item.name):
         own = held.get(spec.name, Holdings())
         counted = {"gpu": spec.gpus.count, "nic": spec.nics.per_gpu, "nvme": spec.nvme.count}
@@ -244,13 +244,13 @@ def plan_domains(
 
     of_cells = nodes.settle(host, specs, {name: each.all() for name, each in chosen.items()}, held, room)
     plans: dict[str, DomainPlan] = {}
-    # Who takes what is left of the CPUs comes after those that say how many.
+    # A spec that takes the remaining CPUs comes after those that set a number.
     for spec in sorted(specs, key=lambda item: (item.vcpus is None, item.name)):
         own = held.get(spec.name, Holdings())
         taken = {cpu for cpu, name in cpu_holder.items() if name != spec.name}
         plan = _plan(spec, around, chosen[spec.name], of_cells[spec.name], taken, own, hypervisor)
         plans[spec.name] = plan
-        # From now on it holds what it was given, and no more.
+        # From here on it holds exactly what it was given.
         cpu_holder = {cpu: name for cpu, name in cpu_holder.items() if name != spec.name}
         if spec.pin_cpus:
             cpu_holder.update({cpu: spec.name for cell in plan.processors.cells for cpu in cell.cpus})
@@ -360,7 +360,7 @@ def _share_notes(spec: DomainSpec, host: Host, chosen: Chosen, processors: cells
 def _cells_of(
     host: Host, devices: list[Function], processors: cells.Processors
 ) -> tuple[dict[str, int | None], list[str]]:
-    """The guest cell of each root complex that carries a device (None: not known), and what could not be as it is.
+    """Return the guest cell of each root complex with a device (None: not known), and notes on differences.
 
     An expander bus has one node: that of most of its devices.
     """
@@ -403,7 +403,7 @@ def _cells_of(
 
 
 def _accelerator(spec: DomainSpec, hypervisor: Hypervisor | None) -> str:
-    """KVM where libvirt can, else QEMU's emulation; what is asked for by name must be there."""
+    """Return KVM where libvirt supports it, else QEMU's emulation; an accelerator set by name must be available."""
     if hypervisor is None:
         return "qemu" if spec.accelerator == "qemu" else "kvm"
     wanted = ("kvm", "qemu") if spec.accelerator == "auto" else (spec.accelerator,)
@@ -419,7 +419,7 @@ def _accelerator(spec: DomainSpec, hypervisor: Hypervisor | None) -> str:
 
 
 def _machine(spec: DomainSpec, accelerator: str, hypervisor: Hypervisor | None) -> tuple[str, list[str]]:
-    """The machine type, and what is to be noted of it."""
+    """Return the machine type, and the notes on it."""
     if hypervisor is None:
         return machine_type.settled(spec.machine, None, machine_type.ALIAS), []
     observed = hypervisor.domains.get(spec.name)

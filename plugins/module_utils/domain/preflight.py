@@ -31,7 +31,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.nccl_forma
 
 # The ACSCtl bit (Linux PCI_ACS_DT) that lets translated requests go straight: direct translated P2P.
 ACS_DIRECT_TRANSLATED = 0x40
-# What a port needs to show for its lack of ACS to be known: extended config space.
+# The bytes that a port must show before its lack of ACS is known: extended config space.
 EXTENDED_CONFIG_BYTES = 4096
 
 
@@ -83,7 +83,7 @@ def check(
     found += _still_running(to_start, hypervisor, stopping)
     for plan in to_start:
         found += _hugetlbfs(plan.spec, hypervisor)
-    # One that only restarts gives its memory back first.
+    # A domain that only restarts gives its memory back first.
     found += _memory([plan for plan in to_start if plan.name not in stopping], host)
     if any(item.severity == REFUSE for item in found):
         raise RefusedError(found)
@@ -192,7 +192,7 @@ def _lacks_acs(port: Function) -> bool:
 
 
 def _isolation(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
-    """ACS that was turned off after the kernel made its groups: the groups look parted, and the devices are not."""
+    """Find ACS that was turned off after the kernel made its groups: the groups look separate, the devices are not."""
     told = set()
     for function in plan.chosen.all():
         above = set(around.bridges(function.address))
@@ -224,7 +224,7 @@ def _losses(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
     yield from _models(plan, around.host)
     yield from _nodes(plan)
     yield from _nccl(plan, around.host)
-    # Of a host whose config space was not read nothing is known of ATS and ACS.
+    # Without the host's config space, nothing is known of ATS and ACS.
     if around.config_read:
         yield from _ats(plan, around)
 
@@ -266,7 +266,7 @@ def _nodes(plan: DomainPlan) -> Iterator[Finding]:
 
 
 def _models(plan: DomainPlan, host: Host) -> Iterator[Finding]:
-    """GPUs of several models among which a number is chosen, or of which one virtual machine has some."""
+    """Find GPUs of several models, where a number is chosen among them or one virtual machine has several models."""
     there = models([function for function in host.functions if function.kind == "gpu"])
     if len(there) > 1 and (plan.spec.gpus.count or len(models(plan.chosen.gpus)) > 1):
         listed = [f"{len(addresses)} of {model} ({some(addresses)})" for model, addresses in there.items()]
@@ -345,7 +345,7 @@ def _paths(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
 
 
 def wanted_paths(specs: list[DomainSpec]) -> list[str]:
-    """Files and devices of the host that the guests need."""
+    """Return the files and devices of the host that the guests need."""
     paths = [path for spec in specs for disk in spec.disks for path in (disk.path, disk.base) if path]
     for spec in specs:
         if spec.boot:
@@ -354,7 +354,7 @@ def wanted_paths(specs: list[DomainSpec]) -> list[str]:
 
 
 def _still_running(plans: list[DomainPlan], hypervisor: Hypervisor, stopping: set[str]) -> Iterator[Finding]:
-    """A device that another domain's QEMU still has open, although its definition has let go of it."""
+    """Find devices that another domain's QEMU still has open, although its definition no longer has them."""
     for plan in plans:
         wanted = {function.address for function in plan.chosen.all()}
         for observed in hypervisor.domains.values():
@@ -382,10 +382,10 @@ def _hugetlbfs(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
 
 
 def _memory_at_all(plans: list[DomainPlan], host: Host) -> Iterator[Finding]:
-    """Memory that the host would not have if nothing but ``plans`` ran: of each node, and of all together.
+    """Find memory that the host lacks even if only ``plans`` run: for each node, and for all together.
 
-    What is bound to a node counts there; what has devices, is locked or in huge pages is never swapped, and counts in
-    all.
+    Memory that is bound to a node counts there. Memory of a guest with devices, locked memory and huge pages are never
+    swapped, and count in the total.
     """
     whole = {plan.name: plan.spec.memory_mib for plan in plans if plan.chosen.all() or plan.spec.locked}
     bound: dict[int, dict[str, int]] = {}
@@ -414,13 +414,13 @@ def _memory_at_all(plans: list[DomainPlan], host: Host) -> Iterator[Finding]:
 
 
 def _sum(asked: dict[str, int]) -> str:
-    """ "3072 MiB (a 1024, b 2048)"."""
+    """Return the sum with its parts: "3072 MiB (a 1024, b 2048)"."""
     each = ", ".join(f"{name} {memory_mib}" for name, memory_mib in sorted(asked.items()))
     return f"{sum(asked.values())} MiB" + (f" ({each})" if len(asked) > 1 else "")
 
 
 def _memory(starting: list[DomainPlan], host: Host) -> Iterator[Finding]:
-    """Free memory of each node against all that are about to start, in the order in which they will."""
+    """Compare the free memory of each node with the domains about to start, in the order of their start."""
     nodes = {node.id: node for node in host.numa_nodes}
     asked: dict[tuple[int, int], int] = {}
     for plan in starting:

@@ -16,7 +16,7 @@ VCPU_THREAD = re.compile(r"CPU (\d+)/\w+")
 
 
 def read(name: str, proc: str = "/proc", pid_files: str = PID_FILES) -> dict[str, Any] | None:
-    """Facts of the QEMU process of domain ``name``; None where there is none (any more).
+    """Read the facts of the QEMU process of domain ``name``; None where there is none (any more).
 
     Keys: pid, arguments, accelerated, memory (see ``memory_map``), locked_bytes, pinning (vCPU as text: host CPUs),
     emulator_cpus. Raises DomainError where the process may not be read.
@@ -59,7 +59,7 @@ def is_accelerated(arguments: list[str]) -> bool:
 
 
 def memory_map(numa_maps: str) -> list[dict[str, Any]]:
-    """Huge-page mappings of /proc/PID/numa_maps, summed by page size and policy.
+    """Return the huge-page mappings of /proc/PID/numa_maps, summed by page size and policy.
 
     Each row: {"page_bytes": 2097152, "policy": "bind:0", "pages_by_node": {"0": 256}}, sorted. Format:
     Documentation/admin-guide/mm/numa_memory_policy and mm/hugetlbfs of Linux, fs/proc/task_mmu.c.

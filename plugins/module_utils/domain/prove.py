@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The claims of a GPU virtual machine: one for each optimisation that the paper names, layer by layer. Pure.
 
-The five layers and what belongs to each are those of arXiv 2407.05467, section 2.1.2. A claim compares what was
-wanted with what was read back from the far end: the hypervisor's config space and /sys, the arguments and the
-memory map of the running QEMU process, the guest's own /sys. An observation that is missing makes its claim fail;
-what this machine cannot have is not applicable, with the reason.
+The five layers and their content are those of arXiv 2407.05467, section 2.1.2. A claim compares the wanted value with
+the value that was read where it takes effect: the hypervisor's config space and /sys, the arguments and the memory map
+of the running QEMU process, the guest's own /sys. A missing observation makes its claim fail. A claim that this machine
+cannot meet is not applicable, with the reason.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ VFIO_COPY = (
 CONNECTX_VENDOR = 0x15B3
 
 
-# What the paper sets in the NIC's firmware, with mlxconfig's names for it.
+# The settings of the paper in the NIC's firmware, with mlxconfig's names.
 NIC_FIRMWARE = {
     "PCI_WR_ORDERING": "relaxed PCI ordering is off",
     "MAX_ACC_OUT_READ": "more outstanding read bytes",
@@ -59,7 +59,7 @@ NIC_FIRMWARE = {
 
 
 def prove(evidence: Evidence) -> list[Claim]:
-    """All claims, in the order of the layers. Raises TopologyError where the plan names a device the host lacks."""
+    """Return all claims, by layer. Raises TopologyError where the plan names a device that the host lacks."""
     return [
         *_bios(evidence),
         *_nic_firmware(evidence),
@@ -250,7 +250,7 @@ def _read_request(
     seen = _bytes(function.max_read_request_bytes if function else None)
     wanted = MAX_READ_REQUEST_BYTES
     if settings and function:
-        # That the register was written and kept its value is what makes it read-only, not that it is emulated.
+        # The register is read-only because it was written and kept its value, not because it is emulated.
         if address in settings.read_only:
             return not_applicable(layer, claim, _bytes(wanted), source, READ_ONLY, seen)
         asked = settings.max_read_request_bytes
@@ -300,7 +300,7 @@ def _guest_xml(evidence: Evidence) -> list[Claim]:
 
 
 def _binding(evidence: Evidence, cell: Cell, options: Options) -> Claim:
-    """A cell's memory as QEMU was told to take it."""
+    """Claim that QEMU was told to take a cell's memory as planned."""
     claim = f"memory of guest cell {cell.id} is bound to host node {cell.host_node}"
     source = f"{evidence.host_name} /proc/PID/cmdline of QEMU, -object ram-node{cell.id}"
     wanted = {"size": _size(cell.memory_bytes), "host node": str(cell.host_node), "policy": "bind"}
@@ -319,13 +319,13 @@ def _binding(evidence: Evidence, cell: Cell, options: Options) -> Claim:
 
 
 def _huge_page_backing(evidence: Evidence, cell: Cell) -> Claim:
-    """A cell's memory as the kernel has it: all pages of the size on planned nodes, as many as planned on this one."""
+    """Claim a cell's memory in the kernel: all pages of the size on planned nodes, the planned number on this one."""
     node = str(cell.host_node)
     claim = f"memory of guest cell {cell.id} lies in huge pages of host node {node}"
     source = f"{evidence.host_name} /proc/PID/numa_maps of QEMU"
     if not cell.page_bytes:
         return not_applicable("guest_xml", claim, "huge pages", source, "the plan has no huge pages (huge_page_mib: 0)")
-    # Cells of one size and node cannot be told apart in the map of the process: they are counted together.
+    # The map of the process does not distinguish cells of one size and node: they are counted together.
     alike = [other for other in evidence.planned.cells if other.page_bytes == cell.page_bytes]
     needed = sum(other.memory_bytes // other.page_bytes for other in alike if other.host_node == cell.host_node)
     planned_nodes = {str(other.host_node) for other in alike}
@@ -443,7 +443,7 @@ def _device_in_guest(evidence: Evidence, device: Device, options: Options) -> li
             "guest_xml",
             f"{name} has all its memory windows in the guest (BAR sizes)",
             _bars(on_host),
-            # No device that is passed through is without memory: where there is none, it was not read.
+            # Every passed-through device has memory: if there is none, it was not read.
             (_bars(inside) or None) if inside else None,
             f"{where}/resource",
         ),
@@ -494,7 +494,7 @@ def _read_request_in_guest(evidence: Evidence, device: Device) -> Claim:
 
 
 def _fidelity(evidence: Evidence) -> Claim:
-    """All pairs of the guest's devices at once; those that are not as near as on the host are named, with both."""
+    """Claim all pairs of the guest's devices at once; name pairs that are not as near as on the host, with both."""
     devices = evidence.planned.devices
     on_host = {_name(evidence.host.function(device.host_address)): device.host_address for device in devices}
     wanted = pairs(evidence.host, on_host)

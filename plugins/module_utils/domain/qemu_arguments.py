@@ -7,12 +7,12 @@ from __future__ import annotations
 import json
 from typing import Any, Optional
 
-# (option, its fields) in the order of the command line; None: there was none to read.
+# (option, its fields) in the order of the command line; None: no command line was read.
 Options = Optional[list[tuple[str, dict[str, str]]]]
 
 
 def qemu_options(arguments: list[str] | None) -> Options:
-    """QEMU's command line as (option, its fields), both of its notations alike; None stays None.
+    """Return QEMU's command line as (option, its fields), the same for both of its notations; None stays None.
 
     ``-object {"qom-type":"x","id":"a"}`` and ``-object x,id=a`` both give ("object", {"qom-type": "x", "id": "a"}).
     Values are text: JSON's true is "on", and a list is its items with commas.

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The state of the host when a domain was planned, kept in the domain's own metadata. Pure.
 
-libvirt keeps the element as it is given (https://libvirt.org/formatdomain.html, "metadata": one top-level element a
-name space). It holds only what a reboot of an unchanged host leaves as it is: no driver, no group number, and of a
-link what it can do, not what a device at rest does.
+libvirt keeps the element as it is given (https://libvirt.org/formatdomain.html, "metadata": one top-level element per
+name space). It holds only what a reboot of an unchanged host does not change: no driver, no group number, and the limit
+of a link, not its speed while the device is idle.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ def record(functions: dict[str, Function], address: str, node: int | None = None
 
 
 def link_limit(functions: dict[str, Function], function: Function) -> tuple[float | None, int | None]:
-    """Gigatransfers per second and lanes that both ends of the link above ``function`` can do; None: not known.
+    """Return the GT/s and lanes that both ends of the link above ``function`` can do; None: not known.
 
-    A virtual function has no link of its own (PCI Express Base Specification, SR-IOV): it is its physical function's.
+    A virtual function has no link of its own (PCI Express Base Specification, SR-IOV): it has its physical function's.
     """
     owner = functions.get(function.physical_function or function.address, function)
     ends = [owner.link]
     above = functions.get(owner.parent or "")
-    # Without root a port does not say its type, and its link is in /sys all the same.
+    # Without root, a port's type is not readable, but its link is in /sys.
     if above is not None and above.port_type in (*LINK_PORTS, None):
         ends.append(above.link)
     speeds = [end.max_speed_gt_s for end in ends if end and end.max_speed_gt_s]
@@ -85,12 +85,12 @@ def link_limit(functions: dict[str, Function], function: Function) -> tuple[floa
 
 
 def link_words(speed_gt_s: float | None, width: int | None) -> str:
-    """As lspci says it: "16 GT/s x16"; "" where either is not known."""
+    """Return the link as lspci writes it: "16 GT/s x16"; "" where either is not known."""
     return f"{speed_gt_s:g} GT/s x{width}" if speed_gt_s and width else ""
 
 
 def write(domain: ET.Element, functions: dict[str, Function], nodes: dict[str, int | None]) -> None:
-    """Put the record of the devices in ``nodes`` (address -> NUMA node) into a domain's XML; nothing where none are."""
+    """Write the record of the devices in ``nodes`` (address -> NUMA node) into a domain's XML; nothing without any."""
     rows = [record(functions, address, node) for address, node in sorted(nodes.items())]
     if rows:
         plan = ET.SubElement(ET.SubElement(domain, "metadata"), f"{{{NAMESPACE}}}plan")
@@ -99,7 +99,7 @@ def write(domain: ET.Element, functions: dict[str, Function], nodes: dict[str, i
 
 
 def read(domain: ET.Element) -> dict[str, Recorded]:
-    """The record of a domain's XML by address; empty where it has none."""
+    """Read the record of a domain's XML, by address; empty where it has none."""
     names = list(Recorded.__dataclass_fields__)
     rows = [
         Recorded(**{name: item.get(name, "") for name in names})

@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.picture im
 
 
 def report(name: str, evidence: Evidence) -> tuple[Proof, str]:
-    """The proof called ``name`` and its HTML page. Raises ProofError and TopologyError."""
+    """Return the proof called ``name`` and its HTML page. Raises ProofError and TopologyError."""
     proof = Proof(name, f"GPU virtual machine {name} on {evidence.host_name}", evidence.host_name, prove(evidence))
     devices = {device.host_address: device.guest_address for device in evidence.planned.devices}
     if evidence.guest:

@@ -3,8 +3,8 @@
 """The oldest libvirt and QEMU for each element of the XML. Pure.
 
 libvirt: the "since" notes of https://libvirt.org/formatdomain.html, and https://libvirt.org/news.html. QEMU: the
-comment at the row. What every plan has and is older than another row of every plan (NUMA memory nodes, huge pages by
-cell, I/O threads) would never speak, and is left out; so is what is older than hot plug's row (pcie-expander-bus).
+comment at the row. An element of every plan that is older than another row of every plan (NUMA memory nodes, huge pages
+by cell, I/O threads) would never be reported, and has no row; nor has one older than hot plug's (pcie-expander-bus).
 """
 
 from __future__ import annotations
@@ -57,5 +57,5 @@ ELEMENTS = (
 
 
 def dotted(version: Version) -> str:
-    """(8, 7, 0) is "8.7.0"."""
+    """Return the version as text: (8, 7, 0) is "8.7.0"."""
     return ".".join(map(str, version))

@@ -17,9 +17,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
 
 CPUS = "cpus"
-# What is asked of: CPUS, or the page size of memory in MiB (0: ordinary memory).
+# The kind of a request: CPUS, or the page size of memory in MiB (0: ordinary memory).
 Kind = Union[str, int]
-# MiB or CPUs by (kind, NUMA node): what nodes have, or what is used of them.
+# MiB or CPUs by (kind, NUMA node): the capacity of nodes, or the used part of it.
 Room = dict[tuple[Kind, int], int]
 
 
@@ -38,7 +38,7 @@ def capacities(host: Host, specs: list[DomainSpec], others: list[Holdings], take
             if size and any(reserved.values()):
                 there = reserved.get(node.id, 0)
             else:
-                # Ordinary memory; of huge pages, what could be reserved where none is yet.
+                # Ordinary memory; for huge pages, the memory that could be reserved where none is yet.
                 there = (node.memory_bytes - sum(pages.total * pages.size_bytes for pages in node.huge_pages)) // MIB
             taken = sum(held.memory_mib.get(node.id, 0) for held in others if held.page_mib == size)
             room[size, node.id] = there - taken
@@ -54,7 +54,7 @@ def asked(spec: DomainSpec, room: Room) -> list[tuple[Kind, int]]:
     if spec.huge_page_mib or spec.strict_memory:
         wants.append((spec.huge_page_mib, spec.memory_mib))
     if spec.pin_cpus:
-        # Without a number it takes what is left: two such had better not meet on one node.
+        # Without a number it takes the CPUs that are left: two such specs should not share a node.
         most = max((number for (kind, _node), number in room.items() if kind == CPUS), default=0)
         wants.append((CPUS, spec.vcpus if spec.vcpus is not None else most // 2 + 1))
     return wants

@@ -44,10 +44,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.accelerato
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
 
-# A day; nobody waits longer for one guest.
+# One day: the longest wait for one guest.
 SHUTDOWN_MAX_S = 86400
 
-# In what order actions are taken over all domains of a call: what is let go of is free before anything starts.
+# The order of the actions over all domains of a call: resources are released before anything starts.
 PHASES = ("stop", "undefine", "remove_disks", "make_disks", "define", "autostart", "no_autostart", "start", "resume")
 
 
@@ -153,7 +153,7 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
         try:
             plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor, module_ids)}
         except DomainError as error:
-            # What exists can still be told of, and most often says why.
+            # Existing domains can still be reported, and most often show the reason.
             if not any(spec.name in hypervisor.domains for spec in specs):
                 raise
             unplanned = str(error)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Plans as text for a terminal: each virtual machine as a tree, what it keeps of the host, what stays free. Pure."""
+"""Plans as text for a terminal: each virtual machine as a tree, its fidelity to the host, what stays free. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Line:
 
 
 def show(name: str, plans: list[DomainPlan], host: Host) -> list[str]:
-    """The plans of the host called ``name``. The addresses 0000:BB:DD.F are written BB:DD.F where no other is."""
+    """Return the plans of the host called ``name``. If all addresses are 0000:BB:DD.F, they are written BB:DD.F."""
     kinds = [_count(sum(function.kind == kind for function in host.functions), word) for kind, word in KINDS.items()]
     parts = [_count(len(host.numa_nodes), "NUMA node"), _count(len(host.root_complexes), "root complex"), *kinds]
     lines = [f"{name}: {', '.join(part for part in parts if part)}"]
@@ -41,7 +41,7 @@ def show(name: str, plans: list[DomainPlan], host: Host) -> list[str]:
 
 
 def fidelity_line(fidelity: Fidelity) -> str:
-    """ "fidelity 100%: 120 of 120 pairs"; rounded down, so that 100% is all of them."""
+    """Return "fidelity 100%: 120 of 120 pairs"; rounded down, so that 100% is all of them."""
     if not fidelity.total:
         return "fidelity: no two devices to compare"
     return f"fidelity {100 * fidelity.equal // fidelity.total}%: {fidelity.equal} of {fidelity.total} pairs"
@@ -56,7 +56,7 @@ def _machine(plan: DomainPlan, host: Host) -> list[str]:
     for cell in plan.processors.cells:
         complexes = [words.root_complex(plan, port) for port in plan.root.expanders if port.cell == cell.id]
         top.below.append(Line(_cell(cell), complexes))
-    # Where the host does not say a node, and in a guest that is flat on purpose.
+    # The host does not report a node, or the guest is flat on purpose.
     top.below += [words.root_complex(plan, port) for port in plan.root.expanders if port.cell is None]
     flat = Line("root complex pci0000:00, the guest's own", words.below(plan, tree.Port(tree.ROOT), plan.root))
     top.below += [flat] if flat.below else []
@@ -95,11 +95,11 @@ class _Words:
         self._one_domain = all(function.address.startswith(DOMAIN) for function in host.functions)
 
     def root_complex(self, plan: DomainPlan, port: tree.Port) -> Line:
-        """An expander bus with all below."""
+        """Return the line of an expander bus, with all below."""
         return Line(f"root complex pci0000:{port.bus:02x}, host {port.host}", self.below(plan, port, port))
 
     def below(self, plan: DomainPlan, above: tree.Port, here: tree.Port) -> list[Line]:
-        """Devices and switches below a port. Root and downstream ports are not told: a device's bus tells them."""
+        """Return devices and switches below a port, without root and downstream ports: a device's bus tells them."""
         lines = [
             self._device(plan.functions[endpoint.key], tree.address(here.bus, endpoint.slot, endpoint.function))
             for endpoint in here.endpoints
@@ -131,7 +131,7 @@ class _Words:
         return text[len(DOMAIN) :] if self._one_domain and text.startswith(DOMAIN) else text
 
     def listed(self, functions: list[Function]) -> str:
-        """ "2 NICs (3b:00.0, 3b:00.1)", kind by kind."""
+        """Return the functions kind by kind: "2 NICs (3b:00.0, 3b:00.1)"."""
         parts = []
         for kind, word in KINDS.items():
             addresses = [self._short(function.address) for function in functions if function.kind == kind]
@@ -144,7 +144,7 @@ def _left(plans: list[DomainPlan], host: Host) -> list[str]:
     """Return what no virtual machine has: devices, and the CPUs and memory of each node."""
     given = {function.address for plan in plans for function in plan.chosen.all()}
     rest = [function for function in host.functions if function.kind in KINDS and function.address not in given]
-    # A port whose VFs are made is the host's: it serves them.
+    # A port whose VFs exist stays with the host and serves them.
     own = [function for function in rest if function.used_by_host or (function.sriov and function.sriov.now)]
     words = _Words(host)
     free = words.listed([function for function in rest if function not in own])

@@ -22,7 +22,7 @@ NIC_FUNCTIONS = ("vf", "pf")
 DISK_FORMATS = ("qcow2", "raw")
 INTERFACE_TYPES = ("network", "bridge", "user")
 
-# libvirt refuses "/" and a few more; QEMU's pid and log files carry the name, so it is kept to what all of them take.
+# libvirt refuses "/" and a few more. QEMU's pid and log files have the name, so only characters valid in all are used.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 SHORT_ADDRESS = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -30,11 +30,11 @@ SHORT_ADDRESS = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 ALL_NODES = "all"
 NODE = re.compile(r"[0-9]{1,4}")
 
-# Names a virtual machine's uuid is derived from; any constant will do, as long as it never changes.
+# The name space of the uuids, which are derived from names; any constant is good that never changes.
 UUID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "gpu-domain.sailloft")
 
 
-# The most that any guest can have, where no host sets a lower limit: 4096 vCPUs (QEMU's q35 since 9.0), 52 physical
+# The limits of any guest, where no host sets a lower one: 4096 vCPUs (QEMU's q35 since 9.0), 52 physical
 # address bits and so 4 PiB (AMD64 Architecture Programmer's Manual, volume 2, 5.1), 256 buses, a device on each.
 VCPUS_MAX = 4096
 MEMORY_MIB_MAX = 1 << 32
@@ -104,7 +104,7 @@ def _machine(value: Any) -> str:
 
 
 def _nodes(value: Any) -> list[str]:
-    """Nodes as text; a number is as good."""
+    """Return nodes as text; a number is accepted, too."""
     nodes = [str(node) for node in value] if isinstance(value, list) else [str(value)]
     if not isinstance(value, list) or (nodes != [ALL_NODES] and not all(NODE.fullmatch(node) for node in nodes)):
         raise InvalidValueError(f"{nodes!r} is neither [all] nor a list of NUMA nodes", "write it like [0, 1]")
@@ -142,7 +142,7 @@ def _source(value: Any) -> str:
 
 
 def _by(check: Check) -> dict[str, Check]:
-    """The metadata of a field with its type: ``check`` returns its value, or raises InvalidValueError."""
+    """Return the metadata of a field with its type: ``check`` returns its value, or raises InvalidValueError."""
     return {CHECK: check}
 
 
@@ -167,7 +167,7 @@ class Nics:
 class Disk:
     """An image file or block device on the host; the first that is not read-only is booted from.
 
-    With ``base`` the file is made where it is missing: a qcow2 overlay of that image, of ``size_mib`` (0: the base's).
+    With ``base`` a missing file is made: a qcow2 overlay of that image, of ``size_mib`` (0: the base's).
     """
 
     path: str = field(metadata=_by(values.path))
@@ -230,11 +230,11 @@ class DomainSpec:
 
     @property
     def uuid(self) -> str:
-        """The same for the same name, everywhere: a plan needs no randomness."""
+        """Return the uuid, the same for the same name everywhere: a plan needs no randomness."""
         return str(uuid.uuid5(UUID_NAMESPACE, self.name))
 
     def mac(self, index: int) -> str:
-        """The given MAC of an interface, or one derived from the name (52:54:00 is QEMU's and KVM's prefix)."""
+        """Return the given MAC of an interface, or one derived from the name (52:54:00 is QEMU's and KVM's prefix)."""
         given = self.interfaces[index].mac
         if given:
             return given
@@ -258,9 +258,9 @@ class DomainSpec:
 
 
 def parse_specs(data: list[dict[str, Any]]) -> list[DomainSpec]:
-    """Specs of all virtual machines of one host, from plain data. Raises DomainError on the first thing amiss.
+    """Return the specs of all virtual machines of one host, from plain data. Raises DomainError on the first error.
 
-    ``None`` stands for "not given" (that is what Ansible puts there).
+    ``None`` is "not given" (Ansible passes it for an option without a value).
     """
     specs = [_spec(item) for item in data]
     _unique((spec.name, spec.name) for spec in specs)
@@ -282,7 +282,7 @@ def parse_specs(data: list[dict[str, Any]]) -> list[DomainSpec]:
 
 
 def parse_module_ids(data: dict[str, Any] | None) -> dict[str, int]:
-    """PCI address -> GPU physical id, from plain data. Raises DomainError where one is neither."""
+    """Return PCI address -> GPU physical id, from plain data. Raises DomainError where one is neither."""
     ids: dict[str, int] = {}
     for key, number in (data or {}).items():
         try:
@@ -298,7 +298,7 @@ def parse_module_ids(data: dict[str, Any] | None) -> dict[str, int]:
 
 
 def explicit_addresses(spec: DomainSpec) -> list[str]:
-    """All addresses that the spec names itself."""
+    """Return all addresses that the spec names itself."""
     return [*spec.gpus.addresses, *spec.nics.addresses, *spec.nvme.addresses]
 
 
@@ -337,7 +337,7 @@ def _each(kind: type, data: Any, name: str, where: str) -> list[Any]:
 
 
 def _build(kind: type, data: Any, name: str, where: str, parts: dict[str, Any] | None = None) -> Any:
-    """One of ``kind`` of plain data, each setting by its own type; ``parts`` are built already."""
+    """Build a ``kind`` from plain data, each setting by its own type; ``parts`` are already built."""
     before = f"{where}: " if where else ""
     known = {item.name: item for item in fields(kind)}
     if not isinstance(data, dict):
@@ -363,7 +363,7 @@ def _build(kind: type, data: Any, name: str, where: str, parts: dict[str, Any] |
     return kind(**made)
 
 
-# What settings must be together, whatever the host is.
+# The rules for settings together, on any host.
 
 
 def _bits_and_accelerator(spec: DomainSpec) -> None:

@@ -34,7 +34,7 @@ class Use:
 
 
 def uses(spec: DomainSpec) -> Iterator[Use]:
-    """The files of a spec."""
+    """Return the uses of the files of a spec."""
     return (use for use in _uses(spec) if use.path != os.devnull)
 
 
@@ -52,12 +52,12 @@ def _uses(spec: DomainSpec) -> Iterator[Use]:
 
 
 def partial(disk: Disk) -> str:
-    """The path under which an overlay is made, before it gets its name."""
+    """Return the path under which an overlay is made, before it gets its name."""
     return f"{disk.path}.part"
 
 
 def uses_of_domain(name: str, *descriptions: str | None) -> Iterator[Use]:
-    """The files of a domain that libvirt has, of its XML. Volumes of storage pools have no path there."""
+    """Read the file uses of a domain from libvirt's XML. Volumes of storage pools have no path there."""
     told = set()
     for xml in filter(None, descriptions):
         root = ET.fromstring(xml)
@@ -75,7 +75,7 @@ def uses_of_domain(name: str, *descriptions: str | None) -> Iterator[Use]:
 
 
 def paths(specs: list[DomainSpec], hypervisor: Hypervisor) -> list[str]:
-    """The paths that are to be looked at for ``conflicts_on_host`` and ``removable``."""
+    """Return the paths to observe for ``conflicts_on_host`` and ``removable``."""
     own = [use.path for spec in specs for use in uses(spec)]
     return [*own, *(use.path for domain in hypervisor.domains.values() for use in _all_uses(domain))]
 
@@ -85,7 +85,7 @@ def _all_uses(domain: ObservedDomain) -> Iterator[Use]:
 
 
 def conflicts(own: Iterable[Use], others: Iterable[Use], identity: Callable[[str], str]) -> Iterator[Finding]:
-    """A finding for each use in ``own`` that cannot be beside another one in ``own`` or ``others``."""
+    """Yield a finding for each use in ``own`` that conflicts with another one in ``own`` or ``others``."""
     first: dict[str, list[Use]] = {}
     for use in others:
         first.setdefault(identity(use.path), []).append(use)
@@ -98,10 +98,10 @@ def conflicts(own: Iterable[Use], others: Iterable[Use], identity: Callable[[str
 
 
 def conflicts_on_host(specs: list[DomainSpec], hypervisor: Hypervisor, stopping: set[str]) -> list[Finding]:
-    """The same with the files of this host: links, bases of bases, and what other domains have.
+    """Return the conflicts with the files of this host: links, bases of bases, and files of other domains.
 
-    ``stopping`` are domains of ``specs`` that are stopped before any is started; another one that runs still has what
-    it was started with.
+    ``stopping`` are domains of ``specs`` that are stopped before any is started. Any other running domain still has the
+    files that it was started with.
     """
     listed = {spec.name for spec in specs}
     others = []
@@ -136,7 +136,7 @@ def conflicts_on_host(specs: list[DomainSpec], hypervisor: Hypervisor, stopping:
 
 
 def removable(spec: DomainSpec, specs: list[DomainSpec], hypervisor: Hypervisor) -> tuple[list[str], list[Finding]]:
-    """The disks of ``spec`` that were made from their base and that nobody else uses; and why others stay."""
+    """Return the disks of ``spec`` that were made from their base and that nobody else uses; and why others stay."""
     others: list[Use] = []
     for each in specs:
         if each.name != spec.name:
@@ -144,7 +144,7 @@ def removable(spec: DomainSpec, specs: list[DomainSpec], hypervisor: Hypervisor)
     for domain in hypervisor.domains.values():
         if domain.name != spec.name:
             others += [item for use in _all_uses(domain) for item in _with_bases(use, hypervisor)]
-    # Its own bases, kernels and logs are no disks that it made.
+    # Its own bases, kernels and logs are not disks that were made for it.
     others += [item for use in uses(spec) for item in _with_bases(use, hypervisor) if item.role != DISK]
     users = {identity(hypervisor, use.path): use for use in others}
     gone: dict[str, None] = {}
@@ -168,13 +168,13 @@ def removable(spec: DomainSpec, specs: list[DomainSpec], hypervisor: Hypervisor)
 
 
 def identity(hypervisor: Hypervisor, path: str) -> str:
-    """One name for all paths that lead to one file; of a path that was not looked at, the path."""
+    """Return one name for all paths that lead to one file; the path itself if it was not observed."""
     file = hypervisor.files.get(path)
     return file.identity if file else f"path {path}"
 
 
 def _with_bases(use: Use, hypervisor: Hypervisor) -> Iterator[Use]:
-    """A use, and the bases that the file names, which are read with it."""
+    """Yield a use, and uses of the bases that the file names, which are read with it."""
     yield use
     if use.role not in (DISK, BASE):
         return

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The guest's PCI tree: expander buses, ports and what is plugged into them, as the host's. Pure."""
+"""The guest's PCI tree: expander buses, ports and their devices, arranged as on the host. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BELOW = {None: ROOT_PORT, ROOT_PORT: UPSTREAM, UPSTREAM: DOWNSTREAM, DOWNSTREAM:
 MODEL_OF_TYPE = {"root_port": ROOT_PORT, "switch_upstream": UPSTREAM, "switch_downstream": DOWNSTREAM}
 
 # Places on the guest's own root bus. q35 has its chipset at slot 31 (and libvirt looks for sound and USB at 27 and
-# 29), slot 1 is for a video card: the ports of virtio devices, eight to a slot, and the expander buses lie between.
+# 29), and slot 1 is for a video card. The ports of virtio devices, eight to a slot, and the expander buses are between.
 PORT_SLOTS = range(0x02, 0x08)
 EXPANDER_SLOTS = range(0x08, 0x1B)
 SLOTS = 32
@@ -59,7 +59,7 @@ class Port:
     endpoints: list[Endpoint] = field(default_factory=list)
 
     def walk(self) -> Iterator[Port]:
-        """Itself and all ports below, in the order in which firmware finds them."""
+        """Yield this port and all ports below, in the order in which firmware finds them."""
         yield self
         for port in self.ports:
             yield from port.walk()
@@ -75,12 +75,12 @@ class Port:
 
     @property
     def expanders(self) -> list[Port]:
-        """The expander buses right below."""
+        """Return the expander buses right below."""
         return [port for port in self.ports if port.model == EXPANDER]
 
 
 def address(bus: int, slot: int, function: int) -> str:
-    """As the guest writes it; a PCI Express guest of QEMU's has domain 0 only."""
+    """Return the address as the guest writes it; a PCI Express guest of QEMU's has domain 0 only."""
     return f"0000:{bus:02x}:{slot:02x}.{function:x}"
 
 
@@ -92,11 +92,10 @@ def build(
     virtio: list[Endpoint],
     mirror: bool,
 ) -> tuple[Port, list[str]]:
-    """The tree for ``devices`` (passed through) and ``virtio`` endpoints; and notes on what could not be as on the
-    host.
+    """Return the tree for ``devices`` (passed through) and ``virtio`` endpoints, and notes on differences to the host.
 
     ``cells`` gives the guest cell by root complex. Without ``mirror`` each device gets a root port of its own on the
-    guest's root bus: the flat guest that others make.
+    guest's root bus: the flat guest that other tools make.
     """
     root = Port(ROOT)
     notes: list[str] = []
@@ -132,13 +131,13 @@ def build(
 
 
 def _plug(name: str, expander: Port, around: Surroundings, device: Function, notes: list[str]) -> None:
-    """Put a device below ``expander`` the way it is below its root complex."""
+    """Put a device below ``expander`` as it is below its root complex."""
     here = expander
     for address in around.bridges(device.address):
         bridge = around.functions[address]
         wanted = BELOW[None if here is expander else here.model]
         if bridge.port_type == "switch_upstream" and wanted != UPSTREAM:
-            # A switch that stands for itself and the port above it, as NCCL's files have them (topology/nccl.py).
+            # The switch represents itself and the port above it, as in NCCL's files (topology/nccl.py).
             here = _below(name, here, wanted, f"{here.host}/{address}")
             wanted = UPSTREAM
         model = MODEL_OF_TYPE.get(bridge.port_type or "", wanted if bridge.port_type is None else None)
@@ -157,7 +156,7 @@ def _plug(name: str, expander: Port, around: Surroundings, device: Function, not
 
 
 def _below(name: str, here: Port, model: str, host: str) -> Port:
-    """The port that mirrors ``host`` right below ``here``, made if there is none."""
+    """Return the port that mirrors ``host`` right below ``here``; make it if there is none."""
     for port in here.ports:
         if port.host == host:
             return port
@@ -165,7 +164,7 @@ def _below(name: str, here: Port, model: str, host: str) -> Port:
 
 
 def _add(name: str, here: Port, model: str, host: str | None) -> Port:
-    """A new port right below ``here``: root and downstream ports stand beside each other, one to a slot."""
+    """Return a new port right below ``here``: root and downstream ports are beside each other, one per slot."""
     if len(here.ports) >= SLOTS:
         raise DomainError(f"more than {SLOTS} ports below {here.host}", "give it fewer devices", domain=name)
     port = Port(model, host=host, slot=len(here.ports))
@@ -176,8 +175,8 @@ def _add(name: str, here: Port, model: str, host: str | None) -> Port:
 def _divide(name: str, above: Port, notes: list[str]) -> None:
     """Let no port below ``above`` carry more than a guest's port can: one switch, or (without ARI) eight functions.
 
-    The others get ports of their own, where that leaves them as near: beside a switch's port on the same switch; below
-    a root port on a switch that the guest has for them alone, because another root port would be farther away.
+    The others get ports of their own that are as near: beside a switch's port on the same switch; below a root port on
+    a switch that the guest has only for them, because another root port would be farther away.
     """
     for port in list(above.ports):
         if port.model in (ROOT_PORT, DOWNSTREAM):
@@ -188,7 +187,7 @@ def _divide(name: str, above: Port, notes: list[str]) -> None:
 
 def _divide_port(name: str, above: Port, port: Port, notes: list[str]) -> None:
     if port.model == ROOT_PORT and len(port.ports) == 1 and port.endpoints:
-        # A function of the switch's own upstream device, as management endpoints are: as near to what is below it.
+        # A function of the switch's own upstream device, such as a management endpoint, is as near to what is below it.
         switch = port.ports[0]
         keys = ", ".join(endpoint.key for endpoint in port.endpoints)
         notes.append(

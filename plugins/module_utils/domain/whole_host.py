@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.units import
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host, NumaNode
 
 NAME = "whole-host"
-# Of a node's memory without huge pages, what the guest gets: inventories/vela, 704 of 768 GiB, is a little more.
+# The guest's share of a node's memory without huge pages: inventories/vela, 704 of 768 GiB, is a little more.
 MEMORY_SHARE = 7 / 8
 PAGE_SIZES_MIB = (1024, 2)
 # Huge pages of less than this share of a node were not made for a guest with the whole host.
@@ -27,16 +27,17 @@ PAGES_SHARE = 1 / 2
 
 
 def whole_host(host: Host) -> dict[str, Any]:
-    """All GPUs, NICs and NVMe drives that can be given away, as an element of ``domains``, the modules' option.
+    """Return a request with all GPUs, NICs and NVMe drives that a guest can have, as an element of ``domains``.
 
-    Of a NIC with virtual functions it is the first of them. It is on every NUMA node that has CPUs and memory. The
-    memory is that of the huge pages of these nodes, in equal parts, or ``MEMORY_SHARE`` of all where less than
-    ``PAGES_SHARE`` is in huge pages. Raises DomainError without a GPU, and where no memory is known.
+    ``domains`` is the modules' option. A NIC with virtual functions gives the first of them. The request is on every
+    NUMA node that has CPUs and memory. The memory is that of the huge pages of these nodes, in equal parts, or
+    ``MEMORY_SHARE`` of all where less than ``PAGES_SHARE`` is in huge pages. Raises DomainError without a GPU, and
+    where no memory is known.
     """
     around = Surroundings(host)
     wanted = [function for function in host.functions if _wanted(around, function)]
     obstacles: dict[str, Obstacle] = {}
-    # What falls out may be what another device's IOMMU group needs.
+    # A refused device may be one that another device's IOMMU group needs.
     while True:
         own = [function.address for function in wanted]
         found = {function.address: obstacle(around, function, NAME, own) for function in wanted}
@@ -77,7 +78,7 @@ def _wanted(around: Surroundings, function: Function) -> bool:
 
 
 def _memory(host: Host) -> tuple[int, int]:
-    """Size of a page and all memory, MiB."""
+    """Return the size of a page and all memory, in MiB."""
     nodes = [node for node in host.numa_nodes if serves(node)]
     if not any(node.memory_bytes for node in nodes):
         raise DomainError(

@@ -10,16 +10,16 @@ KINDS = {"gpu": "GPU", "nic": "NIC", "nvme": "NVMe drive", "nvswitch": "NVSwitch
 
 
 def name(function: Function) -> str:
-    """Its kind and address: "GPU 0000:3b:00.0"; a virtual function of any kind is a VF."""
+    """Return its kind and address: "GPU 0000:3b:00.0"; a virtual function of any kind is a VF."""
     return label("VF" if function.physical_function else function.kind, function.address)
 
 
 def label(kind: str, address: str) -> str:
-    """The same of a function that is known by kind and address only."""
+    """Return the name of a function that is known by kind and address only."""
     return f"{'VF' if kind == 'VF' else KINDS.get(kind, 'device')} {address}"
 
 
 def some(items: list[str], at_most: int = 3) -> str:
-    """The first few, and how many more there are: "a, b, c and 5 more"."""
+    """Return the first few, and the number of the others: "a, b, c and 5 more"."""
     rest = len(items) - at_most
     return ", ".join(items[:at_most]) + (f" and {rest} more" if rest > 0 else "")
