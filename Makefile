@@ -10,7 +10,7 @@ SHELL := /bin/bash -o pipefail
 .DEFAULT_GOAL := help
 bin := .venv/bin
 cache := .cache/lab
-# Resets machines that the emulator loses in a boot: 180 s of their processors' time without a word on their console.
+# Resets machines that the emulator loses in a boot: 180 s, on a loaded host longer, without a word on their console.
 watch := roles/lab/files/watch-consoles $(cache)/lab "" 180
 lab_playbook := $(watch) ansible-playbook -i inventories/lab
 as_root := $(if $(filter 0,$(shell id -u)),,sudo env PATH="$$PATH" )
