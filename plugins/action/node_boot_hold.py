@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The controller's part of node_boot_hold: it knows which run this is, and whether one that ran here has ended."""
+"""The controller's part of node_boot_hold: it identifies this run, and detects ended runs of this machine."""
 
 from __future__ import annotations
 

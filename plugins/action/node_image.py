@@ -38,7 +38,7 @@ class ActionModule(ActionBase):
         arguments = dict(self._task.args)
         if not arguments.get("first_stage"):
             arguments["first_stage"] = FIRST_STAGE.read_text(encoding="utf-8")
-        # A module starts in the playbook's folder, where Ansible finds another configuration than here, or none.
+        # A module starts in the playbook's folder, where Ansible may find another configuration, or none.
         if self._connection.transport == "local" and constants.CONFIG_FILE:
             arguments.setdefault("ansible_configuration", constants.CONFIG_FILE)
         if self._task.async_val or self._connection.always_pipeline_modules or arguments.get("progress"):
@@ -46,7 +46,7 @@ class ActionModule(ActionBase):
                 self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=bool(self._task.async_val))
             )
             return result
-        # Not in Ansible's temporary folder, which goes before the background does. mktemp's file is its user's only.
+        # Not in Ansible's temporary folder, which is removed before the background job ends. mktemp's file is private.
         made = self._low_level_execute_command("mktemp /tmp/sailloft-progress.XXXXXX")
         if made["rc"]:
             result.update(self._execute_module(module_args=arguments, task_vars=task_vars))

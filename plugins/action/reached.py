@@ -48,7 +48,7 @@ class ActionModule(ActionBase):
         if self._connection.supports_persistence or self._connection.force_persistence:
             Connection(self._connection.socket_path).get_capabilities()
         else:
-            # Not as become's user: that is another cause, which the first task names that needs it.
+            # Not as become's user: that is another cause, which the first task that needs become reports.
             self._low_level_execute_command("true", sudoable=False)
 
     def _address(self, name: str, given: dict[str, Any]) -> str:

@@ -41,7 +41,7 @@ _value:
 from collections.abc import Mapping
 from typing import Any
 
-# What rsync writes, and rsync(1), EXIT VALUES: cause and next step.
+# The messages of rsync, and rsync(1), EXIT VALUES: cause and next step.
 NO_SPACE = "No space left on device"
 TIMEOUT = 30
 UNREACHABLE = 255  # ssh(1)

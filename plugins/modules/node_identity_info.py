@@ -93,7 +93,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import identity
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
 
-# Where the maker puts the certificate of an endorsement key of template L-1 (TCG, "EK Credential Profile", 2.2.1.4).
+# The index of the maker's certificate of an endorsement key of template L-1 (TCG, "EK Credential Profile", 2.2.1.4).
 CERTIFICATE_INDEX = "0x01c00002"
 REPORT = "/run/sailloft/identity.json"
 NO_CERTIFICATE = "the TPM has no certificate of it: that it is a TPM's key, and this machine's, was not checked"

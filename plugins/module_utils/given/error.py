@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The form of a refusal."""
+"""The base class of the packages' errors about what was given to them."""
 
 from __future__ import annotations
 

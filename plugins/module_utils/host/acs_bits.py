@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The bits of ACS control by name, and which of them keep tenants apart.
+"""The bits of ACS control by name, and those that isolate tenants from each other.
 
 Names: PCI Express Base Specification 7.7.11.3; values: Linux include/uapi/linux/pci_regs.h (PCI_ACS_*).
 The default is what the published settings of the Vela cluster have on every port (0x5d:

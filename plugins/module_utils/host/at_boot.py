@@ -15,16 +15,16 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
 
-# Where systemd itself lies, with and without a merged /usr.
+# The path of systemd itself, with and without a merged /usr.
 MANAGERS = ("/usr/lib/systemd/systemd", "/lib/systemd/systemd")
 
 
 @dataclass(frozen=True)
 class Service:
-    """One thing that is done at every boot.
+    """A task that runs at every boot.
 
-    ``start`` names the module whose ``main`` does it; it has to be imported by whoever makes this. ``unit_text`` has
-    {python}, {code} and {settings}. ``others``: further files, by path. ``module``: who is at fault, in errors.
+    ``start`` names the module whose ``main`` does it; the creator of the Service has to import it. ``unit_text`` has
+    {python}, {code} and {settings}. ``others``: further files, by path. ``module``: the module named in errors.
     """
 
     module: str

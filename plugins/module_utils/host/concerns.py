@@ -80,7 +80,7 @@ def checked(settings: Any) -> dict[str, Any]:
 
 
 def check_form(settings: dict[str, Any]) -> None:
-    """Refuse settings that no host could have. If a host has the devices can be checked only on that host.
+    """Refuse settings that no host could have; the presence of devices can be checked only on the host itself.
 
     Raises RequestError.
     """

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The edge between a module and this library: a result, or a failure from the one exception."""
+"""The interface between a module and this library: a result, or a failure from the one exception."""
 
 from __future__ import annotations
 

@@ -27,8 +27,10 @@ PATIENCE_SECONDS = 30
 
 @dataclass(frozen=True)
 class Guest:
-    """A virtual machine that runs. ``name``: None where its process does not say it; ``known_to_libvirt``: None where
-    libvirt did not answer."""
+    """A running virtual machine.
+
+    ``name``: None if its process does not say it; ``known_to_libvirt``: None if libvirt did not answer.
+    """
 
     name: str | None
     process: int | None

@@ -183,7 +183,7 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
 
 
 def _report(outcome: Outcome, address: str, seen: dict[str, Setting], want: dict[str, Any], planned: Plan) -> None:
-    """Note what one NIC has now and after the next boot, and what waits for it."""
+    """Record what one NIC has now and after the next boot, and what waits for the boot."""
     waiting = sorted(
         name
         for name, value in want.items()

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """MaxReadReq, relaxed ordering and ACS of all devices of a host, written to config space.
 
-A register may be read-only, as all of DevCtl is on QEMU's devices: what did not take is reported as
+A register may be read-only, as all of DevCtl is on QEMU's devices: a register that keeps its value is reported as
 ``not_writable``, once its other bits are seen to be as before, and is no change on the next run either. What the
 kernel refuses to write (lockdown) is reported as ``refused``, and fails the call after the rest was done.
 """
@@ -110,7 +110,7 @@ def plan(function: Function, config: ConfigSpace, settings: dict[str, Setting]) 
 
 
 def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcome:
-    """Apply to the devices that ``data`` (see ``wanted``) selects their settings.
+    """Apply the settings in ``data`` (see ``wanted``) to the devices that it selects.
 
     Everything is planned before anything is written. Raises HostError where it cannot be planned; what a device or the
     kernel refuses afterwards is in the outcome's ``failed``, once all others were written.

@@ -21,14 +21,14 @@ from dataclasses import replace
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
 
-# By place, as systemd.net-naming-scheme(7) writes it behind two letters and rdma-core's rdma_rename behind its own.
+# Names by place: systemd.net-naming-scheme(7) writes them after two letters, rdma_rename of rdma-core after its own.
 _PLACE = (
     r"(P\d{1,5})?(p\d{1,3}s\d{1,2}|s\d{1,5}|o\d{1,5})(f\d)?(np\d{1,3}(s\d{1,3})?|npf\d{1,2}vf\d{1,3})?"
     r"(d\d{1,3})?(v\d{1,3})?"
 )
-# By kind of interface, the forms that are not chosen by anybody. Beside those by place, the kernel's by number.
+# The forms, by kind of interface, that no person chooses: names by place, and the kernel's names by number.
 NAMES = {
-    # Of drivers, bonding, teaming, bridges and VLANs as their documentation names them; Slingshot's are hsi and hsn.
+    # Names of drivers, bonding, teaming, bridges and VLANs as in their documentation; Slingshot's are hsi and hsn.
     "net": re.compile(rf"(eth|ib|hsi|hsn|wlan|usb|bond|team|br|vlan|virbr|docker)\d{{1,4}}|(en|ib|sl|wl|ww){_PLACE}"),
     # Linux Documentation/admin-guide/devices.txt and drivers/nvme/host/multipath.c: sda, md127, dm-3, nvme0c1n1.
     "block": re.compile(

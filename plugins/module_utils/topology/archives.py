@@ -25,7 +25,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 LIMIT_BYTES = 256 << 20
 LIMIT_MEMBERS = 200_000
 
-# How compressed files begin: RFC 1952; the bzip2 and xz file formats.
+# The first bytes of compressed files: RFC 1952; the bzip2 and xz file formats.
 COMPRESSED: dict[bytes, Callable[[str, Literal["rb"]], io.BufferedIOBase]] = {
     b"\x1f\x8b": gzip.open,
     b"BZh": bz2.open,

@@ -17,7 +17,7 @@ KINDS: tuple[tuple[int, int | None, int | None, str], ...] = (
     (0x0C, 0x06, None, "nic"),  # PCI_CLASS_SERIAL_INFINIBAND: InfiniBand before it was a network class
 )
 
-# What is planned as a GPU: (base class, sub class, vendor, devices or None for all of them, "gpu"). Any other display
+# Functions planned as GPUs: (base class, sub class, vendor, devices or None for all of them, "gpu"). Any other display
 # is a console of a management controller, of a cloud or of a hypervisor, and of kind "other". Vendors: pci.ids.
 ACCELERATORS: tuple[tuple[int, int, int, frozenset[int] | None, str], ...] = (
     # nv_pci_table of NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv-pci-table.c: every display and 3D
@@ -46,9 +46,9 @@ ACCELERATORS: tuple[tuple[int, int, int, frozenset[int] | None, str], ...] = (
     # No vendor: NCCL's topology files may leave ids out, and every 3D controller in them is a GPU to NCCL.
     (0x03, 0x02, 0x0000, None, "gpu"),
 )
-# What the inventory can make a GPU of: displays, processing accelerators and co-processors.
+# Classes that the inventory can declare as GPUs: displays, processing accelerators and co-processors.
 ACCELERATOR_CLASSES = frozenset({0x03, 0x12, 0x0B})
-# All that a function can be.
+# All kinds of a function.
 NAMES = frozenset({"gpu", "nic", "nvme", "nvswitch", "bridge", "other"})
 
 # Classes of /sys/class whose devices are listed as a function's interfaces, and under which name.

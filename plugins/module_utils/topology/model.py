@@ -124,7 +124,7 @@ class Function:
     max_payload_bytes: int | None = None
     relaxed_ordering: bool | None = None
     config_bytes: int = 0  # how much of config space could be read: 0, 64 (not root), 256 or 4096
-    # What the host does with it, by kernel object: {"net": ["eno1"], "block": ["nvme0n1"], "rdma": ["mlx5_0"]}
+    # The host's use of it, by kernel object: {"net": ["eno1"], "block": ["nvme0n1"], "rdma": ["mlx5_0"]}
     interfaces: dict[str, list[str]] = field(default_factory=dict)
     # Why the host itself needs it: ["holds the mounted file system /", "carries the default route"]; empty: free.
     used_by_host: list[str] = field(default_factory=list)
@@ -173,7 +173,7 @@ class Host:
     kernel_release: str | None = None
     kernel_arguments: list[str] = field(default_factory=list)
     source: str = "sysfs"  # which reader: "sysfs", "hwloc", "nccl", "recording"
-    # What a reader left out or had to assume, because the recording does not say it or contradicts itself.
+    # Notes of what a reader left out or assumed, because the recording does not say it or contradicts itself.
     notes: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:

@@ -44,9 +44,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.nccl_forma
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.places import address_key
 
 VERSIONS = f"{NCCL.version} only, RCCL {RCCL.version}"
-# Without these NCCL stops, or never finds the element (xml.cc, topo.cc). What NCCL fills in by itself is not here: of a
-# cpu affinity, arch, vendor, familyid, modelid and host_hash; of a pci class, ids, link_speed and link_width, where
-# the guest's /sys has the address; of a gpu dev, sm, rank and gdr; of a net all but its name.
+# Without these NCCL stops, or never finds the element (xml.cc, topo.cc). Attributes that NCCL fills in are not here:
+# cpu: affinity, arch, vendor, familyid, modelid and host_hash; pci: class, ids, link_speed and link_width, if the
+# guest's /sys has the address; gpu: dev, sm, rank and gdr; net: all but its name.
 REQUIRED: dict[str, tuple[str, ...]] = {
     "system": ("version",),
     "cpu": ("numaid",),
@@ -58,7 +58,7 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "xgmi": ("target", "count"),
     "pcilink": ("target",),
 }
-# What NCCL itself sets: together with what the file has it must stay under MAX_ATTRIBUTES (xmlGetNextAttrIndex).
+# Attributes that NCCL itself sets: with those of the file they must stay under MAX_ATTRIBUTES (xmlGetNextAttrIndex).
 FILLED: dict[str, tuple[str, ...]] = {
     "cpu": ("host_hash", "numaid", "affinity", "arch", "vendor", "familyid", "modelid"),
     "pci": (

@@ -20,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model impo
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 ROOT_COMPLEX = re.compile(r"pci([0-9a-f]{4,8}):([0-9a-f]{2})")
 TOP = "sys/bus/pci/devices"
-# Of the head of config space: up to and with the bus numbers of a bridge.
+# Bytes of the head of config space: up to and including the bus numbers of a bridge.
 HEAD_BYTES = r.PCI_SUBORDINATE_BUS + 1
 
 

@@ -68,7 +68,7 @@ def read_recording(path: str) -> Host:
         try:
             return read_host(_tree(folder, path))
         except TopologyError as error:
-            # What lies in the tar is named by its path in there, not by where it was unpacked.
+            # A file of the tar is named by its path in the tar, not by the place where it was unpacked.
             raise TopologyError(str(error).replace(folder, path)) from error
 
 

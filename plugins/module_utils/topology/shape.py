@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.errors imp
 
 # A number of type bool is none; a whole number is a float too.
 SCALARS = {"int": (int,), "float": (float, int), "str": (str,), "bool": (bool,)}
-# What no text holds that is written into a plan: control characters but tab and line ends (XML 1.0, Char), and halves
+# Not allowed in a text that is written to a plan: control characters but tab and line ends (XML 1.0, Char), and halves
 # of a character (JSON's "\ud800"), which have no bytes.
 NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")
 
