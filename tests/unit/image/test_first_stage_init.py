@@ -229,7 +229,7 @@ def test_with_slow_servers_only_the_node_reboots_after_one_round(tmp_path, serve
     """
     said = shell(tmp_path, script)
     assert said.count("too slow, ") == 2
-    assert said.endswith("rebooting: no image after 0 s\n")
+    assert re.search(r"rebooting: no image after [01] s\n$", said)
 
 
 @pytest.mark.parametrize(("turn", "reboots"), [("steady and cut", False), ("steady wrong", True)])
@@ -343,7 +343,7 @@ def test_pauses_double_with_a_jitter_of_their_half(tmp_path):
 
 def test_after_the_stated_time_it_reboots(tmp_path):
     script = "restart() { echo rebooting: $1; exit; }; deadline_s=0; pause 0"
-    assert shell(tmp_path, script) == "rebooting: no image after 0 s\n"
+    assert re.fullmatch(r"rebooting: no image after [01] s\n", shell(tmp_path, script))
 
 
 def test_servers_are_shuffled(tmp_path):
