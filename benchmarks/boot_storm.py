@@ -26,14 +26,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(REPOSITORY / path) for path in (".collections", "tests/image_boot", "tests/unit/image")]
+sys.path[:0] = [str(REPOSITORY / path) for path in (".collections", "tests/support/image")]
 
+from boot_network import HttpServer, Network
 from image_samples import BOOT_SCRIPT, Sample
-from network import HttpServer, Network
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import manifest as manifests
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import sign
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import Store
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest as manifests
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 INIT = REPOSITORY / "roles" / "node_image" / "files" / "first-stage" / "init"
 CLIENTS = 400

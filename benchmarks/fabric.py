@@ -36,11 +36,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / ".collections"))
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import path_report, switch_config
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.plan import plan, read_switches
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import read_policy
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Nic, Queue
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, Queue
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import configs
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 
 GROUPS = 16
 SIZES = (4, 8, GROUPS)
@@ -177,7 +178,7 @@ def checked(switches: dict[str, Any], hosts: dict[str, Any], running: dict[str, 
     }
     before, start = peak_kib(), time.process_time()
     gc.disable()  # as the module does
-    done = path_report.checked(params)
+    done = report.checked(params)
     seconds = time.process_time() - start
     gc.enable()
     assert done["holds"], done["message"]
@@ -191,7 +192,7 @@ def measure(groups: int) -> dict[str, Any]:
     before = peak_kib()
     with tempfile.TemporaryDirectory() as folder:
         wall, start = time.monotonic(), time.process_time()
-        done = switch_config.rendered({**params, "path": folder}, False, False)
+        done = configs.rendered({**params, "path": folder}, False, False)
         seconds, wall = time.process_time() - start, time.monotonic() - wall
         assert len(done["written"]) == len(switches)
         peak = peak_kib()

@@ -30,12 +30,12 @@ from typing import Callable
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / ".collections"))
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.guest import PCI_BRIDGE_CLASS, predict
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.placement import is_physical
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import DomainPlan, plan_domains
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import parse_specs
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host, RootComplex
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, RootComplex
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import pairs
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import is_physical
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan, plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.predicted_guest import PCI_BRIDGE_CLASS, predict
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import parse_specs
 
 Guest = tuple[Host, dict[str, str]]  # the guest, and by host address the device's address in it
 

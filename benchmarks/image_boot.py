@@ -24,15 +24,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path[:0] = [
-    str(REPOSITORY / path) for path in (".collections", "tests/image", "tests/image_boot", "tests/unit/image")
-]
+sys.path[:0] = [str(REPOSITORY / path) for path in (".collections", "tests/support/image")]
 
+from boot_network import MAC, MEMORY_MIB, NODE, HttpServer, Network, Node
 from build_host import BASE, BuildHost, make_keys
-from network import MAC, MEMORY_MIB, NODE, HttpServer, Network, Node
 from node_image import PACKAGES, bootstrap
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import node_scripts
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import node_scripts
 
 ROUNDS = 3
 MEMORY_LIMIT, FASTER_LIMIT = 0.55, 1.5

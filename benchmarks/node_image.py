@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(REPOSITORY / ".collections"), str(REPOSITORY / "tests" / "image")]
+sys.path[:0] = [str(REPOSITORY / ".collections"), str(REPOSITORY / "tests" / "support" / "image")]
 
 from build_host import BASE, BuildHost, make_keys
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.squashfs import OPTIONS
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.squashfs import OPTIONS
 
 ROUNDS = 3
 BUILD_LIMIT, UNCHANGED_LIMIT_S, PACKAGE_LIMIT = 1.15, 5.0, 0.25

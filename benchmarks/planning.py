@@ -27,10 +27,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / ".collections"))
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.libvirt_xml import render
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.plan import plan_domains
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.spec import parse_specs
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xml import render
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import parse_specs
 
 SIZES = (1, 10, 100, 1_000, 10_000)
 LIMIT_MS = 2.0

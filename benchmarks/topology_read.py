@@ -40,9 +40,10 @@ PACKAGE = "ansible_collections/sailloft/fleet"
 MEASURE = r"""
 import json, os, statistics, subprocess, sys, time
 rounds = int(sys.argv[1])
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
 quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "check": True}
-reader = "from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host; read_host()"
+reader = "from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host"
+reader += "; read_host()"
 things = {
     "read": read_host,
     "lspci": lambda: subprocess.run(["lspci", "-vvv"], **quiet),
@@ -105,8 +106,8 @@ def code() -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for part in ("pci", "topology"):
-            for path in sorted((ROOT / "plugins/module_utils" / part).glob("*.py")):
-                archive.add(path, f"{PACKAGE}/plugins/module_utils/{part}/{path.name}")
+            for path in sorted((ROOT / "plugins/module_utils" / part).rglob("*.py")):
+                archive.add(path, f"{PACKAGE}/{path.relative_to(ROOT)}")
         measure = tarfile.TarInfo("measure.py")
         measure.size = len(MEASURE.encode())
         archive.addfile(measure, io.BytesIO(MEASURE.encode()))

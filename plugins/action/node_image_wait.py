@@ -12,8 +12,8 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.boot_wait import Limits, Reading, check, phase
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_wait import Limits, Reading, check, phase
 
 # The interval at which the same message is repeated.
 TELL_S = 30.0

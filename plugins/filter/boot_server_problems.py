@@ -91,7 +91,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import boot_server
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import boot_server
 
 
 def boot_server_problems(

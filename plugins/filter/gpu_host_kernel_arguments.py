@@ -49,8 +49,8 @@ from typing import Any
 from ansible.errors import AnsibleFilterError
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import kernel_arguments
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_arguments
 
 # The role's defaults that are used here; a test compares them with roles/gpu_host/defaults/main.yml.
 DEFAULTS: dict[str, Any] = {

@@ -53,9 +53,9 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import nccl
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic import nccl_conf
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 
 
 def roce_nccl(
@@ -68,8 +68,8 @@ def roce_nccl(
 ) -> dict[str, Any]:
     """Return ``settings`` with those of the policy. Raises AnsibleFilterError."""
     try:
-        of_policy = nccl.of_policy(read_policy(policy), rdma_class, fifo_class, gid_index, queue_pairs)
-        return nccl.merged(settings, of_policy)
+        of_policy = nccl_conf.of_policy(read_policy(policy), rdma_class, fifo_class, gid_index, queue_pairs)
+        return nccl_conf.merged(settings, of_policy)
     except FabricError as error:
         raise AnsibleFilterError(str(error)) from error
 

@@ -276,12 +276,12 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.arguments import domain_options, module_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.client import URI
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.findings import RefusedError, warnings
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.service import converge
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.converge import converge
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.client import URI
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import RefusedError, warnings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options import domain_options, module_of
 
 
 def main() -> None:

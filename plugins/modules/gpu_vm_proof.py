@@ -107,7 +107,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.evidence import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
     Evidence,
     Planned,
     Running,
@@ -115,10 +118,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.domain.evidence imp
     differences_of_domain,
     firmware_of_result,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.domain.report import report
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host, TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.report import report
 
 
 def evidence(params: Mapping[str, Any]) -> Evidence:

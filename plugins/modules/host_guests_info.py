@@ -52,8 +52,8 @@ words:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import guests
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.edge import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
 
 def main() -> None:

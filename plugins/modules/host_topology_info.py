@@ -363,9 +363,12 @@ topology:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import TopologyError
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.recordings import read_recording, write_recording
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recordings import (
+    read_recording,
+    write_recording,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
 
 
 def main() -> None:

@@ -109,9 +109,9 @@ pending:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import kernel_arguments
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish_on_gpu_host
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.edge import finish_on_gpu_host
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_arguments
 
 
 def main() -> None:

@@ -129,10 +129,10 @@ others:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import node_scripts
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.channels import SUFFIX
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import NODES, Store
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import node_scripts
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.channels import SUFFIX
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import NODES, Store
 
 
 def main() -> None:

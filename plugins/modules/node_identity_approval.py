@@ -90,24 +90,24 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import identity, identity_approval, identity_tools
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import approval, identity, tools
 
 
-def decided(params: Mapping[str, Any]) -> identity_approval.Approval:
+def decided(params: Mapping[str, Any]) -> approval.Approval:
     """Return the approval. Raises ImageError."""
     subject = f"node {params['node']}"
     try:
         certificate = base64.b64decode(params["certificate"], validate=True) or None
     except (binascii.Error, ValueError) as error:
         raise ImageError(subject, "its certificate is not base64", "read it by node_identity_info") from error
-    return identity_approval.decide(
+    return approval.decide(
         params["node"],
         identity.read_ek(params["ek"], subject),
         certificate,
         identity.read_ek(params["enrolled"], f"{subject}: node_identity_ek") if params["enrolled"] else None,
         params["approved"],
-        (lambda data: identity_tools.verify(data, params["tpm_ca"])) if params["tpm_ca"] else None,
+        (lambda data: tools.verify(data, params["tpm_ca"])) if params["tpm_ca"] else None,
     )
 
 

@@ -90,8 +90,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import identity
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
 
 # The index of the maker's certificate of an endorsement key of template L-1 (TCG, "EK Credential Profile", 2.2.1.4).
 CERTIFICATE_INDEX = "0x01c00002"

@@ -134,9 +134,9 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import build
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import read_images
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import build
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
 
 
 def main() -> None:

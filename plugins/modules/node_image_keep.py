@@ -105,20 +105,20 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import keep
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import retained
 
 
 def result(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the module's result for its arguments. Raises ImageError."""
-    nodes = [keep.Node(**node) for node in params["nodes"]]
+    nodes = [retained.Node(**node) for node in params["nodes"]]
     images = [
-        keep.Named(store["host"], image["digest"], image.get("name") or "", tuple(image["kept_for"]))
+        retained.Named(store["host"], image["digest"], image.get("name") or "", tuple(image["kept_for"]))
         for store in params["stores"]
         for image in [*store["images"], *store["missing"]]
     ]
-    reasons = keep.kept(nodes, images, params["without"])
-    return {"keep": list(reasons), "table": keep.table(reasons, images)}
+    reasons = retained.kept(nodes, images, params["without"])
+    return {"keep": list(reasons), "table": retained.table(reasons, images)}
 
 
 def main() -> None:

@@ -150,7 +150,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import rollout
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 
 
 def result(params: Mapping[str, Any]) -> dict[str, Any]:

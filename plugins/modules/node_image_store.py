@@ -143,10 +143,10 @@ freed_bytes:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import collection
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.inventory import inventory
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import Store
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import garbage
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.contents import inventory
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 
 def main() -> None:
@@ -165,14 +165,14 @@ def main() -> None:
     store = Store(params["store"])
     try:
         store.require()
-        before = collection.paths(store)
-        reasons = collection.reasons(store, params["keep"], params["history"])
-        found = collection.Garbage((), 0)
+        before = garbage.paths(store)
+        reasons = garbage.reasons(store, params["keep"], params["history"])
+        found = garbage.Garbage((), 0)
         if params["collected"]:
             found = (
-                collection.garbage(store, params["keep"], params["history"])
+                garbage.garbage(store, params["keep"], params["history"])
                 if module.check_mode
-                else collection.collect(store, params["keep"], params["history"], params["hold"])
+                else garbage.collect(store, params["keep"], params["history"], params["hold"])
             )
         seen = inventory(store, reasons, found)
     except ImageError as error:

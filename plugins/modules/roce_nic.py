@@ -118,11 +118,11 @@ pending:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.migration import LESS_PFC, SETTINGS
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import at_boot
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.stages import LESS_PFC, SETTINGS
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import unit
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.edge import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic import ensure, persistence
 
 
@@ -151,8 +151,8 @@ def main() -> None:
         if stage != "all":
             return done
         if before.get("saved") is None:
-            return done.and_then(at_boot.remove(system, persistence.SERVICE, module.check_mode))
-        return done.and_then(at_boot.ensure(system, persistence.SERVICE, before["saved"], module.check_mode))
+            return done.and_then(unit.remove(system, persistence.SERVICE, module.check_mode))
+        return done.and_then(unit.ensure(system, persistence.SERVICE, before["saved"], module.check_mode))
 
     def bring_about() -> Outcome:
         if module.params["restore"]:
@@ -161,7 +161,7 @@ def main() -> None:
         done = ensure.ensure(system, settings, module.check_mode, stage) if now else Outcome()
         if stage != "all":
             return done
-        saved = at_boot.ensure(system, persistence.SERVICE, settings, module.check_mode, running=now)
+        saved = unit.ensure(system, persistence.SERVICE, settings, module.check_mode, running=now)
         return done.and_then(saved)
 
     finish(module, bring_about, live=now)

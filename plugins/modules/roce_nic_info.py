@@ -63,10 +63,10 @@ left_out:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import at_boot
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.edge import finish
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import unit
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.edge import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic import ensure, persistence, read
 
 
@@ -84,7 +84,7 @@ def main() -> None:
                 "nics": {name: ensure.shown(one) for name, one in seen.items()},
                 "cannot": {name: one.cannot for name, one in seen.items() if one.cannot},
                 "left_out": left_out,
-                "saved": at_boot.saved(system, persistence.SERVICE),
+                "saved": unit.saved(system, persistence.SERVICE),
             }
         )
 

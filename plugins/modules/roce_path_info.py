@@ -150,9 +150,9 @@ table:
 
 import gc
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import path_report
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.fabric_module import FabricModule
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.module import FabricModule
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 
 
@@ -177,7 +177,7 @@ def main() -> None:
     # The code below makes no cycles, and searching for them takes a third of the time with a large fabric's input.
     gc.disable()
     try:
-        result = path_report.checked(module.params)
+        result = report.checked(module.params)
     except (FabricError, ProofError) as error:
         module.fail_json(msg=str(error))
     else:

@@ -254,9 +254,9 @@ not_held:
   type: dict
 """
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import rollout, switch_config
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.fabric_module import FabricModule
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.module import FabricModule
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import configs, rollout
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 
 STATES = ("rendered", "parsed", "compared", "planned", "restored")
@@ -287,13 +287,13 @@ def main() -> None:
     params = module.params
     try:
         if params["state"] == "rendered":
-            result = switch_config.rendered(params, module.check_mode, module._diff)
+            result = configs.rendered(params, module.check_mode, module._diff)
         elif params["state"] == "planned":
             result = rollout.planned(params, module.check_mode, module._diff)
         else:
             result = {
-                "parsed": switch_config.parsed,
-                "compared": switch_config.compared,
+                "parsed": configs.parsed,
+                "compared": configs.compared,
                 "restored": rollout.restored,
             }[params["state"]](params)
     except (FabricError, ProofError) as error:

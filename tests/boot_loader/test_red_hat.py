@@ -9,8 +9,8 @@ from pathlib import Path
 import loader_machine
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import boot_loader, kernel_arguments
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import boot_loader, kernel_arguments
 
 pytestmark = pytest.mark.boot
 

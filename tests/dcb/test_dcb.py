@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import json
 
-import machine
+import dcb_machine as machine
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_buffers import lossless_bytes
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.buffers import lossless_bytes
 
 
 @pytest.fixture(scope="session")

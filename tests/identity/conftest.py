@@ -6,13 +6,11 @@ from __future__ import annotations
 
 import base64
 import functools
-import getpass
 import http.server
 import os
 import shutil
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterable
@@ -20,13 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from identity_site import SECRET, TOKEN, files, make_keys, record_arguments
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import identities
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity_tools import Signer
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import Store
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identities
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.tools import Signer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 # kills.py, which the tests of stores have.
-sys.path.append(str(Path(__file__).parents[1] / "unit/image"))
 SCRIPT = Path(__file__).parents[2] / "roles" / "node_identity" / "files" / "sailloft-identity"
 # All commands that the node's script has: a test runs it with these and no others, and sees their arguments.
 COMMANDS = (
@@ -36,8 +34,6 @@ COMMANDS = (
     *("tpm2_createek", "tpm2_flushcontext", "tpm2_loadexternal", "tpm2_startauthsession", "tpm2_policysecret"),
     "tpm2_activatecredential",
 )
-SECRET = "-----BEGIN OPENSSH PRIVATE KEY-----\nnobody-else-may-read-this-host-key\n-----END\n"
-TOKEN = "K10-a-join-token-of-bm01::server:5ecret"
 
 
 class Tpm:
@@ -125,19 +121,6 @@ def keys(tmp_path_factory):
     return make_keys(folder, "site")
 
 
-def make_keys(folder: Path, name: str) -> Signer:
-    secret, public = folder / f"{name}.key", folder / f"{name}.pub"
-    subprocess.run(["minisign", "-G", "-W", "-p", public, "-s", secret], check=True, capture_output=True)
-    return Signer(str(secret), str(public), None)
-
-
-def files(**contents: str) -> list[dict[str, str]]:
-    """Files of this user under /etc/site."""
-    me = getpass.getuser()
-    row = {"mode": "0600", "owner": me, "group": str(os.getgid())}
-    return [{"path": f"/etc/site/{name}", "content": content, **row} for name, content in contents.items()]
-
-
 @dataclass
 class Site:
     """A store, who signs, and which nodes it has."""
@@ -186,33 +169,6 @@ def serve():
     for server in servers:
         server.shutdown()
         server.server_close()
-
-
-# For ``record_arguments``: the script whose process id is in the file "script" is killed before the command that
-# changes files whose number is in the file "kill", counted from the one on that opens the secrets.
-KILL = """
-case "{name} $*" in
-"openssl enc"*) : >{folder}/counting ;;
-"cp "* | "ln "* | "mv "* | "rm "* | "mkdir "*)
-    if [ -e {folder}/counting ] && [ -e {folder}/kill ]; then
-        left=$(/bin/cat {folder}/kill)
-        echo $((left - 1)) >{folder}/kill
-        if [ "$left" -eq 1 ]; then kill -9 "$(/bin/cat {folder}/script)"; exit 1; fi
-    fi ;;
-esac
-"""
-
-
-def record_arguments(folder: Path, log: Path, commands: Iterable[str]) -> Path:
-    """A folder for PATH whose commands are the real ones, after their arguments were written to ``log``."""
-    folder.mkdir()
-    for name in commands:
-        real = shutil.which(name)
-        assert real, f"{name} is not installed"
-        kill = KILL.format(name=name, folder=folder.parent)
-        (folder / name).write_text(f'#!/bin/sh\nprintf "%s\\n" "{name} $*" >>{log}\n{kill}exec {real} "$@"\n')
-        (folder / name).chmod(0o755)
-    return folder
 
 
 @dataclass

@@ -12,9 +12,9 @@ import stat
 import subprocess
 
 import pytest
-from conftest import SECRET, TOKEN, files, make_keys
+from identity_site import SECRET, TOKEN, files, make_keys
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import identity
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
 
 
 def refused(node, why):

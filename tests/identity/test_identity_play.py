@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import SECRET, TOKEN, record_arguments
+from identity_site import SECRET, TOKEN, record_arguments
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import identity
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity_tools import Signer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.tools import Signer
 
 REPOSITORY = Path(__file__).parents[2]
 PASSWORD = "the-password-of-the-signing-key"

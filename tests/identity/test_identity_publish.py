@@ -8,11 +8,11 @@ import os
 import shutil
 
 import pytest
-from conftest import SECRET, TOKEN, files, make_keys
+from identity_site import SECRET, TOKEN, files, make_keys
 from kills import kills
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import identities, identity, identity_tools
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identities, identity, tools
 
 
 def contents(site):
@@ -147,7 +147,7 @@ def test_a_bundle_tells_nothing(site):
 
 
 def test_a_public_key_of_another_pair_is_refused(site, tmp_path):
-    site.signer = identity_tools.Signer(site.signer.secret_key, make_keys(tmp_path, "other").public_key, None)
+    site.signer = tools.Signer(site.signer.secret_key, make_keys(tmp_path, "other").public_key, None)
     with pytest.raises(ImageError, match="of another pair"):
         site.publish()
     assert contents(site) == {}
@@ -167,7 +167,7 @@ def test_what_is_too_large_is_refused_before_anything_is_written(site):
 
 
 def test_a_missing_tool_is_named(site, monkeypatch):
-    monkeypatch.setattr(identity_tools.shutil, "which", lambda name, path: None if name == "minisign" else name)
+    monkeypatch.setattr(tools.shutil, "which", lambda name, path: None if name == "minisign" else name)
     with pytest.raises(ImageError, match="tool minisign: not found on this machine; install minisign"):
         site.publish()
 

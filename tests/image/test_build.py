@@ -15,11 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import sign
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.manifest import digest
-
-HERE = Path(__file__).parent
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import digest
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
@@ -176,10 +174,10 @@ def test_a_killed_build_leaves_nothing_and_the_next_one_finishes(site, wished):
         "import sys, json; sys.path[:0] = json.loads(sys.argv[1])\n"
         "from pathlib import Path; from build_host import BuildHost\n"
         "site = BuildHost(Path(sys.argv[2]), Path(sys.argv[3]))\n"
-        "import ansible_collections.sailloft.fleet.plugins.module_utils.image.build as build\n"
+        "import ansible_collections.sailloft.fleet.plugins.module_utils.image.build.build as build\n"
         "site.build(json.loads(sys.argv[4]))\n"
     )
-    arguments = [json.dumps([os.fspath(HERE), *sys.path]), site.folder, site.keys, json.dumps(wished)]
+    arguments = [json.dumps(sys.path), site.folder, site.keys, json.dumps(wished)]
     process = subprocess.Popen([sys.executable, "-c", script, *map(os.fspath, arguments)])
     until = time.monotonic() + 600
     while not any((site.cache / "work").glob("layer-0/upper/usr/share/doc/gdb*")):

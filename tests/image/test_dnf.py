@@ -14,9 +14,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import dnf, process
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import read_images
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import dnf
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import process
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
 
 RUN = process.run
 TIME = 1_700_000_000

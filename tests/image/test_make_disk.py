@@ -13,12 +13,9 @@ import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "image"))
-
 from image_samples import Sample
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import Store
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 MAKE_DISK = Path(__file__).parents[2] / "roles/lab/files/make-disk"
 GRUB = Path("/usr/lib/grub/i386-pc")

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import sign
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.error import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign
 
 
 @pytest.fixture(scope="module")

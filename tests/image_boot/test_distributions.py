@@ -8,10 +8,10 @@ import os
 from pathlib import Path
 
 import pytest
+from boot_images import ARGUMENTS, PROOF, Image, Parts
+from boot_network import HttpServer, Network, Node
+from boot_reports import BOOT_S, reported
 from build_host import BuildHost, make_keys
-from conftest import ARGUMENTS, PROOF, Image, Parts
-from network import HttpServer, Network, Node
-from test_image_boot import BOOT_S, reported
 
 pytestmark = [
     pytest.mark.boot,

@@ -11,28 +11,13 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Image, follow, sign
-from network import MAC, NODE, HttpServer, Network, Node
-
-from ansible_collections.sailloft.fleet.plugins.module_utils.image import boot_report
+from boot_images import Image, follow, sign
+from boot_network import MAC, NODE, HttpServer, Network, Node
+from boot_reports import BOOT_S, reported
 
 pytestmark = pytest.mark.boot
 
-BOOT_S = 240
 STAGE_S = 90
-
-
-def reported(console: str, image: Image) -> boot_report.BootReport:
-    """The report of a node that has come up, held against the image."""
-    text = next(line for line in console.splitlines() if line.startswith("REPORT "))[len("REPORT ") :]
-    found = boot_report.load(text, NODE)
-    assert (found.node, found.image, found.name) == (NODE, image.digest, "test-node")
-    assert found.kernel == image.manifest.kernel.version
-    assert [(layer.name, layer.sha256) for layer in found.layers] == [
-        (layer.name, layer.sha256) for layer in image.manifest.layers
-    ]
-    assert found.writable_bytes == 64 << 20
-    return found
 
 
 def corrupt(path: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / ".collections"))
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology import recordings
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read import recordings
 
 
 def main() -> None:

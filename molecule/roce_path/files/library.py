@@ -18,10 +18,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / ".collections"))
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import census
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.plan import plan, read_switches
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import Policy, read_policy
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import CLASSES, PortQos, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, PortQos, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import priority_counters
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan, read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import linux
 
 
@@ -65,9 +65,9 @@ def left(text: str, device: str, policy: Policy) -> tuple[int, ...]:
 def counted(given: dict[str, Any]) -> str:
     policy, device = read_policy(given["policy"]), given["device"]
     readings = [left(given[at], device, policy) for at in ("before", "after")]
-    rode = census.rode(*readings, device)
-    faults = [str(fault) for fault in census.astray(rode, policy.classes[0], policy, device)]
-    return json.dumps({"rode": rode, "shares": census.shares(rode), "faults": faults})
+    rode = priority_counters.rode(*readings, device)
+    faults = [str(fault) for fault in priority_counters.astray(rode, policy.classes[0], policy, device)]
+    return json.dumps({"rode": rode, "shares": priority_counters.shares(rode), "faults": faults})
 
 
 WHAT = {

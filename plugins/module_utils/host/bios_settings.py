@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import show
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import bios
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.architecture import unsupported
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.architecture import unsupported
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 
 TABLES = "/sys/firmware/acpi/tables"
 NAMES = ("extensions", "iommu", "interrupt_remapping", "acs", "sriov")

@@ -7,12 +7,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import hugepages, pci_tuning, sriov, vfio_binding
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError, RequestError
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host, TopologyError
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import hugepages
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import pci_tuning, sriov, vfio_binding
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
 
 # Huge pages first, while memory is in large pieces; VFs before what is said about them.
 ORDER = ("hugepages", "sriov", "vfio_binding", "pci_tuning")

@@ -13,9 +13,9 @@ import os
 import re
 from dataclasses import asdict, dataclass
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
 # Debian's and upstream's name, RHEL's, and the wrapper that some distributions have.
 QEMU = re.compile(r"qemu-system-\w+|qemu-kvm|kvm")

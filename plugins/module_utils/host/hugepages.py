@@ -12,10 +12,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import wishes
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError, RequestError
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common import requests
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
 NODES = "/sys/devices/system/node"
 MIB = 1 << 20
@@ -49,13 +49,13 @@ class Count:
 
 def wanted(data: Any) -> dict[Pool, int]:
     """Return ``{"pages": [{"node": 0, "size_mib": 1024, "count": 8}]}`` as counts by pool. Raises HostError."""
-    given = wishes.record(data, "hugepages", {"pages": list}, {})
+    given = requests.record(data, "hugepages", {"pages": list}, {})
     counts: dict[Pool, int] = {}
     for number, item in enumerate(given["pages"]):
         where = f"hugepages.pages[{number}]"
-        page = wishes.record(item, where, {"node": int, "size_mib": int, "count": int}, {})
+        page = requests.record(item, where, {"node": int, "size_mib": int, "count": int}, {})
         pool = Pool(
-            wishes.within(page["node"], 0, 1023, f"{where}.node"),
+            requests.within(page["node"], 0, 1023, f"{where}.node"),
             page["size_mib"],
         )
         if pool.size_mib not in SIZES_MIB:
@@ -64,7 +64,7 @@ def wanted(data: Any) -> dict[Pool, int]:
             )
         if pool in counts:
             raise RequestError(f"{where}: {pool} is given twice")
-        counts[pool] = wishes.within(page["count"], 0, 1 << 40, f"{where}.count")
+        counts[pool] = requests.within(page["count"], 0, 1 << 40, f"{where}.count")
     return counts
 
 

@@ -12,8 +12,8 @@ import sys
 import time
 from typing import Any, Callable
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic.ensure import ensure
 
 PATIENCE_SECONDS = 60

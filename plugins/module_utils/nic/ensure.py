@@ -8,24 +8,24 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import dcb
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.migration import ALL, LESS_PFC
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_plan import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic import dcb
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import nic_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import (
     class_of,
     differences,
     expected,
     plan,
     read_nics,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_seen import Seen
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_steps import Step, steps
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nics import nic_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import read_policy
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Nic
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.outcome import Outcome
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.steps import Step, steps
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.stages import ALL, LESS_PFC
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic import read
 
 Planned = dict[str, "tuple[Nic, dict[str, str]]"]
@@ -61,7 +61,7 @@ def planned(given: dict[str, Any], seen: dict[str, Seen]) -> Planned:
 
 
 def ensure(system: System, given: dict[str, Any], check: bool = False, stage: str = ALL) -> Outcome:
-    """Bring NICs to ``given`` (see ``settings``), as far as ``stage`` goes (see ``migration``). Raises HostError."""
+    """Bring NICs to ``given`` (see ``settings``), as far as ``stage`` goes (see ``stages``). Raises HostError."""
     seen = read.read(system, list(given["nics"]))
     return _bring(system, seen, planned(given, seen), check, stage)
 

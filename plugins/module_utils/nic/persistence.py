@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import at_boot
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import unit
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic import boot
 
 # After the units that make the devices and VFs or set up the network (and its MTU); before users of RDMA at boot.
@@ -27,7 +27,7 @@ TimeoutStartSec=300
 [Install]
 WantedBy=multi-user.target
 """
-SERVICE = at_boot.Service(
+SERVICE = unit.Service(
     module="roce_nic",
     start=boot.__name__,
     settings="/etc/sailloft/roce_host.json",

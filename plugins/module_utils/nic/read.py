@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import dcb, mlnx_qos
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_plan import OF_THE_PORT
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic_seen import Dcb, Seen
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import CLASSES, Nic
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Nic
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic import dcb, mlnx_qos
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import OF_THE_PORT
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Dcb, Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
 DEVICES = "/sys/class/infiniband"
 NETWORK = "/sys/class/net"

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
 # Names by place: systemd.net-naming-scheme(7) writes them after two letters, rdma_rename of rdma-core after its own.
 _PLACE = (
@@ -119,7 +119,7 @@ KEPT_MOUNTS = frozenset(
     }
 )
 
-# (as topology/usage.py writes it, what is left of it); the group's name says how its one name is judged.
+# (as topology/read/usage.py writes it, what is left of it); the group's name says how its one name is judged.
 _REASONS = (
     (r"holds the mounted file system (?P<mount>/.*)", "holds a mounted file system"),
     (r"holds the swap space .*", "holds swap space"),

@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.pci.registers impor
     PCI_CFG_SPACE_SIZE,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, not_applicable
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
 LAYER = "bios"
 # The ACPI table by which firmware describes its IOMMU: DMAR (Intel VT-d specification, 8.1), IVRS (AMD I/O

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TypedDict
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host, TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, TopologyError
 
 # Nearest first.
 PATH_CLASSES = {

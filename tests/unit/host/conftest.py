@@ -19,10 +19,10 @@ from typing import Any, Callable
 
 import pytest
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, KernelRefusedError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System, refusal
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.concerns import read_topology
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError, KernelRefusedError
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System, refusal
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 
 RECORDED = Path(__file__).parents[2] / "recordings" / "config"
 MIB = 1024  # in kB

@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import guests
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.guests import Guest
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.system import System
 
 QEMU = ["/usr/bin/qemu-system-x86_64", "-name", "guest=db1,debug-threads=on", "-machine", "q35,accel=kvm"]
 

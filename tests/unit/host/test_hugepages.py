@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import hugepages
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.errors import HostError, RequestError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.hugepages import Count, Pool
 
 BOTH = {"pages": [{"node": 0, "size_mib": 1024, "count": 1}, {"node": 1, "size_mib": 2, "count": 64}]}

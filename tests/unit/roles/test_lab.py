@@ -13,7 +13,7 @@ import jinja2
 import pytest
 import yaml
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.spec import read_images
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
 
 ROOT = Path(__file__).parents[3]
 LAB = ROOT / "roles/lab"

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from playing import ansible_playbook
 
 from ansible_collections.sailloft.fleet.plugins.action import node_image
-from ansible_collections.sailloft.fleet.tests.unit.playing import ansible_playbook
 
 
 @pytest.mark.skipif(not shutil.which("minisign"), reason="no minisign on this machine (bindep.txt)")

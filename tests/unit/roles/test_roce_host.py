@@ -8,8 +8,7 @@ import json
 import sys
 
 import pytest
-
-from ansible_collections.sailloft.fleet.tests.unit.playing import ansible_playbook
+from playing import ansible_playbook
 
 
 def play(tmp_path, inventory="localhost,", **variables):

@@ -17,20 +17,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import switches
+from playing import ANSIBLE
+from simulated_dell_sonic import DellSonic, tree
+from simulated_eos import Eos
+from simulated_nxos import Nxos
+from simulated_switch import served
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch_systems import SYSTEMS
-from ansible_collections.sailloft.fleet.tests.unit.fabric import switches
-from ansible_collections.sailloft.fleet.tests.unit.playing import ANSIBLE
-from ansible_collections.sailloft.fleet.tests.unit.roles.simulated_dell_sonic import DellSonic, tree
-from ansible_collections.sailloft.fleet.tests.unit.roles.simulated_eos import Eos
-from ansible_collections.sailloft.fleet.tests.unit.roles.simulated_nxos import Nxos
-from ansible_collections.sailloft.fleet.tests.unit.roles.simulated_switch import served
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 
 pytestmark = pytest.mark.fleet
 ROOT = Path(__file__).parents[3]
 
 try:
-    from ansible_collections.sailloft.fleet.tests.unit.roles.simulated_junos import Junos
+    from simulated_junos import Junos
 except ImportError:  # without paramiko, which comes with ncclient
     Junos = None
 

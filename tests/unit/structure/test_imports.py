@@ -20,14 +20,14 @@ ALLOWED = {
     "proof": set(),
     "topology": {"pci"},
     "host": {"topology", "pci"},
-    "domain": {"topology", "pci"},
+    "vm": {"topology", "pci"},
     "fabric": set(),
     "image": set(),
     "nic": {"fabric", "host"},
 }
 EVERYBODYS = {"given", "proof"}
 # Library files that import Ansible, with what for.
-IMPORT_ANSIBLE = {"fabric/fabric_module.py": "AnsibleModule whose arguments are not returned"}
+IMPORT_ANSIBLE = {"fabric/module.py": "AnsibleModule whose arguments are not returned"}
 
 
 def imports(path: Path) -> list[str]:

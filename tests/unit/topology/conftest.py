@@ -9,8 +9,8 @@ from typing import Callable
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import Function, Host
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.sysfs import read_host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.anonymous import anonymous
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.recordings import read_recording, write_recording
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recordings import (
+    read_recording,
+    write_recording,
+)
 
 MAC, GUID = "0c42a1d5f3e7", "0c42a10300d5f3e7"
 UUID = "742d083d-5a32-46d6-a8aa-e0d380171b25"

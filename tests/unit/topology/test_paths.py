@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
     Function,
     Host,
     NumaNode,

@@ -41,9 +41,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import block_yaml
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     CLASSES,
     DSCPS,
     BufferShares,
@@ -55,6 +54,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
     Switch,
     Watchdog,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax import block_yaml
 
 SYSTEM = "cumulus"
 NOT_HELD: dict[str, str] = {}

@@ -22,8 +22,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     CLASSES,
     DSCPS,
     Ecn,

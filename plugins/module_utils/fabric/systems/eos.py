@@ -26,15 +26,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     ECMP_FIELDS,
     PortQos,
     Queue,
     Switch,
     Watchdog,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.cli import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
     OWN_NAME,
     Line,
     numbers,

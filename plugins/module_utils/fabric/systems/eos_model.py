@@ -8,8 +8,8 @@ import re
 from decimal import Decimal
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     CLASSES,
     DSCPS,
     ECMP_FIELDS,
@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
     Queue,
     Watchdog,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.cli import Line, Reader, padded
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import Line, Reader, padded
 
 # Settings of a port or a profile, by the words with which ``default`` removes them.
 TRUST = "qos trust"

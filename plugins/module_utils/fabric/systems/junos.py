@@ -46,8 +46,8 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     CLASSES,
     DSCPS,
     ECMP_FIELDS,

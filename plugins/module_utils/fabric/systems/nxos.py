@@ -30,8 +30,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     CLASSES,
     ECMP_FIELDS,
     Ecn,
@@ -39,7 +39,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
     Switch,
     Watchdog,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.cli import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
     OWN_NAME,
     Line,
     own_name,

@@ -3,7 +3,7 @@
 """SONiC (community): ConfigDB as JSON, as `config load`, `config apply-patch` and /etc/sonic/config_db.json have it.
 
 Tables and fields are those of SONiC's models (sonic-buildimage, src/sonic-yang-models/yang-models). Not in the terms of
-``state``, yet rendered and held by ``remediation``: the egress buffer of each queue (BUFFER_QUEUE), without which a
+``qos``, yet rendered and held by ``remediation``: the egress buffer of each queue (BUFFER_QUEUE), without which a
 lossless queue drops at egress, and the WRED thresholds of yellow and red packets.
 
 A policy's strict class is really strict here: SONiC's default gives it a weight. ``pfc_enable`` is always written, ""
@@ -17,7 +17,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import PortQos, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_patch import patches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_read import SYSTEM, read
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_tables import ConfigDb

@@ -24,8 +24,8 @@ from collections.abc import Collection
 from dataclasses import asdict, replace
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import CLASSES, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_read import read
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_tables import (
     ConfigDb,

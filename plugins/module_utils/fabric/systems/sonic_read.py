@@ -1,10 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read a SONiC ConfigDB in the terms of ``state``, whoever wrote it."""
+"""Read a SONiC ConfigDB in the terms of ``qos``, whoever wrote it."""
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     CLASSES,
     DSCPS,
     Ecn,

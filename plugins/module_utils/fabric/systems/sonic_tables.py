@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 
 RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")  # of queues or priority groups: "3", "3-4"
 BRACKETS = re.compile(r"\[([^\[\]|]+)\|([^\[\]]+)\]")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import CLASSES, Ecn, Octet, Queue
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Ecn, Octet, Queue
 
 OWN = "SAILLOFT_"  # the prefix of the names of this project's entries
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import switches
 from hypothesis import given, settings
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric import block_yaml
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     Ecn,
     Headroom,
     PortQos,
@@ -24,8 +24,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
     Switch,
     Watchdog,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax import block_yaml
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import cumulus
-from ansible_collections.sailloft.fleet.tests.unit.fabric import switches
 
 PORTS = ["swp1", "swp2", "swp3s0"]
 # What `nv config show` prints where an engineer typed `nv set qos roce` and little else.

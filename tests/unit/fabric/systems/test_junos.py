@@ -9,11 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import switches
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from junos_switch import commit
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
     BufferShares,
     Ecn,
     PortQos,
@@ -22,8 +24,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import
     Watchdog,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import junos
-from ansible_collections.sailloft.fleet.tests.unit.fabric import switches
-from ansible_collections.sailloft.fleet.tests.unit.fabric.junos_switch import commit
 
 PORTS = ["et-0/0/1", "et-0/0/0", "et-0/0/2:0"]
 # As an engineer writes it after Juniper's guides: wildcards, lists, aliases, several words a line, other settings.

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import switches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.error import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.state import Ecn, PortQos, Queue, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, PortQos, Queue, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import linux
-from ansible_collections.sailloft.fleet.tests.unit.fabric import switches
 
 PORTS = ["p2", "p1"]
 READ = Path(__file__).with_name("linux_reading.json").read_text()

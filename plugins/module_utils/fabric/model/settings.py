@@ -1,0 +1,43 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Read a user's record of settings that are numbers and texts."""
+
+from __future__ import annotations
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.settings import Settings
+
+
+class Record(Settings):
+    """A record of settings. Raises FabricError."""
+
+    refusal = FabricError
+
+    def need(self, *settings: str) -> None:
+        """Refuse the record where one of these is left out."""
+        for name in settings:
+            if name not in self.data:
+                raise self.refuse(f"{name} is missing", "give it")
+
+    def number(self, setting: str, default: int, least: int, most: int) -> int:
+        """Return a whole number in that range; true and "3" are refused."""
+        value = self.data.get(setting, default)
+        try:
+            return values.whole(value, least, most)
+        except values.InvalidValueError:
+            raise self.refuse(
+                f"{setting} {value!r} is not a whole number of {least} to {most}", "give one in that range"
+            ) from None
+
+    def text(self, setting: str, default: str) -> str:
+        """Return a text of one line, without control characters; ``default``, as it is, where there is none."""
+        value = self.data.get(setting, default)
+        if not isinstance(value, str):
+            raise self.refuse(f"{setting} {value!r} is not a text", "put it in quotes")
+        if setting not in self.data:
+            return default
+        try:
+            return values.text(value)
+        except values.InvalidValueError as error:
+            raise self.refuse(f"{setting}: {error.why}", error.remedy) from None

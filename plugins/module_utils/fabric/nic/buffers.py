@@ -1,0 +1,59 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Ingress buffers of a NIC: each lossless priority has its own, so that other traffic neither fills it nor pauses it.
+
+Sizes are those of mlx5 (drivers/net/ethernet/mellanox/mlx5/core/en/port_buffer.c, calculate_xoff and
+update_xoff_threshold), the only NIC driver of Linux with `dcb buffer`.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Octet
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
+
+SLOWEST_GBIT_S = 40  # the driver's minimum
+FRAME_BYTES = 9216  # MINIMUM_MAX_MTU
+# Sizes are multiples of this, and so of every device's cells, or they would read back as other values than written.
+GRAIN_BYTES = 4096
+
+
+def xoff_bytes(speed_gbit_s: int, cable_m: int, mtu_bytes: int) -> int:
+    """Return the bytes for what arrives after a pause was sent: (301 + 2.16 m) Gbit/s + 2.72 MTU, in the driver's
+    integers.
+    """
+    speed_mbit_s = 1000 * max(speed_gbit_s, SLOWEST_GBIT_S)
+    return (301 + 216 * cable_m // 100) * speed_mbit_s // 1000 + 272 * mtu_bytes // 100
+
+
+def lossless_bytes(speed_gbit_s: int, cable_m: int, mtu_bytes: int) -> int:
+    """Return the smallest buffer of a lossless priority: the driver refuses less than xoff, a frame and a cell."""
+    least = xoff_bytes(speed_gbit_s, cable_m, mtu_bytes) + FRAME_BYTES + 1
+    return -(-least // GRAIN_BYTES) * GRAIN_BYTES
+
+
+def buffers(
+    seen: Seen, lossless: tuple[int, ...], speed_gbit_s: int, cable_m: int, mtu_bytes: int
+) -> tuple[Octet, Octet]:
+    """Return (the buffer of each priority, the bytes of each buffer): lossless priorities in 1, 2, ..., all others in
+    0.
+
+    Buffer 0 keeps what it has, or what is left of the port's. Raises FabricError where that is less than two frames.
+    """
+    each = lossless_bytes(speed_gbit_s, cable_m, mtu_bytes)
+    number = {priority: at + 1 for at, priority in enumerate(lossless)}
+    dcb = seen.dcb
+    now = dcb.buffer_bytes[0] if dcb and dcb.buffer_bytes else None
+    total = dcb.buffer_total_bytes if dcb else None
+    rest = now or 0
+    if total:
+        rest = min(rest, (total - each * len(lossless)) // GRAIN_BYTES * GRAIN_BYTES)
+    if rest < 2 * FRAME_BYTES:
+        raise FabricError(
+            f"{seen.nic.name} ({seen.nic.interface})",
+            f"a lossless priority at {speed_gbit_s} Gbit/s over {cable_m} m needs a buffer of {each} bytes, and of the "
+            f"port's {total or now} bytes {max(rest, 0)} would be left to all others",
+            "leave cable_m out (the driver then keeps its own buffers), or have fewer lossless classes",
+        )
+    sizes = [rest] + [each if at in number.values() else 0 for at in range(1, CLASSES)]
+    return tuple(number.get(priority, 0) for priority in range(CLASSES)), tuple(sizes)

@@ -1,0 +1,69 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Build NICs from the plain data that roce_nic_info returns. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, Queue
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
+
+NIC_FIELDS = [each.name for each in fields(Nic)]
+
+
+def nic_of(subject: str, given: Any, known: dict[str, Nic] | None = None) -> Nic:
+    """Return a NIC's QoS from roce_nic_info's result; other data in it is ignored. Raises FabricError.
+
+    Hosts of a fleet are alike: NICs that are equal, by their text in ``known``, are one object.
+    """
+    record = Record(subject, given)
+    record.need("name", "interface")
+    values = {name: record.data[name] for name in NIC_FIELDS if name in record.data}
+    if known is None:
+        return _read(subject, values)
+    text = repr(values)
+    if text not in known:
+        known[text] = _read(subject, values)
+    return known[text]
+
+
+def seen_of(subject: str, given: Any, known: dict[str, Seen], shares_buffer: str = "") -> Seen:
+    """Return a NIC from roce_nic_info's result: its QoS, and why some of it is not shown. Raises FabricError.
+
+    ``shares_buffer``: why its lossless priorities need no buffer of their own, where that is so. Equal ones are one
+    object, as in ``nic_of``.
+    """
+    record = Record(subject, given)
+    cannot = record.data.get("cannot", {})
+    if not isinstance(cannot, Mapping) or not all(isinstance(why, str) and why for why in cannot.values()):
+        raise _no_nic(subject, "cannot has no reasons by setting")
+    values = {name: record.data[name] for name in NIC_FIELDS if name in record.data}
+    text = repr((values, cannot, shares_buffer))
+    if text not in known:
+        more = {"own_buffer": shares_buffer} if shares_buffer else {}
+        known[text] = Seen(nic_of(subject, given), cannot={**cannot, **more})
+    return known[text]
+
+
+def _read(subject: str, values: dict[str, Any]) -> Nic:
+    try:
+        values["queues"] = tuple(queue and Queue(**queue) for queue in values.get("queues", ()))
+        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, (list, tuple))}
+        nic = Nic(**{**values, **lists})
+    except TypeError as error:
+        raise _no_nic(subject, error) from error
+    empty = Nic("", "")
+    for name in NIC_FIELDS:
+        wanted, value = getattr(empty, name), getattr(nic, name)
+        if isinstance(wanted, tuple) and wanted and (not isinstance(value, tuple) or len(value) != len(wanted)):
+            raise _no_nic(subject, f"{name} has not {len(wanted)} entries")
+    return nic
+
+
+def _no_nic(subject: str, why: object) -> FabricError:
+    return FabricError(subject, f"not a NIC as roce_nic_info returns it ({why})", "give its result as it is")

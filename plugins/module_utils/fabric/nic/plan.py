@@ -1,0 +1,252 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Plan the policy for one function of a NIC: its wanted settings, and why it cannot have the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, DSCPS, Nic, Queue
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.buffers import buffers
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass
+
+NICS = "roce_host_nics"
+# A physical function must have these, or RoCE would get less than the policy says. The rest is reported.
+NEEDED = ("trust", "dscp_to_priority", "priority_to_class", "queues", "ip_mtu_bytes")
+# These describe a function and are not set.
+DESCRIBES = ("name", "interface", "is_vf", "may_mark")
+# These belong to the port, and so to its physical function.
+OF_THE_PORT = (
+    "trust",
+    "dscp_to_priority",
+    "priority_to_class",
+    "queues",
+    "pfc",
+    "notification",
+    "reaction",
+    "cnp_dscp",
+    "dcbx_by_host",
+    "priority_to_buffer",
+    "buffer_bytes",
+    "cable_m",
+)
+SPEED_GBIT_S_AT_MOST = 1600
+CABLE_M_AT_MOST = 1000  # mlx5 takes no longer one (MLX5E_MAX_CABLE_LENGTH in en_dcbnl.c)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The inventory's settings of a NIC. With ``cable_m``, its lossless priorities get buffers of their own."""
+
+    speed_gbit_s: int | None = None
+    cable_m: int | None = None
+
+
+def read_nics(given: Any) -> dict[str, Wish]:
+    """Read the variable ``roce_host_nics``: ``{"mlx5_0": {"speed_gbit_s": 400, "cable_m": 5}}``. Raises FabricError."""
+    if not isinstance(given, Mapping) or not given:
+        raise FabricError(NICS, "not a dictionary of at least one NIC", "write it as mlx5_0: {speed_gbit_s: 400}")
+    return {name: _wish(name, data) for name, data in given.items()}
+
+
+def _wish(name: Any, data: Any) -> Wish:
+    subject = f"{NICS}: {name}"
+    if not isinstance(name, str) or not name or "/" in name or name.startswith("."):
+        raise FabricError(subject, "not a name of an RDMA device", "'ls /sys/class/infiniband' shows them")
+    if not isinstance(data or {}, Mapping):
+        raise FabricError(subject, "not a dictionary", "write it as settings by name, or {}")
+    numbers = {}
+    for setting, most in (("speed_gbit_s", SPEED_GBIT_S_AT_MOST), ("cable_m", CABLE_M_AT_MOST)):
+        value = (data or {}).get(setting)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most):
+            raise FabricError(subject, f"{setting} {value!r} is not a whole number of 1 to {most}", "give one")
+        numbers[setting] = value
+    unknown = sorted(set(data or {}) - set(numbers))
+    if unknown:
+        raise FabricError(subject, f"unknown setting {unknown[0]!r}", f"there are {', '.join(sorted(numbers))}")
+    if numbers["cable_m"] is not None and numbers["speed_gbit_s"] is None:
+        raise FabricError(subject, "cable_m without speed_gbit_s", "give both: headroom follows from the two")
+    return Wish(**numbers)
+
+
+def class_of(policy: Policy, name: str | None) -> RdmaClass:
+    """Return the RoCE class of this name, or the policy's first class where no name is given. Raises FabricError."""
+    if not name:
+        return policy.classes[0]
+    for each in policy.classes:
+        if each.name == name:
+            return each
+    known = ", ".join(each.name for each in policy.classes)
+    raise FabricError("roce_policy", f"there is no class {name!r}", f"there are {known}")
+
+
+def plan(
+    policy: Policy, rdma_class: RdmaClass, wish: Wish, seen: Seen, parent: Nic | None
+) -> tuple[Nic, dict[str, str]]:
+    """Return the wanted settings of the function, and the reason for each field of Nic that it cannot have.
+
+    ``rdma_class``: what RDMA-CM's connections get. ``parent``: a VF's physical function as it will be, where that is
+    to be seen. A field is None where the function has no such setting. Raises FabricError where the policy would not
+    hold.
+    """
+    whole = _whole(policy, rdma_class, wish, seen)
+    cannot = {name: why for name, why in seen.cannot.items() if getattr(whole, name) != _unset(name)}
+    if seen.nic.is_vf:
+        _check_marks(seen, parent)
+    else:
+        _check_able(policy, whole, cannot, seen)
+    may_mark = None if seen.nic.is_vf and parent is None else True
+    return replace(whole, may_mark=may_mark, **{name: _unset(name) for name in cannot}), cannot
+
+
+def _unset(name: str) -> Any:
+    return next(each.default for each in fields(Nic) if each.name == name)
+
+
+def _whole(policy: Policy, rdma_class: RdmaClass, wish: Wish, seen: Seen) -> Nic:
+    """Return the settings of a function that supports all of them."""
+    priority_of_dscp = {each.dscp: each.priority for each in policy.with_dscp}
+    class_of_priority = {each.priority: each.traffic_class for each in policy.all_classes}
+    there = seen.dcb.classes_at_most if seen.dcb else CLASSES
+    # Traffic classes that no priority is in are strict and have no share: the shares of the others make 100%.
+    queues: list[Queue | None] = [Queue(True) if at < there else None for at in range(CLASSES)]
+    for each in policy.with_share:
+        queues[each.traffic_class] = Queue(False, each.bandwidth_percent)
+    marked = tuple(sorted(each.priority for each in policy.classes))
+    lossless = tuple(sorted(each.priority for each in policy.lossless))
+    nic = Nic(
+        name=seen.nic.name,
+        interface=seen.nic.interface,
+        is_vf=seen.nic.is_vf,
+        trust="dscp",
+        dscp_to_priority=tuple(priority_of_dscp.get(at, policy.default.priority) for at in range(DSCPS)),
+        priority_to_class=tuple(class_of_priority.get(at, policy.default.traffic_class) for at in range(CLASSES)),
+        queues=tuple(queues),
+        pfc=lossless,
+        notification=marked,
+        reaction=marked,
+        cnp_dscp=policy.cnp.dscp,
+        cm_tos=rdma_class.tos,
+        # With two classes the application chooses; a ToS forced on all would take the choice away.
+        forced_tos=rdma_class.tos if len(policy.classes) == 1 else None,
+        ip_mtu_bytes=policy.ip_mtu_bytes,
+        dcbx_by_host=True,
+    )
+    if wish.cable_m is None or not lossless or "buffer_bytes" in seen.cannot or seen.dcb is None:
+        return nic
+    priority_to_buffer, buffer_bytes = buffers(
+        seen, lossless, wish.speed_gbit_s or 0, wish.cable_m, nic.ip_mtu_bytes or 0
+    )
+    return replace(nic, priority_to_buffer=priority_to_buffer, buffer_bytes=buffer_bytes, cable_m=wish.cable_m)
+
+
+def _check_marks(seen: Seen, parent: Nic | None) -> None:
+    if parent and parent.trust != "dscp":
+        raise FabricError(
+            f"{seen.nic.name} (VF of {parent.name})",
+            f"its packets' DSCP does not choose their priority, since {parent.name} trusts {parent.trust or 'no DSCP'}",
+            f"put {parent.name} into {NICS} too",
+        )
+
+
+def _check_able(policy: Policy, whole: Nic, cannot: dict[str, str], seen: Seen) -> None:
+    for name in (*NEEDED, *(["pfc"] if whole.pfc else [])):
+        if name in cannot:
+            raise FabricError(
+                f"{seen.nic.name} ({seen.nic.interface})",
+                f"it cannot have {name}: {cannot[name]}",
+                f"leave it out of {NICS}, or give it a driver that has it",
+            )
+    dcb = seen.dcb
+    if dcb is None:
+        return
+    for each in policy.all_classes:
+        if each.traffic_class >= dcb.classes_at_most:
+            raise FabricError(
+                f"{seen.nic.name} ({seen.nic.interface})",
+                f"it has {dcb.classes_at_most} traffic classes (0 to {dcb.classes_at_most - 1}), and the policy uses "
+                f"{each.traffic_class}",
+                "give the policy's classes lower traffic classes",
+            )
+    if len(whole.pfc) > dcb.lossless_at_most:
+        raise FabricError(
+            f"{seen.nic.name} ({seen.nic.interface})",
+            f"it can have {dcb.lossless_at_most} lossless priorities, and the policy has {len(whole.pfc)}",
+            "make one of its classes lossy",
+        )
+
+
+def expected(wanted: Nic, seen: Seen) -> Nic:
+    """Return the expected reading after the function is set: the requested value where there is one, else the current
+    one.
+    """
+    values = {}
+    for each in fields(Nic):
+        now, then = getattr(seen.nic, each.name), getattr(wanted, each.name)
+        if each.name in ("pfc", "forced_tos"):
+            values[each.name] = now if each.name in seen.cannot else then
+        elif isinstance(then, tuple) and each.name not in ("notification", "reaction"):
+            values[each.name] = tuple(old if new is None else new for old, new in zip(now, then))
+        else:
+            values[each.name] = now if then is None else then
+    return Nic(**values)
+
+
+def differences(wanted: Nic, seen: Seen) -> dict[str, tuple[Any, Any]]:
+    """Return, by field of Nic, (before, after) as text for each difference from ``wanted``.
+
+    None in ``wanted`` is no request; but in ``forced_tos`` it requests that applications choose.
+    """
+    found: dict[str, tuple[Any, Any]] = {}
+    for each in fields(Nic):
+        if each.name in DESCRIBES:
+            continue
+        now, then = getattr(seen.nic, each.name), getattr(wanted, each.name)
+        if each.name == "pfc":
+            if "pfc" not in seen.cannot and now != then:
+                found["pfc"] = list(now), list(then)
+        elif isinstance(then, tuple) and each.name not in ("notification", "reaction"):
+            differing = [at for at, value in enumerate(then) if value is not None and value != now[at]]
+            if differing:
+                found[each.name] = _shown(each.name, now, differing, seen), _shown(each.name, then, differing, None)
+        elif now != then and (then is not None or each.name == "forced_tos"):
+            found[each.name] = _listed(now), _listed(then)
+    return found
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _shown(name: str, values: tuple[Any, ...], at: list[int], seen: Seen | None) -> dict[str, Any]:
+    """Return DSCPs by priority ({"3": "26"}), all else by its index."""
+    if name != "dscp_to_priority":
+        return {str(index): _plain(values[index]) for index in at}
+    several = seen.dcb.dscp_priorities or {} if seen and seen.dcb else {}
+    groups: dict[str, list[int]] = {}
+    for dscp in at:
+        priorities = several.get(dscp, ()) if values[dscp] is None else (values[dscp],)
+        words = f"priority {' and '.join(map(str, priorities))}" if priorities else "no priority"
+        groups.setdefault(words, []).append(dscp)
+    return {words: f"DSCP {_ranges(dscps)}" for words, dscps in sorted(groups.items())}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Queue):
+        return "strict" if value.strict else f"{value.bandwidth_percent}%"
+    return value
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Return numbers as ranges: [0, 1, 2, 5] -> "0-2,5"."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)

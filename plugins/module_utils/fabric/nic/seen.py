@@ -1,0 +1,59 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The result of reading one function of a NIC: its QoS, and the settings that the function and its driver support."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, DSCPS, Nic, Octet, Queue
+
+
+@dataclass(frozen=True)
+class Dcb:
+    """A network interface's data center bridging, as a tool reports it. None: the driver does not have that part.
+
+    ``dscp_priorities``: by DSCP, all priorities that it is mapped to (more than one where entries were added, not
+    replaced). ``classes_at_most`` and ``lossless_at_most``: how many traffic classes it has, and how many priorities
+    may pause. ``by_host``: false where firmware runs DCBX; ``willing``: true where a DCBX peer may set ETS.
+    """
+
+    tool: str  # "dcb" or "mlnx_qos"
+    trust: str | None = None
+    dscp_priorities: dict[int, tuple[int, ...]] | None = None
+    priority_to_class: Octet | None = None
+    queues: tuple[Queue | None, ...] | None = None
+    classes_at_most: int = CLASSES
+    pfc: tuple[int, ...] | None = None
+    lossless_at_most: int = CLASSES
+    delay: int | None = None  # of PFC; for mlx5 the cable's metres
+    priority_to_buffer: Octet | None = None
+    buffer_bytes: Octet | None = None
+    buffer_total_bytes: int | None = None
+    by_host: bool | None = None
+    willing: bool | None = None
+
+    def dscp_to_priority(self) -> Octet:
+        """Return 64 entries; None where a DSCP has no priority, or several."""
+        table = self.dscp_priorities or {}
+        return tuple(table[at][0] if len(table.get(at, ())) == 1 else None for at in range(DSCPS))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One function of a NIC as it was read.
+
+    ``cannot``: field of Nic -> why this function has no such setting. ``driver``: the kernel's ("mlx5_core").
+    ``address``: on the PCI bus; ``parent``: a VF's physical function, where it is to be seen.
+    ``ecn_path``: the folder of the vendor driver's ECN settings; ``cnp_path``: the file with the CNPs' DSCP.
+    """
+
+    nic: Nic
+    dcb: Dcb | None = None
+    cannot: dict[str, str] = field(default_factory=dict)
+    driver: str | None = None
+    address: str | None = None
+    parent: Nic | None = None
+    speed_gbit_s: int | None = None
+    ecn_path: str = ""
+    cnp_path: str = ""

@@ -1,0 +1,312 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Follow a RoCE packet from the application to the receiver and its CNP back, over the settings that were read. Pure.
+
+``follow`` returns one path, in the order in which packets pass its parts, so its first fault is the first broken hop.
+``survey`` covers a whole fabric: every part once, whatever the number of paths over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric, buffer_cycle
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
+    Application,
+    Nic,
+    PortQos,
+    Switch,
+    dscp_of,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import checks
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.checks import Fault, Finding, Reasons, Unseen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, not_applicable
+
+# The parts of a path, in the order of the packets: the layers of the proof.
+APPLICATION, SENDER, SWITCH, RECEIVER, CNP, FABRIC = "application", "sender", "switch", "receiver", "cnp", "fabric"
+AS_PLANNED = "as the policy says"
+NO_REASONS: Reasons = {}
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host's NICs by the names that links use, and the applications that send by them."""
+
+    nics: Mapping[str, Seen] = field(default_factory=dict)
+    applications: tuple[Application, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReadBack:
+    """All that was read. ``planned``: the switches as the plan wants them, where thresholds are to be compared."""
+
+    hosts: Mapping[str, Host]
+    switches: Mapping[str, Switch]
+    planned: Mapping[str, Switch] = field(default_factory=dict)
+
+
+class Part(NamedTuple):
+    """One part of a path, its faults, and what of it cannot be read."""
+
+    layer: str
+    where: str
+    faults: tuple[Fault, ...]
+    unseen: tuple[Unseen, ...] = ()
+
+
+class Checker:
+    """The checks of one class of RoCE. Parts that are alike (one object) are checked once.
+
+    Results are stored by the part's object identity: comparing ports and NICs costs more than checking them, and the
+    code that reads them uses one object for those that are equal.
+    """
+
+    def __init__(self, policy: Policy, rdma: RdmaClass, seen: ReadBack) -> None:
+        self.policy = policy
+        self.rdma = rdma
+        self.seen = seen
+        self._known: dict[tuple[object, ...], tuple[Finding, ...]] = {}
+
+    def applications(self, host: str) -> Iterator[Part]:
+        """Return the applications on ``host``, except those whose DSCP is another class's."""
+        others = [each.dscp for each in self.policy.classes if each != self.rdma]
+        for app in self._host(host).applications:
+            if dscp_of(app.tos) in others:
+                continue
+            key = (APPLICATION, id(app))
+            yield self._part(APPLICATION, f"{host} {app.name}", key, checks.application, app, self.rdma)
+
+    def sender(self, end: End) -> Part:
+        """Check a NIC that sends."""
+        return self._nic(SENDER, end, checks.sender, self.rdma, self.policy)
+
+    def receiver(self, end: End) -> Part:
+        """Check a NIC that receives, and answers with CNPs."""
+        return self._nic(RECEIVER, end, checks.receiver, self.rdma, self.policy)
+
+    def reactor(self, end: End) -> Part:
+        """Check the sender as the receiver of a CNP."""
+        return self._nic(CNP, end, checks.reactor, self.rdma)
+
+    def ingress(self, end: End) -> Part:
+        """Check a switch's port where RoCE enters, with the QoS compiled for it."""
+        return self._port(SWITCH, end, "in", self._ingress)
+
+    def egress(self, end: End) -> Part:
+        """Check a switch's port where RoCE leaves, with the QoS compiled for it."""
+        return self._port(SWITCH, end, "out", self._egress)
+
+    def cnp(self, ingress: End, egress: End) -> Iterator[Part]:
+        """Check a switch that a CNP passes."""
+        if not self._at_egress(egress):
+            yield self._port(CNP, ingress, "in", self._cnp_ingress)
+        yield self._port(CNP, egress, "out", self._cnp_egress)
+
+    def ecmp(self, switch: str) -> Iterator[Part]:
+        """Check how a switch spreads flows; return no part where it was not read, which its ports' parts report."""
+        known = self.seen.switches.get(switch)
+        if known is not None:
+            reasons = self._reasons(switch)
+            key = (SWITCH, id(known.ecmp_fields), id(reasons))
+            yield self._part(SWITCH, switch, key, checks.ecmp, known.ecmp_fields, reasons)
+
+    def link(self, upstream: End, downstream: End) -> Iterator[Part]:
+        """Check a cable in the packets' direction; return none where an end was not read (that end's part says so)."""
+        one, other = self._anything(upstream), self._anything(downstream)
+        if one is not None and other is not None:
+            where = f"{upstream} - {downstream}"
+            yield self._part(SWITCH, where, (SWITCH, "link", id(one), id(other)), checks.link, one, other)
+
+    def _host(self, name: str) -> Host:
+        return self.seen.hosts.get(name, Host())
+
+    def _anything(self, end: End) -> PortQos | Nic | None:
+        switch = self.seen.switches.get(end.device)
+        if switch:
+            return switch.ports.get(end.port)
+        nic = self._host(end.device).nics.get(end.port)
+        return nic.nic if nic else None
+
+    def _at_egress(self, end: End) -> bool:
+        """Return true where the switch classifies a packet by the port where it leaves (linux), not where it enters."""
+        switch = self.seen.switches.get(end.device)
+        return switch is not None and getattr(SYSTEMS.get(switch.system), "CLASSIFIES_AT_EGRESS", False)
+
+    def _reasons(self, switch: str) -> Reasons:
+        """Return why the system of a switch does not show a field of PortQos."""
+        known = self.seen.switches.get(switch)
+        return getattr(SYSTEMS.get(known.system), "NOT_HELD", NO_REASONS) if known else NO_REASONS
+
+    def _ingress(self, end: End, port: PortQos, plan: PortQos | None) -> Iterator[Finding]:
+        if not self._at_egress(end):
+            yield from checks.classification(port, self.rdma)
+        yield from checks.ingress(port, self.rdma, self.policy, self._reasons(end.device), plan)
+
+    def _egress(self, end: End, port: PortQos, plan: PortQos | None) -> Iterator[Finding]:
+        if self._at_egress(end):
+            yield from checks.classification(port, self.rdma)
+        yield from checks.egress(port, self.rdma, self.policy, self._reasons(end.device), plan)
+
+    def _cnp_ingress(self, _end: End, port: PortQos, _plan: PortQos | None) -> Iterator[Finding]:
+        return checks.cnp_classification(port, self.policy)
+
+    def _cnp_egress(self, end: End, port: PortQos, _plan: PortQos | None) -> Iterator[Finding]:
+        if self._at_egress(end):
+            yield from checks.cnp_classification(port, self.policy)
+        yield from checks.cnp_egress(port, self.policy)
+
+    def _nic(self, layer: str, end: End, check: Callable[..., Iterable[Finding]], *of: object) -> Part:
+        nic = self._host(end.device).nics.get(end.port)
+        where = f"{end.device} {end.port}"
+        if nic is None:
+            return _unread(layer, where)
+        return self._part(layer, where, (layer, id(nic)), check, nic, *of)
+
+    def _port(
+        self, layer: str, end: End, side: str, check: Callable[[End, PortQos, PortQos | None], Iterable[Finding]]
+    ) -> Part:
+        """Apply ``check`` to a switch's port and to the port as planned (None where that is not to be compared)."""
+        switch = self.seen.switches.get(end.device)
+        port = switch.ports.get(end.port) if switch else None
+        where = f"{end.device} {end.port}, {side}"
+        if switch is None or port is None:
+            return _unread(layer, where)
+        planned = self.seen.planned.get(end.device)
+        plan = planned.ports.get(end.port) if planned else None
+        return self._part(layer, where, (layer, side, switch.system, id(port), id(plan)), check, end, port, plan)
+
+    def _part(
+        self, layer: str, where: str, key: tuple[object, ...], check: Callable[..., Iterable[Finding]], *of: object
+    ) -> Part:
+        """Return the result of ``check`` on ``of``, or the earlier result with the same ``key``."""
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = tuple(check(*of))
+        return _placed(layer, where, found) if found else Part(layer, where, ())
+
+
+def follow(fabric: Fabric, start: End, goal: End, checker: Checker) -> list[Part]:
+    """Return all parts of the path from NIC ``start`` to NIC ``goal``, in order, and of the CNP's path back."""
+    way = fabric.way(start, goal)
+    back = fabric.way(goal, start)
+    parts = [*checker.applications(start.device), checker.sender(start)]
+    entered: set[End] = set()
+    left: set[End] = set()
+    for hop in way:
+        ingress, egress = End(hop.switch, hop.ingress), End(hop.switch, hop.egress)
+        if ingress not in entered:
+            entered.add(ingress)
+            parts += [*checker.link(fabric.peer[ingress], ingress), *checker.ecmp(hop.switch), checker.ingress(ingress)]
+        if egress not in left:
+            left.add(egress)
+            parts.append(checker.egress(egress))
+    parts += [*checker.link(fabric.peer[goal], goal), checker.receiver(goal)]
+    for hop in back:
+        parts += checker.cnp(End(hop.switch, hop.ingress), End(hop.switch, hop.egress))
+    return _once([*parts, checker.reactor(start)])
+
+
+def survey(fabric: Fabric, checker: Checker) -> Iterator[Part]:
+    """Yield all parts of the fabric: each host sends to each, over every port in both directions.
+
+    They are yielded one by one, since a large fabric has hundreds of thousands and most of them have no fault.
+    """
+    ends = sorted(fabric.peer)
+    nics = [end for end in ends if end.device not in fabric.switches]
+    ports = [end for end in ends if end.device in fabric.switches]
+    for host in fabric.hosts():
+        yield from _once(checker.applications(host))
+    yield from map(checker.sender, nics)
+    for one, other in fabric.links():
+        yield from checker.link(one, other)
+        yield from checker.link(other, one)
+    for switch in sorted(fabric.switches):
+        yield from checker.ecmp(switch)
+    for port in ports:
+        yield checker.ingress(port)
+        yield checker.egress(port)
+    yield from map(checker.receiver, nics)
+    for port in ports:
+        yield from checker.cnp(port, port)
+    yield from map(checker.reactor, nics)
+
+
+def deadlock(fabric: Fabric, checker: Checker) -> Part:
+    """Check that pauses cannot wait for each other in a cycle, over the links that really pause."""
+
+    def pauses(end: End) -> bool:
+        switch = checker.seen.switches.get(end.device)
+        port = switch.ports.get(end.port) if switch else None
+        return port is not None and checker.rdma.priority in port.pfc
+
+    paused: dict[tuple[str, str], bool] = {}
+    for one, other in fabric.links():
+        both = pauses(one) and pauses(other)
+        for link in ((one.device, other.device), (other.device, one.device)):
+            paused[link] = paused.get(link, False) or both
+    cycle = buffer_cycle(fabric, paused)
+    if not cycle:
+        return Part(FABRIC, "lossless links", ())
+    around = " -> ".join([cycle[0][0], *(to for _from, to in cycle)])
+    fault = Fault(
+        "no pause waits for itself",
+        "no circle of lossless links",
+        around,
+        "a moment of congestion can stop the whole circle for ever; only the PFC watchdog, by dropping, ends it",
+        "lossless links",
+    )
+    return Part(FABRIC, "lossless links", (fault,))
+
+
+def first_fault(parts: Iterable[Part]) -> Fault | None:
+    """Return the first broken hop."""
+    return next((fault for part in parts for fault in part.faults), None)
+
+
+def claims(parts: Iterable[Part], source: str) -> list[Claim]:
+    """Return the parts as claims of a proof: one for a part without faults, else one for each fault, with its
+    consequence; and one marked as not applicable for each thing that cannot be read.
+    """
+    made = []
+    for part in parts:
+        if not part.faults:
+            made.append(Claim(part.layer, f"{part.where}: RoCE's settings", AS_PLANNED, AS_PLANNED, True, source))
+        made += [
+            Claim(
+                part.layer, f"{fault.where}: {fault.what}", fault.wanted, fault.seen, False, source, fault.consequence
+            )
+            for fault in part.faults
+        ]
+        made += [
+            not_applicable(part.layer, f"{each.where}: {each.what}", each.wanted, source, each.reason)
+            for each in part.unseen
+        ]
+    return made
+
+
+def _placed(layer: str, where: str, found: Iterable[Finding]) -> Part:
+    placed = [replace(each, where=where) for each in found]
+    return Part(
+        layer,
+        where,
+        tuple(each for each in placed if isinstance(each, Fault)),
+        tuple(each for each in placed if isinstance(each, Unseen)),
+    )
+
+
+def _unread(layer: str, where: str) -> Part:
+    fault = Fault("it was read back", "its settings", None, "nothing is known of it", where)
+    return Part(layer, where, (fault,))
+
+
+def _once(parts: Iterable[Part]) -> list[Part]:
+    """Return each part once, at its first position: paths share their parts."""
+    first: dict[tuple[str, str], Part] = {}
+    for part in parts:
+        first.setdefault((part.layer, part.where), part)
+    return list(first.values())

@@ -1,0 +1,181 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Implement the module roce_path_info: follow a fabric from its inventory and its readings, and report it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
+    Application,
+    PortQos,
+    Switch,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import seen_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.checks import Fault, Unseen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
+    Checker,
+    Host,
+    Part,
+    ReadBack,
+    claims,
+    deadlock,
+    follow,
+    survey,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass, read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import parse_running
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import SwitchSpec, plan, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table
+
+SOURCE = "as read back"
+NO_CABLE = "roce_host_nics gives it no cable_m, so its ingress buffers are left to its driver"
+
+
+def checked(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the module's result. Raises FabricError for what cannot be read or followed."""
+    faults: list[Fault] = []
+    unseen: list[Unseen] = []
+    made: list[Claim] = []
+    fine: dict[str, list[Claim]] = {}  # by layer; the table only counts those that hold, so one represents all
+    count = 0
+    for part in look(params):
+        count += 1
+        if part.faults:
+            faults += part.faults
+            made += claims([part], SOURCE)
+        else:
+            if part.layer not in fine:
+                fine[part.layer] = claims([part._replace(unseen=())], SOURCE)
+            made += fine[part.layer]
+            made += claims([part], SOURCE)[1:] if part.unseen else []
+        unseen += part.unseen
+    proof = Proof(params["name"], "The path of RoCE traffic", params["name"], made)
+    return {
+        "changed": False,
+        "holds": not faults,
+        "first_fault": asdict(faults[0]) if faults else None,
+        "faults": [asdict(fault) for fault in faults],
+        "parts": count,
+        "table": table(proof),
+        "unseen": [asdict(each) for each in unseen],
+        "message": message(count, faults, len(unseen)),
+    }
+
+
+def look(params: Mapping[str, Any]) -> Iterator[Part]:
+    """Return all parts of the paths that the module's ``params`` ask for, in their order. Raises FabricError."""
+    policy = read_policy(params["policy"])
+    specs = read_switches(params["switches"], None, params["asics"])
+    fabric = Fabric(_links(specs), [spec.name for spec in specs])
+    planned = plan(policy, specs)
+    seen = ReadBack(
+        _hosts(params["nics"], params["applications"], params["hosts"]),
+        _alike(parse_running(params["running"], params["switches"])),
+        planned if params["thresholds"] else {},
+    )
+    for rdma in _classes(policy, params["rdma_class"]):
+        checker = Checker(policy, rdma, seen)
+        if params["paths"]:
+            for at, given in enumerate(params["paths"]):
+                yield from follow(fabric, *_ends(at, given), checker)
+        else:
+            yield from survey(fabric, checker)
+        yield deadlock(fabric, checker)
+
+
+def message(parts: int, faults: list[Fault], unseen: int = 0) -> str:
+    """Return a message with the number of parts and the first broken hop in a sentence, or that there is none."""
+    if not faults:
+        less = f"; of {unseen} of their settings nothing can be read" if unseen else ""
+        return f"all {parts} parts are as the policy says{less}"
+    first, count = faults[0], len(faults)
+    others = f"; {count - 1} more" if count > 1 else ""
+    return f"{first.where}: {first.what}: wanted {first.wanted}, seen {first.seen}: {first.consequence}{others}"
+
+
+def _alike(seen: Mapping[str, Switch]) -> dict[str, Switch]:
+    """Return ``seen`` with one object for ports that are alike, whatever their switch."""
+    known: dict[int, PortQos] = {}
+    alike: dict[PortQos, PortQos] = {}
+
+    def port(qos: PortQos) -> PortQos:
+        if id(qos) not in known:
+            known[id(qos)] = alike.setdefault(qos, qos)
+        return known[id(qos)]
+
+    return {
+        name: replace(switch, ports={at: port(qos) for at, qos in switch.ports.items()})
+        for name, switch in seen.items()
+    }
+
+
+def _links(specs: list[SwitchSpec]) -> Iterator[tuple[End, End]]:
+    for spec in specs:
+        for name, port in spec.ports.items():
+            if port.peer is not None:
+                yield End(spec.name, name), End(port.peer.name, port.peer.port)
+
+
+def _classes(policy: Policy, wanted: str | None) -> list[RdmaClass]:
+    found = [each for each in policy.classes if wanted in (None, each.name)]
+    if not found:
+        names = ", ".join(each.name for each in policy.classes)
+        raise FabricError(f"class {wanted}", "the policy has no such class of RoCE", f"name one of {names}")
+    return found
+
+
+def _ends(at: int, given: Any) -> tuple[End, End]:
+    record = Record(f"paths[{at}]", given)
+    record.only("source", "destination")
+    record.need("source", "destination")
+    ends = []
+    for side in ("source", "destination"):
+        end = Record(f"paths[{at}]: {side}", record.data[side])
+        end.only("host", "nic")
+        end.need("host", "nic")
+        ends.append(End(end.text("host", ""), end.text("nic", "")))
+    return ends[0], ends[1]
+
+
+def _hosts(
+    nics: Mapping[str, Any], applications: Mapping[str, Any], inventory: Mapping[str, Any] | None
+) -> dict[str, Host]:
+    for name in applications:
+        if name not in nics:
+            raise FabricError(
+                f"host {name}", "its applications are given, but not its NICs", "read them with roce_nic_info"
+            )
+    known: dict[str, Seen] = {}
+    return {
+        name: Host(
+            {
+                nic: seen_of(f"host {name}: NIC {nic}", data, known, _shares_buffer(inventory, name, nic))
+                for nic, data in Record(f"host {name}", found).data.items()
+            },
+            tuple(_application(f"host {name}", each) for each in applications.get(name) or ()),
+        )
+        for name, found in nics.items()
+    }
+
+
+def _shares_buffer(inventory: Mapping[str, Any] | None, host: str, nic: str) -> str:
+    """Return why a NIC's lossless priorities need no ingress buffer of their own; "" where they need one."""
+    given = ((inventory or {}).get(host) or {}).get(nic, {"cable_m": 0})
+    return "" if (given or {}).get("cable_m") is not None else NO_CABLE
+
+
+def _application(subject: str, given: Any) -> Application:
+    record = Record(f"{subject}: application", given)
+    record.only("name", "tos", "queue_pairs")
+    record.need("name", "tos")
+    pairs = record.number("queue_pairs", 1, 1, 1 << 16) if "queue_pairs" in record.data else None
+    return Application(record.text("name", ""), record.number("tos", 0, 0, 255), queue_pairs=pairs)

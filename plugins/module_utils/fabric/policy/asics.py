@@ -1,0 +1,137 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""``roce_asics``: a user's own switch ASICs, and own versions of those of ``asic_table``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Headroom
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, Asic
+
+ASICS_VARIABLE = "roce_asics"
+# IEEE 802.3; RoCE is not run over less than 1 Gbit/s.
+SPEEDS_GBIT_S = (1, 2, 5, 10, 25, 40, 50, 100, 200, 400, 800, 1600)
+MOST_CABLE_M = 120_000  # the longest that SONiC's profiles know
+# Jericho 2's buffer in HBM, 6.4 GB, is the largest of the table: ten times that is a mistake of units.
+MOST_BYTES = 64 * 10**9
+ALPHAS = -8, 8  # exponents; SONiC's profiles have -6 to 7
+# Setting -> least and most. Those that an ASIC must have come first.
+NUMBERS = {
+    "buffer_bytes": (1_000_000, MOST_BYTES),
+    "pool_bytes": (100_000, MOST_BYTES),
+    "cell_bytes": (32, 16_384),
+    "lossless_classes": (0, CLASSES),
+    "unicast_queues": (1, CLASSES),
+    "headroom_pool_bytes": (0, MOST_BYTES),
+    "lossy_pool_bytes": (0, MOST_BYTES),
+    "alpha_exponent": ALPHAS,
+}
+NEEDED = ("buffer_bytes", "pool_bytes", "cell_bytes", "lossless_classes")
+
+
+def read_asics(given: Any) -> dict[str, Asic]:
+    """Return all ASICs by name: those of the table, and the user's own (``roce_asics``), which come before them.
+
+    Raises FabricError for the first error.
+    """
+    record = Record(ASICS_VARIABLE, {} if given is None else given)
+    return {**ASICS, **{str(name): _read_asic(str(name), data) for name, data in record.data.items()}}
+
+
+def _read_asic(name: str, given: Any) -> Asic:
+    record = Record(f"{ASICS_VARIABLE}: {name}", given)
+    record.only("like", "title", "source", "headroom", *NUMBERS)
+    record.need("source")
+    base = _base(record)
+    if base is None:
+        record.need(*NEEDED)
+    settings: dict[str, Any] = {
+        setting: record.number(setting, 0, *limits) for setting, limits in NUMBERS.items() if setting in record.data
+    }
+    if "headroom" in record.data:
+        settings["headroom"] = _read_rows(record)
+        settings["formula"] = None
+    if {"pool_bytes", "lossy_pool_bytes", "headroom_pool_bytes"} & settings.keys():
+        settings["sizes_pools"] = False  # a switch with pools of a fixed size
+    settings["name"] = name
+    settings["source"] = record.text("source", "")
+    settings["title"] = record.text("title", base.title if base else name)
+    made = replace(base, **settings) if base else Asic(**{"unicast_queues": CLASSES, "headroom": {}, **settings})
+    _check_pools(record, made)
+    return made
+
+
+def _base(record: Record) -> Asic | None:
+    if "like" not in record.data:
+        return None
+    like = record.text("like", "")
+    if like not in ASICS:
+        raise record.refuse(f"like {like!r} is unknown", f"there are {', '.join(sorted(ASICS))}")
+    return ASICS[like]
+
+
+def _check_pools(record: Record, asic: Asic) -> None:
+    for setting in ("pool_bytes", "headroom_pool_bytes", "lossy_pool_bytes"):
+        if getattr(asic, setting) > asic.buffer_bytes:
+            raise record.refuse(
+                f"{setting} {getattr(asic, setting)} is more than the whole buffer of {asic.buffer_bytes}",
+                "correct the one that is wrong; all are in bytes",
+            )
+    if asic.shared_bytes <= 0:
+        raise record.refuse(
+            f"headroom_pool_bytes {asic.headroom_pool_bytes} leaves nothing of pool_bytes {asic.pool_bytes}",
+            "correct the one that is wrong; both are in bytes",
+        )
+
+
+def _read_rows(record: Record) -> dict[tuple[int, int], Headroom]:
+    rows = record.data["headroom"]
+    if not isinstance(rows, list):
+        raise record.refuse("headroom is not a list", "write a row a line: {speed_gbit_s: 400, cable_m: 5, ...}")
+    table: dict[tuple[int, int], Headroom] = {}
+    for at, data in enumerate(rows, 1):
+        row = Record(f"{record.subject}: headroom, row {at}", data)
+        row.only(
+            *("speed_gbit_s", "cable_m", "reserved_bytes", "xoff_bytes"),
+            *("xon_offset_bytes", "xon_bytes", "alpha_exponent"),
+        )
+        row.need("speed_gbit_s", "cable_m", "reserved_bytes", "xoff_bytes", "alpha_exponent")
+        key = read_speed(row), row.number("cable_m", 0, 1, MOST_CABLE_M)
+        if key in table:
+            raise row.refuse(f"{key[0]} Gbit/s and {key[1]} m are there twice", "keep one of the rows")
+        reserved = row.number("reserved_bytes", 0, 0, MOST_BYTES)
+        offset = row.number("xon_offset_bytes", 0, 0, MOST_BYTES)
+        table[key] = Headroom(
+            reserved,
+            row.number("xoff_bytes", 0, 1, MOST_BYTES),
+            offset,
+            row.number("alpha_exponent", 0, *ALPHAS),
+            row.number("xon_bytes", max(0, reserved - offset), 0, MOST_BYTES),
+        )
+    return table
+
+
+def read_speed(record: Record) -> int:
+    """Return the setting speed_gbit_s. Raises FabricError for a speed that Ethernet does not have."""
+    speed = record.number("speed_gbit_s", 0, 1, SPEEDS_GBIT_S[-1])
+    if speed not in SPEEDS_GBIT_S:
+        raise record.refuse(
+            f"speed_gbit_s {speed} is no speed of Ethernet", f"there are {', '.join(map(str, SPEEDS_GBIT_S))}"
+        )
+    return speed
+
+
+def find_asic(asics: Mapping[str, Asic], name: Any, subject: str) -> Asic:
+    """Return the ASIC of that name. Raises FabricError, in the name of ``subject``, with those that there are."""
+    if not isinstance(name, str) or name not in asics:
+        raise FabricError(
+            subject,
+            f"ASIC {name!r} is unknown" if name is not None else "roce_switch_asic is missing",
+            f"there are {', '.join(sorted(asics))}; or give its numbers and their source in {ASICS_VARIABLE}",
+        )
+    return asics[name]

@@ -1,0 +1,277 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""``roce_policy``: the RoCE settings of every hop. It is checked once, here; later code relies on that.
+
+The defaults are NVIDIA's `nv set qos roce` with one DSCP instead of eight a class (Cumulus Linux user guide, "RDMA over
+Converged Ethernet": RoCE in traffic class 3 with half of the bandwidth and PFC on priority 3, CNP strict in 6; DSCP 26
+and 48 are the ones of each class that NVIDIA's and IBM's hosts send, arXiv 2407.05467).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Union
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
+    CLASSES,
+    DSCPS,
+    ECMP_FIELDS,
+    Ecn,
+    Watchdog,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import Record
+
+POLICY = "roce_policy"
+LOSSLESS, LOSSY = "lossless", "lossy"
+NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")  # becomes part of profiles' names on switches
+ECT0, ECT1 = 2, 1  # RFC 3168
+# The bytes that an interface must carry for an InfiniBand MTU: its payload, and the headers that the kernel counts
+# (iboe_get_mtu in include/rdma/ib_addr.h: GRH 40, UDP 8, BTH 12, XRC 4, AtomicETH 28, ICRC 4).
+ROCE_HEADER_BYTES = 40 + 8 + 12 + 4 + 28 + 4
+PATH_MTUS_BYTES = (256, 512, 1024, 2048, 4096)  # InfiniBand Architecture Specification, volume 1, PathMTU
+MOST_IP_MTU_BYTES = 9216
+# Queue lengths at which marking can make sense: less than a kilobyte is a number in kilobytes, more than the largest
+# buffer (Jericho 2's 6.4 GB) one in bits.
+LEAST_ECN_BYTES, MOST_ECN_BYTES = 1_000, 7 * 10**9
+
+
+@dataclass(frozen=True)
+class RdmaClass:
+    """One class of RoCE traffic. ``ecn`` None: compiled for each switch from its ASIC and each port's speed."""
+
+    name: str
+    mode: str  # LOSSLESS or LOSSY
+    dscp: int
+    ect: int  # the ECN field that senders set: ECT0 or ECT1
+    traffic_class: int
+    priority: int
+    queue: int
+    bandwidth_percent: int
+    ecn: Ecn | None
+
+    @property
+    def tos(self) -> int:
+        """Return the ToS byte that senders set (NCCL_IB_TC)."""
+        return self.dscp << 2 | self.ect
+
+
+@dataclass(frozen=True)
+class CnpClass:
+    """Congestion notification packets: always strict, never paused, never marked."""
+
+    dscp: int
+    traffic_class: int
+    priority: int
+    queue: int
+
+
+@dataclass(frozen=True)
+class DefaultClass:
+    """All other traffic: every DSCP that no other class names."""
+
+    traffic_class: int
+    priority: int
+    queue: int
+    bandwidth_percent: int
+
+
+AnyClass = Union[RdmaClass, CnpClass, DefaultClass]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """One policy of one fabric. ``classes`` are in the order given; hosts use the first unless another is named.
+
+    ``ip_mtu_bytes``: the hosts' largest IP packet; ``switch_ip_mtu_bytes``: what switches let pass.
+    ``path_mtu_bytes``: the largest payload of a RoCE packet.
+    """
+
+    classes: tuple[RdmaClass, ...]
+    cnp: CnpClass
+    default: DefaultClass
+    ip_mtu_bytes: int
+    switch_ip_mtu_bytes: int
+    path_mtu_bytes: int
+    watchdog: Watchdog | None  # of lossless priorities
+    ecmp_fields: tuple[str, ...]
+
+    @property
+    def lossless(self) -> tuple[RdmaClass, ...]:
+        """Return the classes that need PFC and headroom."""
+        return tuple(each for each in self.classes if each.mode == LOSSLESS)
+
+    @property
+    def named(self) -> tuple[tuple[str, AnyClass], ...]:
+        """Return all classes with their names; CNP's and the default class last."""
+        return (*((each.name, each) for each in self.classes), ("cnp", self.cnp), ("default", self.default))
+
+    @property
+    def all_classes(self) -> tuple[AnyClass, ...]:
+        """Return all classes, in the order of ``named``."""
+        return tuple(each for _name, each in self.named)
+
+    @property
+    def with_dscp(self) -> tuple[RdmaClass | CnpClass, ...]:
+        """Return the classes that have a DSCP of their own."""
+        return (*self.classes, self.cnp)
+
+    @property
+    def with_share(self) -> tuple[RdmaClass | DefaultClass, ...]:
+        """Return the classes that share the bandwidth which strict ones leave."""
+        return (*self.classes, self.default)
+
+    def dscp_to_class(self) -> tuple[int, ...]:
+        """Return the traffic class of each of the 64 DSCPs."""
+        classes = [self.default.traffic_class] * DSCPS
+        for each in self.with_dscp:
+            classes[each.dscp] = each.traffic_class
+        return tuple(classes)
+
+
+def read_policy(given: Mapping[str, Any] | None) -> Policy:
+    """Read the variable ``roce_policy``, with defaults for omitted settings. Raises FabricError for the first error.
+
+    Without ``classes`` there is one, "roce". Traffic class, priority and queue of a class are one number unless given
+    separately.
+    """
+    record = Record(POLICY, given or {})
+    record.only(
+        "classes", "cnp", "default", "mtu_bytes", "switch_mtu_bytes", "path_mtu_bytes", "pfc_watchdog", "ecmp_fields"
+    )
+    named = record.data.get("classes", {"roce": {}})
+    if not isinstance(named, Mapping) or not named:
+        raise record.refuse("classes is not a dictionary of at least one class", "write it as roce: {mode: lossless}")
+    classes = tuple(_rdma_class(name, data) for name, data in named.items())
+    cnp = _cnp(Record(f"{POLICY}: cnp", record.data.get("cnp", {})))
+    left_percent = 100 - sum(each.bandwidth_percent for each in classes)
+    default = _default(Record(f"{POLICY}: default", record.data.get("default", {})), left_percent)
+    path_mtu = record.number("path_mtu_bytes", 4096, PATH_MTUS_BYTES[0], PATH_MTUS_BYTES[-1])
+    if path_mtu not in PATH_MTUS_BYTES:
+        raise record.refuse(
+            f"path_mtu_bytes {path_mtu} is none of InfiniBand's", f"there are {', '.join(map(str, PATH_MTUS_BYTES))}"
+        )
+    least = path_mtu + ROCE_HEADER_BYTES
+    mtu = record.number("mtu_bytes", max(9000, least), least, MOST_IP_MTU_BYTES)
+    switch_mtu = record.number("switch_mtu_bytes", max(9100, mtu), mtu, MOST_IP_MTU_BYTES)
+    fields = record.data.get("ecmp_fields", list(ECMP_FIELDS))
+    if not isinstance(fields, list) or any(each not in ECMP_FIELDS for each in fields) or "source_port" not in fields:
+        raise record.refuse(
+            f"ecmp_fields {fields!r} cannot spread RoCE's flows, which differ in their UDP source port",
+            f"give source_port and others of {', '.join(ECMP_FIELDS)}",
+        )
+    watchdog = _watchdog(record, any(each.mode == LOSSLESS for each in classes))
+    policy = Policy(classes, cnp, default, mtu, switch_mtu, path_mtu, watchdog, tuple(sorted(set(fields))))
+    _check_apart(policy)
+    return policy
+
+
+def _rdma_class(name: Any, given: Any) -> RdmaClass:
+    if not isinstance(name, str) or not NAME.fullmatch(name) or name in ("cnp", "default"):
+        raise FabricError(
+            f"{POLICY}: class {name!r}",
+            "not a name for a class of RoCE",
+            "use lower-case letters, digits and '_', 16 at most, a letter first; cnp and default are taken",
+        )
+    record = Record(f"{POLICY}: class {name}", given)
+    record.only("mode", "dscp", "ect", "traffic_class", "priority", "queue", "bandwidth_percent", "ecn")
+    mode = record.data.get("mode", LOSSLESS)
+    if mode not in (LOSSLESS, LOSSY):
+        raise record.refuse(f"mode {mode!r} is unknown", f"there are {LOSSLESS} and {LOSSY}")
+    traffic_class = record.number("traffic_class", 3, 0, CLASSES - 1)
+    return RdmaClass(
+        name,
+        mode,
+        record.number("dscp", 26, 0, DSCPS - 1),
+        record.number("ect", ECT0, ECT1, ECT0),
+        traffic_class,
+        record.number("priority", traffic_class, 0, CLASSES - 1),
+        record.number("queue", traffic_class, 0, CLASSES - 1),
+        record.number("bandwidth_percent", 50, 1, 99),
+        _ecn(record),
+    )
+
+
+def _ecn(record: Record) -> Ecn | None:
+    if "ecn" not in record.data:
+        return None
+    ecn = Record(f"{record.subject}: ecn", record.data["ecn"])
+    ecn.only("minimum_bytes", "maximum_bytes", "probability_percent")
+    for setting in ("minimum_bytes", "maximum_bytes"):
+        if setting not in ecn.data:
+            raise ecn.refuse(f"{setting} is missing", "give both thresholds, or leave ecn out: then they are compiled")
+    minimum = ecn.number("minimum_bytes", 0, LEAST_ECN_BYTES, MOST_ECN_BYTES)
+    maximum = ecn.number("maximum_bytes", 0, LEAST_ECN_BYTES, MOST_ECN_BYTES)
+    if minimum > maximum:
+        raise ecn.refuse(
+            f"minimum_bytes {minimum} is above maximum_bytes {maximum}", "marking begins at the lower of them"
+        )
+    return Ecn(minimum, maximum, ecn.number("probability_percent", 100, 1, 100))
+
+
+def _watchdog(record: Record, lossless: bool) -> Watchdog | None:
+    given = record.data.get("pfc_watchdog", lossless)
+    if given and not lossless:
+        raise record.refuse("pfc_watchdog is set and no class is lossless", "take it away, or make a class lossless")
+    if given is False:
+        return None
+    watchdog = Record(f"{POLICY}: pfc_watchdog", {} if given is True else given)
+    watchdog.only("detection_ms", "restoration_ms", "action")
+    action = watchdog.data.get("action", "drop")
+    if action not in ("drop", "forward"):
+        raise watchdog.refuse(f"action {action!r} is unknown", "there are drop and forward")
+    # The default of SONiC's `pfcwd start_default`, and the range that it takes (sonic-utilities, pfcwd/main.py).
+    detection = watchdog.number("detection_ms", 200, 100, 5000)
+    return Watchdog(detection, watchdog.number("restoration_ms", 200, 100, 60000), action)
+
+
+def _cnp(record: Record) -> CnpClass:
+    record.only("dscp", "traffic_class", "priority", "queue")
+    traffic_class = record.number("traffic_class", 6, 0, CLASSES - 1)
+    return CnpClass(
+        record.number("dscp", 48, 0, DSCPS - 1),
+        traffic_class,
+        record.number("priority", traffic_class, 0, CLASSES - 1),
+        record.number("queue", traffic_class, 0, CLASSES - 1),
+    )
+
+
+def _default(record: Record, left_percent: int) -> DefaultClass:
+    record.only("traffic_class", "priority", "queue", "bandwidth_percent")
+    if left_percent < 1:
+        raise record.refuse(
+            f"the classes of RoCE take {100 - left_percent}% of the bandwidth and leave nothing to all other traffic",
+            "lower a class's bandwidth_percent",
+        )
+    traffic_class = record.number("traffic_class", 0, 0, CLASSES - 1)
+    percent = record.number("bandwidth_percent", left_percent, 1, 99)
+    if percent != left_percent:
+        raise record.refuse(
+            f"bandwidth_percent {percent}, with the classes of RoCE, makes {100 - left_percent + percent}%",
+            f"give {left_percent}, or leave it out",
+        )
+    return DefaultClass(
+        traffic_class,
+        record.number("priority", traffic_class, 0, CLASSES - 1),
+        record.number("queue", traffic_class, 0, CLASSES - 1),
+        percent,
+    )
+
+
+def _check_apart(policy: Policy) -> None:
+    """Check that no two classes share a value that must separate them."""
+    for setting in ("dscp", "traffic_class", "priority", "queue"):
+        taken: dict[int, str] = {}
+        for name, each in policy.named:
+            number = getattr(each, setting, None)
+            if number is None:
+                continue
+            if number in taken:
+                raise FabricError(
+                    POLICY,
+                    f"{taken[number]} and {name} have the same {setting} {number}, so no switch can tell them apart",
+                    f"give one of them another {setting}",
+                )
+            taken[number] = name

@@ -1,0 +1,341 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Compute bytes from ASIC, speed, cable and MTU: a lossless priority's headroom, whether it fits, and ECN's thresholds.
+
+Headroom (xoff) holds the packets that still arrive after a pause was sent.
+
+- Its floor follows from physics and the standard: a frame that was being sent when the pause was due, one that the peer
+  had begun when the pause came, what is on the cable there and back, and the time within which it must obey (IEEE
+  802.1Q, Annex N, formerly 802.1Qbb, Annex O; quanta: IEEE 802.3, 31B.3.7). Less loses packets, so less is refused,
+  whatever its source: the sum is ``floor_bytes``. More than CEILING_FACTOR times as much is a mistake of units.
+- NVIDIA's is its own formula, for the cable's very length (sonic-swss, cfgmgr/buffer_headroom_mellanox.lua).
+- All others' is the ASIC's profile (``asic_table``). Between two cables it is on the line between their rows, in whole
+  cells: of headroom's parts, only the bytes on the cable depend on its length, in proportion. Below the
+  shortest it is that row's. Profiles are made for PROFILE_IP_MTU_BYTES; a longer packet adds MTU_FACTOR times what it
+  is longer.
+
+The needs of all ports together must fit into the chip, beside its pools (``free_bytes``).
+
+ECN must mark before PFC pauses, or PFC slows senders down (Zhu et al., "Congestion Control for Large-Scale
+RDMA Deployments", SIGCOMM 2015, section 4). A port pauses a priority when that uses more than alpha times what is free
+of the ingress pool. In the worst case every queue of every port is as long as the others, and what one port sent is
+spread evenly over the queues of all n ports. Then, with c classes on n ports, all queues at q bytes, a port's use is
+n q and the pool has P - c n q left, so that no port pauses below
+
+    q = alpha P / (n (1 + alpha c))                                    (``pfc_queue_bytes``)
+
+which is the paper's t_ECN < beta (B - 8 n t_flight) / (8 n (beta + 1)), with alpha = beta / 8, c = 8, and P what is
+left of the buffer beside the headroom. P is the pool that PFC looks at, the ingress pool of lossless packets, which is
+less than half of the chip on Spectrum. Where ports differ, all keep to the smallest alpha.
+
+Marking that merely begins below q marks next to nothing there. At q at least MARKED_PERCENT of packets must be marked:
+the highest probability of the HPCC artifact's DCQCN (Li et al., "HPCC: High Precision Congestion Control", SIGCOMM
+2019, PMAX_MAP). A receiver answers a flow with at most one CNP in 50 microseconds (DCQCN, section 3.1); in these, a
+flow with a 32nd of 400 Gbit/s sends 18 packets of 4096 bytes, of which one is marked with a probability of 98%.
+
+Marking begins at REFERENCE_MINIMUM_BYTES for REFERENCE_GBIT_S, in proportion to the speed, ends at REFERENCE_RATIO
+times that, and marks all above: Cumulus Linux's `nv set qos roce` (its user guide, "RDMA over Converged Ethernet"),
+which has one number for all speeds. In proportion, since the queue that keeps a link busy is a share of bandwidth times
+round trip (Alizadeh et al., "Data Center TCP", SIGCOMM 2010, section 3.4). Where that marks too late, it is lowered as
+a whole; it begins at one packet at the least, and then ends sooner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares, Ecn, Headroom
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import Asic
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asics import ASICS_VARIABLE
+
+REFERENCE_GBIT_S = 100
+REFERENCE_MINIMUM_BYTES = 150_000
+REFERENCE_RATIO = 10
+REFERENCE_PROBABILITY_PERCENT = 100
+MARKED_PERCENT = 20
+ECN_STEP_BYTES = 1_000  # so that systems that count kilobytes hold the same number
+
+FRAME_OVERHEAD_BYTES = 14 + 4 + 4  # Ethernet's header, a VLAN tag, the checksum: IEEE 802.3 and 802.1Q
+PROFILE_IP_MTU_BYTES = 9100  # SONiC's default of a port
+PROFILE_FRAME_BYTES = 9216  # with which Spectrum-4's rows are the formula's
+MTU_FACTOR = Fraction(272, 100)  # of calculate_xoff in Linux, drivers/net/ethernet/mellanox/mlx5/core/en/port_buffer.c
+# Vendors' rows are 1.1 to 9.9 times the floor, and 10.4 for a cable of 1 m: Tomahawk 6's for 800 Gbit/s.
+CEILING_FACTOR = 12
+# The most that all ports' headroom may be of the pool of headroom: SONiC's example of over_subscribe_ratio
+# (sonic-buildimage, src/sonic-yang-models/doc/Configuration.md, DEFAULT_LOSSLESS_BUFFER_PARAMETER).
+OVERSUBSCRIPTION = 2
+
+# buffer_headroom_mellanox.lua: the speed of light in a cable, IEEE 802.3 31B.3.7's quanta of 512 bits in which a peer
+# must obey a pause, the bytes in MAC and PHY (asic_table.j2), and the lossless packets that SONiC expects. 1600 Gbit/s
+# is not in it: there is no less than at 800.
+CABLE_M_S = 198_000_000
+QUANTA = {
+    1: 2,
+    10: 67,
+    25: 80,
+    40: 118,
+    50: 147,
+    100: 394,
+    200: 453,
+    400: 905,
+    800: 905,
+}
+QUANTUM_BYTES = 512 // 8
+MAC_PHY_BYTES = Fraction(8 * 1024, 10)
+LOSSLESS_MTU_BYTES = 1024
+LEAST_PACKET_BYTES = 64
+
+
+@dataclass(frozen=True)
+class HeadroomSum:
+    """The headroom of all lossless priorities on all ports: each one's own, and what arrives after pauses."""
+
+    reserved_bytes: int = 0
+    xoff_bytes: int = 0
+    words: str = ""  # "1 lossless classes on 32 ports"
+
+    @property
+    def bytes(self) -> int:
+        return self.reserved_bytes + self.xoff_bytes
+
+
+def frame_bytes(ip_mtu_bytes: int) -> int:
+    """Return the bytes of the frame around the largest IP packet."""
+    return ip_mtu_bytes + FRAME_OVERHEAD_BYTES
+
+
+def response_bytes(speed_gbit_s: int) -> int:
+    """Return the bytes that arrive in the time within which a peer must obey a pause."""
+    known = max((speed for speed in QUANTA if speed <= speed_gbit_s), default=min(QUANTA))
+    return QUANTA[known] * QUANTUM_BYTES
+
+
+def on_cable_bytes(speed_gbit_s: int, cable_m: int) -> int:
+    """Return the bytes that are on a cable there and back, rounded up."""
+    return -(-(2 * cable_m * speed_gbit_s * 10**9) // (8 * CABLE_M_S))
+
+
+def floor_bytes(speed_gbit_s: int, cable_m: int, ip_mtu_bytes: int) -> int:
+    """Return the least headroom that loses nothing: two frames, the cable there and back, the peer's response."""
+    return 2 * frame_bytes(ip_mtu_bytes) + on_cable_bytes(speed_gbit_s, cable_m) + response_bytes(speed_gbit_s)
+
+
+def spectrum_xoff_bytes(asic: Asic, speed_gbit_s: int, cable_m: int, frame: int) -> int:
+    """Return NVIDIA's xoff, with SONiC's default traffic (small packets only), in whole KiB.
+
+    lossless MTU + occupancy (frame + cable + MAC and PHY + quanta + tile), where occupancy is how many bytes of cells a
+    byte of the worst packets takes.
+    """
+    cell = asic.cell_bytes
+    # The worst packet: the smallest, alone in a cell; or, where cells are small, one byte more than a cell holds.
+    occupancy = Fraction(cell, LEAST_PACKET_BYTES) if cell > 2 * LEAST_PACKET_BYTES else Fraction(2 * cell, 1 + cell)
+    tile = asic.formula.value * speed_gbit_s if asic.formula else 0
+    on_cable = Fraction(2 * cable_m * speed_gbit_s * 10**9, 8 * CABLE_M_S)
+    in_flight = frame + on_cable + MAC_PHY_BYTES + response_bytes(speed_gbit_s) + tile
+    exact = LOSSLESS_MTU_BYTES + in_flight * -(-occupancy // 1)
+    return -(-exact // 1024) * 1024
+
+
+def headroom_of(
+    asic: Asic,
+    speed_gbit_s: int,
+    cable_m: int,
+    ip_mtu_bytes: int,
+    own: Mapping[tuple[int, int], int],
+    subject: str,
+) -> Headroom:
+    """Return the headroom of one lossless priority of a port.
+
+    ``own``: the user's xoff in bytes by (speed, longest cable); where it has the port's speed and a cable as long, its
+    number stands instead of the profile's xoff, as it is. Raises FabricError, in the name of ``subject``, where nobody
+    has a number for the port, or where the number cannot be.
+    """
+    cables = sorted(cable for speed, cable in asic.headroom if speed == speed_gbit_s)
+    if not cables:
+        known = sorted({speed for speed, _rest in asic.headroom})
+        raise FabricError(
+            subject,
+            f"{asic.title} has no headroom profile for {speed_gbit_s} Gbit/s"
+            + (f", but for {', '.join(map(str, known))}" if known else ""),
+            f"give the ASIC's profile for it, with its source, in {ASICS_VARIABLE}",
+        )
+    own_cable = min((cable for speed, cable in own if speed == speed_gbit_s and cable >= cable_m), default=None)
+    if own_cable is None and cable_m > cables[-1]:
+        raise FabricError(
+            subject,
+            f"a cable of {cable_m} m is longer than {asic.title}'s profiles for {speed_gbit_s} Gbit/s, which end at "
+            f"{cables[-1]} m",
+            f"give headroom_bytes for {speed_gbit_s} Gbit/s and {cable_m} m",
+        )
+    row = asic.headroom[speed_gbit_s, min((cable for cable in cables if cable >= cable_m), default=cables[-1])]
+    if own_cable is not None:
+        xoff, whose, mtu = own[speed_gbit_s, own_cable], "headroom_bytes", ip_mtu_bytes
+    elif asic.formula is not None:
+        mtu = max(ip_mtu_bytes, PROFILE_IP_MTU_BYTES)
+        xoff = spectrum_xoff_bytes(asic, speed_gbit_s, cable_m, max(PROFILE_FRAME_BYTES, frame_bytes(mtu)))
+        whose = f"the headroom of {asic.title}'s formula"
+    else:
+        mtu = max(ip_mtu_bytes, PROFILE_IP_MTU_BYTES)
+        xoff = _interpolated(asic, speed_gbit_s, cables, cable_m, mtu)
+        whose = f"the headroom of {asic.title}'s profile"
+    _check_xoff(xoff, whose, speed_gbit_s, cable_m if own_cable is None else own_cable, mtu, subject)
+    return replace(row, xoff_bytes=xoff)
+
+
+def _interpolated(asic: Asic, speed_gbit_s: int, cables: list[int], cable_m: int, ip_mtu_bytes: int) -> int:
+    """Return the profile's xoff for a cable that is no longer than the longest of ``cables``, in whole cells."""
+    longer = next(cable for cable in cables if cable >= cable_m)
+    shorter = max((cable for cable in cables if cable <= cable_m), default=longer)
+    row = asic.headroom[speed_gbit_s, shorter].xoff_bytes
+    more = MTU_FACTOR * (ip_mtu_bytes - PROFILE_IP_MTU_BYTES)
+    if longer > shorter:
+        step = asic.headroom[speed_gbit_s, longer].xoff_bytes - row
+        more += step * Fraction(cable_m - shorter, longer - shorter)
+    return row + int(-(-more // asic.cell_bytes) * asic.cell_bytes)
+
+
+def _check_xoff(xoff: int, whose: str, speed_gbit_s: int, cable_m: int, ip_mtu_bytes: int, subject: str) -> None:
+    least = floor_bytes(speed_gbit_s, cable_m, ip_mtu_bytes)
+    what = f"{whose} of {xoff} bytes for {speed_gbit_s} Gbit/s, {cable_m} m and IP packets of {ip_mtu_bytes} bytes"
+    parts = (
+        f"two frames of {frame_bytes(ip_mtu_bytes)}, {on_cable_bytes(speed_gbit_s, cable_m)} on the cable there and "
+        f"back, {response_bytes(speed_gbit_s)} until the peer must obey"
+    )
+    if xoff < least:
+        raise FabricError(
+            subject,
+            f"{what} is less than the {least} that may arrive after a pause was sent: {parts}",
+            f"give {least} or more, in bytes, for this speed and cable",
+        )
+    if xoff > CEILING_FACTOR * least:
+        raise FabricError(
+            subject,
+            f"{what} is more than {CEILING_FACTOR} times the {least} that may arrive after a pause was sent: {parts}",
+            "give it in bytes, for this speed and cable",
+        )
+
+
+def free_bytes(asic: Asic, need: HeadroomSum, shares: BufferShares | None, subject: str) -> Fraction:
+    """Return what the pool that PFC looks at has for packets, beside the headroom of all ports.
+
+    ``shares``: the parts into which the switch's system cuts the buffer; None: the pools are those of the ASIC's
+    profile, or, where the switch sizes them itself, half of what headroom leaves, if that is less. Raises FabricError,
+    in the name of ``subject``, with the sum where it does not fit.
+    """
+    mend = (
+        "make a class lossy, take shorter cables or fewer ports, or describe the pools that the switch has in "
+        f"{ASICS_VARIABLE}"
+    )
+    headroom = f"the headroom of {need.words}, {need.bytes} bytes"
+    buffer = asic.buffer_bytes
+    if shares is not None and shares.headroom_percent is not None:
+        part = Fraction(buffer * shares.headroom_percent, 100)
+        if need.bytes > part:
+            raise FabricError(
+                subject,
+                f"{headroom}, does not fit into the {shares.headroom_percent}% that the system keeps for headroom of "
+                f"{asic.title}'s {buffer}: {int(part)}",
+                mend,
+            )
+        return Fraction(buffer * shares.lossless_percent, 100)
+    if need.bytes >= buffer and (shares is not None or asic.sizes_pools):
+        raise FabricError(subject, f"{headroom}, does not fit into {asic.title}'s buffer of {buffer}", mend)
+    if shares is not None:
+        return Fraction((buffer - need.bytes) * shares.lossless_percent, 100)
+    if asic.sizes_pools:
+        return min(Fraction(asic.pool_bytes), Fraction(buffer - need.bytes, 2))
+    if not asic.headroom_pool_bytes:
+        pools = asic.pool_bytes + asic.lossy_pool_bytes
+        if need.bytes + pools > buffer:
+            raise FabricError(
+                subject,
+                f"{headroom}, and the pools, {asic.pool_bytes} for lossless and {asic.lossy_pool_bytes} for lossy "
+                f"packets, are {need.bytes + pools} together, and {asic.title} has {buffer}",
+                mend,
+            )
+        return Fraction(asic.pool_bytes)
+    if need.xoff_bytes > OVERSUBSCRIPTION * asic.headroom_pool_bytes:
+        raise FabricError(
+            subject,
+            f"the headroom of {need.words} is {need.xoff_bytes} bytes, more than {OVERSUBSCRIPTION} times the pool of "
+            f"{asic.headroom_pool_bytes} bytes that they share on {asic.title}",
+            mend,
+        )
+    if need.reserved_bytes >= asic.shared_bytes:
+        raise FabricError(
+            subject,
+            f"what is kept for {need.words}, {need.reserved_bytes} bytes, leaves nothing of {asic.title}'s pool of "
+            f"{asic.shared_bytes}",
+            mend,
+        )
+    return Fraction(asic.shared_bytes - need.reserved_bytes)
+
+
+def pfc_queue_bytes(free: Fraction, ports: int, classes: int, alpha_exponent: int) -> Fraction:
+    """Return the longest queue up to which no port pauses, whatever the traffic.
+
+    ``free``: the pool that PFC looks at; ``classes``: how many share it; alpha is 2^``alpha_exponent``.
+    """
+    alpha = Fraction(2) ** alpha_exponent
+    return alpha * free / (ports * (1 + alpha * classes))
+
+
+def marked_percent(ecn: Ecn, queue_bytes: Fraction) -> Fraction:
+    """Return the share of packets that are marked at that length of the queue, in percent."""
+    if queue_bytes <= ecn.minimum_bytes:
+        return Fraction(0)
+    if queue_bytes >= ecn.maximum_bytes:
+        return Fraction(100 if queue_bytes > ecn.maximum_bytes else ecn.probability_percent)
+    slope = Fraction(ecn.probability_percent, ecn.maximum_bytes - ecn.minimum_bytes)
+    return slope * (queue_bytes - ecn.minimum_bytes)
+
+
+def reference_ecn(speed_gbit_s: int, ip_mtu_bytes: int) -> Ecn:
+    """Return the reference profile's marking for that speed; from one packet on at the least."""
+    minimum = max(_steps(Fraction(REFERENCE_MINIMUM_BYTES * speed_gbit_s, REFERENCE_GBIT_S)), least_ecn(ip_mtu_bytes))
+    return Ecn(minimum, minimum * REFERENCE_RATIO, REFERENCE_PROBABILITY_PERCENT)
+
+
+def bounded_ecn(ecn: Ecn, pfc_bytes: Fraction, ip_mtu_bytes: int, subject: str) -> Ecn:
+    """Return ``ecn``, a reference, lowered as a whole until it marks MARKED_PERCENT where PFC may begin to pause.
+
+    Raises FabricError, in the name of ``subject``, where one packet is too long a queue for that.
+    """
+    if marked_percent(ecn, pfc_bytes) >= MARKED_PERCENT:
+        return ecn
+    share = Fraction(MARKED_PERCENT, REFERENCE_PROBABILITY_PERCENT)
+    minimum = max(_steps(pfc_bytes / (1 + share * (REFERENCE_RATIO - 1))), least_ecn(ip_mtu_bytes))
+    maximum = min(minimum * REFERENCE_RATIO, _steps(minimum + (pfc_bytes - minimum) / share))
+    if maximum <= minimum:
+        raise FabricError(
+            subject,
+            f"PFC may pause from {int(pfc_bytes)} bytes of queue on, and ECN cannot mark before: one packet has "
+            f"{frame_bytes(ip_mtu_bytes)}",
+            "take a larger alpha, shorter cables, a smaller MTU, fewer ports or fewer classes",
+        )
+    return Ecn(minimum, maximum, ecn.probability_percent)
+
+
+def check_ecn(ecn: Ecn, pfc_bytes: Fraction, subject: str, name: str) -> None:
+    """Raise FabricError, in the name of ``subject``, where the policy's own numbers of class ``name`` mark too late."""
+    marked = marked_percent(ecn, pfc_bytes)
+    if marked < MARKED_PERCENT:
+        raise FabricError(
+            subject,
+            f"PFC could pause before class {name} marks: at {int(pfc_bytes)} bytes of queue, from which on PFC may "
+            f"pause here, its ECN of {ecn.minimum_bytes} to {ecn.maximum_bytes} bytes at {ecn.probability_percent}% "
+            f"marks {float(marked):.2f}% of packets, and must mark {MARKED_PERCENT}%",
+            "lower minimum_bytes and maximum_bytes, or leave ecn out: then it is compiled",
+        )
+
+
+def least_ecn(ip_mtu_bytes: int) -> int:
+    """Return the least queue at which marking makes sense: one packet."""
+    return -(-frame_bytes(ip_mtu_bytes) // ECN_STEP_BYTES) * ECN_STEP_BYTES
+
+
+def _steps(number: Fraction) -> int:
+    return int(number // ECN_STEP_BYTES) * ECN_STEP_BYTES

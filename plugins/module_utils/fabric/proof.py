@@ -1,0 +1,82 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The proof of a fabric: each switch's configuration against the policy, and the path of RoCE over what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import title
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import PortQos, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import AS_PLANNED, FABRIC, Part, claims
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import configs
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, not_applicable
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
+
+SOURCE = "running configuration"
+NOTHING = PortQos()
+
+
+def prove(params: Mapping[str, Any]) -> tuple[Proof, str]:
+    """Return the proof, and its first failure in a sentence ("" where it holds).
+
+    The proof makes no claim about a device that was not read (a host that is none of the inventory's RoCE hosts, a
+    switch beyond --limit), and says so. Raises FabricError.
+    """
+    bare = {**params, "hosts": None}  # the plan checks that they have their NICs
+    compared = configs.compared(bare)
+    wanted, running = configs.wanted_switches(bare), configs.running_texts(params["running"])
+    made: list[Claim] = []
+    for name, found in compared["differences"].items():
+        what = f"{name}: its configuration"
+        if not found:
+            found += configs.left_to_change(wanted, running, name)
+        if not found:
+            made.append(Claim("configuration", what, AS_PLANNED, AS_PLANNED, True, SOURCE))
+        made += [
+            Claim(
+                "configuration",
+                f"{what}: {', '.join(each['ports']) or 'the switch'}: {each['what']}",
+                each["wanted"],
+                each["seen"],
+                False,
+                SOURCE,
+            )
+            for each in found
+        ]
+    made += [
+        not_applicable("configuration", f"{name}: its configuration: {', '.join(settings)}", AS_PLANNED, SOURCE, reason)
+        for name, not_held in compared["not_held"].items()
+        for reason, settings in _by_reason(wanted[name], not_held).items()
+    ]
+    first = next((each["message"] for found in compared["differences"].values() for each in found), "")
+    parts = list(report.look({**params, "paths": [], "rdma_class": None, "thresholds": True}))
+    read = {*params["running"], *params["nics"]}
+    known = [part for part in parts if part.layer == FABRIC or _devices(part) <= read]
+    unread = {device for part in parts if part.layer != FABRIC for device in _devices(part)} - read
+    made += claims(known, "as read back")
+    made += [
+        not_applicable("unread", f"{device}: RoCE's settings", AS_PLANNED, "as read back", f"{device} was not read")
+        for device in sorted(unread)
+    ]
+    faults = [fault for part in known for fault in part.faults]
+    if faults and not first:
+        first = report.message(len(known), faults)
+    return Proof(params["name"], "One RoCE policy, from host to host", params["name"], made), first
+
+
+def _by_reason(wanted: Switch, not_held: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return, in words and by reason, the requested settings that the switch's system does not show."""
+    found: dict[str, list[str]] = {}
+    ports = {id(qos): qos for qos in wanted.ports.values()}.values()
+    for setting, reason in not_held.items():
+        if setting == "ecmp_fields" or any(getattr(qos, setting) != getattr(NOTHING, setting) for qos in ports):
+            found.setdefault(reason, []).append(title(setting))
+    return found
+
+
+def _devices(part: Part) -> set[str]:
+    """Return the device of a part, or the two devices of a link."""
+    return {end.split(" ")[0] for end in part.where.split(" - ")}

@@ -1,0 +1,145 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Implement the module roce_switch_config, for all switches of an inventory at once; it contacts no switch."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import differences, to_data
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS, SwitchSystem
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
+
+# The form of a file's name.
+FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def rendered(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dict[str, Any]:
+    """Render configurations from the policy. Return them without a path; with one, write them after all are rendered.
+
+    Raises FabricError before anything is written, ProofError where a file cannot be read or written.
+    """
+    path = params["path"]
+    texts: dict[str, str] = {}
+    for switch in wanted_switches(params).values():
+        name = file_of(path, switch) if path else switch.name
+        texts[name] = SYSTEMS[switch.system].render(switch)
+    if not path:
+        return {"changed": False, "rendered": texts}
+    before = {name: files.read(name) for name in texts}
+    differing = [name for name, text in texts.items() if before[name] != text]
+    if not check_mode:
+        for name in differing:
+            files.write(name, texts[name])
+    result: dict[str, Any] = {"changed": bool(differing), "files": list(texts), "written": differing}
+    if diff_mode:
+        result["diff"] = [
+            {"before_header": name, "after_header": name, "before": before[name] or "", "after": texts[name]}
+            for name in differing
+        ]
+    return result
+
+
+def file_of(folder: str, switch: Switch) -> str:
+    """Return a switch's file in ``folder``. Raises FabricError where its name cannot be a file's."""
+    if not FILE_NAME.fullmatch(switch.name):
+        raise FabricError(
+            f"switch {switch.name}", "the name cannot be a file's", "use letters, digits, '.', '_' and '-'"
+        )
+    return os.path.join(folder, f"{switch.name}.{switch.system}")
+
+
+def parsed(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return running configurations as data. Raises FabricError."""
+    found = parse_running(running_texts(params["running"]), params["switches"])
+    return {"changed": False, "parsed": {name: to_data(switch) for name, switch in found.items()}}
+
+
+def parse_running(running: Mapping[str, Any], switches: Mapping[str, Any]) -> dict[str, Switch]:
+    """Parse running configurations by switch, each by the system that ``switches`` gives it. Raises FabricError."""
+    found = {}
+    for name, given in running.items():
+        system = Record(f"switch {name}", switches.get(name, {})).data.get("system")
+        found[name] = _parse(system, name, _text(name, given))
+    return found
+
+
+def compared(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of the policy each running configuration lacks. Raises FabricError."""
+    wanted = wanted_switches(params)
+    found = {}
+    for name, text in running_texts(params["running"]).items():
+        if name not in wanted:
+            raise FabricError(f"switch {name}", "it is in running, but not in switches", "add it there")
+        switch = wanted[name]
+        system = SYSTEMS[switch.system]
+        found[name] = [
+            {
+                "ports": list(each.ports),
+                "what": each.what,
+                "wanted": each.wanted,
+                "seen": each.seen,
+                "message": f"{name}: {each}",
+            }
+            for each in differences(switch, _parse(switch.system, name, text), system.NOT_HELD)
+        ]
+    return {
+        "changed": False,
+        "differences": found,
+        "as_wanted": not any(found.values()),
+        "not_held": {name: dict(SYSTEMS[wanted[name].system].NOT_HELD) for name in found},
+    }
+
+
+def left_to_change(wanted: Mapping[str, Switch], running: Mapping[str, str], name: str) -> list[dict[str, Any]]:
+    """Return what the policy would still change of a running configuration that has no ``differences``: settings that
+    the terms of ``qos`` do not distinguish. Return at most one, in the form of ``compared``'s results.
+    """
+    try:
+        text = SYSTEMS[wanted[name].system].remediation(running[name], wanted[name])
+    except FabricError as error:
+        text = str(error)
+    if not text:
+        return []
+    line = next(line.strip() for line in text.splitlines() if line.strip() not in ("", "[", "#!/bin/sh", "set -eu"))
+    change = {"ports": [], "what": "what the policy would still change", "wanted": "nothing", "seen": line}
+    return [{**change, "message": f"{name}: {change['what']}: wanted nothing, seen {line}"}]
+
+
+def wanted_switches(params: Mapping[str, Any]) -> dict[str, Switch]:
+    """Return the QoS that the policy gives all switches, by name. Raises FabricError."""
+    policy = read_policy(params["policy"])
+    return plan(policy, read_switches(params["switches"], params["hosts"], params["asics"]))
+
+
+def running_texts(running: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return running configurations as texts, by switch. Raises FabricError."""
+    if not running:
+        raise FabricError("running", "there is none", "give each switch's running configuration as text, by name")
+    return {str(name): _text(name, given) for name, given in running.items()}
+
+
+def _text(name: Any, given: Any) -> str:
+    if isinstance(given, (dict, list)):  # Ansible before 2.19 makes data of a text that is JSON
+        return json.dumps(given)
+    if not isinstance(given, str):
+        raise FabricError(f"switch {name}", "its running configuration is not a text", "give it as it was read")
+    return given
+
+
+def _parse(system: Any, name: str, text: str) -> Switch:
+    module: SwitchSystem | None = SYSTEMS.get(system) if isinstance(system, str) else None
+    if module is None:
+        raise FabricError(
+            f"switch {name}", f"system {system!r} is unknown", f"there are {', '.join(sorted(SYSTEMS)) or 'none'}"
+        )
+    return module.parse(text, name)

@@ -1,0 +1,110 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Steps from the current to the wanted QoS, in an order that drops no packet of a lossless class. Pure.
+
+If a NIC obeys pauses before switches have headroom, packets are lost; if a switch pauses a NIC that does not obey, the
+switch's buffer fills. So a class that becomes lossless gets its buffers first, then the switches' PFC, and the NICs'
+PFC last; for a class that becomes lossy, the order is reversed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, PortQos, Switch
+
+NicName = tuple[str, str]  # host, NIC
+End = TypeVar("End", PortQos, Nic)  # of a link
+
+NICS_LESS_PFC = "NICs no longer pause what becomes lossy"
+SWITCHES_LESS_PFC = "switches no longer pause what becomes lossy"
+SWITCHES_SET = "switches have their classes, queues and headroom"
+NICS_SET = "NICs have their classes and marks"
+SWITCHES_ALL = "switches pause what is lossless"
+NICS_ALL = "NICs pause what is lossless"
+LESS_PFC, SETTINGS, ALL = "less_pfc", "settings", "all"
+STEPS = {  # the stages in order, each with roce_nic's value of "stage" for it
+    NICS_LESS_PFC: LESS_PFC,
+    SWITCHES_LESS_PFC: LESS_PFC,
+    SWITCHES_SET: SETTINGS,
+    NICS_SET: SETTINGS,
+    SWITCHES_ALL: ALL,
+    NICS_ALL: ALL,
+}
+
+
+@dataclass(frozen=True)
+class Qos:
+    """The QoS of a whole fabric, current or wanted."""
+
+    switches: Mapping[str, Switch] = field(default_factory=dict)
+    nics: Mapping[NicName, Nic] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step, completed on every device before the next begins. It contains only what changes, in its new state."""
+
+    name: str
+    switches: dict[str, Switch] = field(default_factory=dict)
+    nics: dict[NicName, Nic] = field(default_factory=dict)
+
+
+def stages(now: Qos, wanted: Qos) -> list[Stage]:
+    """Return the steps from ``now`` to ``wanted``, without steps that would change nothing.
+
+    Devices and ports that ``wanted`` lacks stay as they are; a device that ``now`` lacks is taken as one without QoS.
+    """
+    steps = (
+        (NICS_LESS_PFC, False, _less_pfc),
+        (SWITCHES_LESS_PFC, True, _less_pfc),
+        (SWITCHES_SET, True, _all_but_new_pfc),
+        (NICS_SET, False, _all_but_new_pfc),
+        (SWITCHES_ALL, True, _all),
+        (NICS_ALL, False, _all),
+    )
+    made = []
+    switches = {name: now.switches.get(name, Switch(name, each.system)) for name, each in wanted.switches.items()}
+    nics = {name: now.nics.get(name, Nic(each.name, each.interface)) for name, each in wanted.nics.items()}
+    for name, is_switches, step in steps:
+        changed_switches: dict[str, Switch] = {}
+        changed_nics: dict[NicName, Nic] = {}
+        if is_switches:
+            for switch, goal in wanted.switches.items():
+                after = _switch(switches[switch], goal, step)
+                if after != switches[switch]:
+                    switches[switch] = changed_switches[switch] = after
+        else:
+            for nic, wish in wanted.nics.items():
+                reached = step(nics[nic], wish)
+                if reached != nics[nic]:
+                    nics[nic] = changed_nics[nic] = reached
+        if changed_switches or changed_nics:
+            made.append(Stage(name, changed_switches, changed_nics))
+    return made
+
+
+def _switch(now: Switch, wanted: Switch, step: Callable[[PortQos, PortQos], PortQos]) -> Switch:
+    if step is _less_pfc:
+        known = {name: step(qos, wanted.ports[name]) for name, qos in now.ports.items() if name in wanted.ports}
+        return replace(now, ports={**now.ports, **known})
+    ports = {name: step(now.ports.get(name, PortQos()), qos) for name, qos in wanted.ports.items()}
+    return replace(now, ports={**now.ports, **ports}, ecmp_fields=wanted.ecmp_fields)
+
+
+def _kept(now: PortQos | Nic, wanted: PortQos | Nic) -> tuple[int, ...]:
+    return tuple(each for each in now.pfc if each in wanted.pfc)
+
+
+def _less_pfc(now: End, wanted: End) -> End:
+    return replace(now, pfc=_kept(now, wanted))
+
+
+def _all_but_new_pfc(now: End, wanted: End) -> End:
+    return replace(wanted, pfc=_kept(now, wanted))
+
+
+def _all(_now: End, wanted: End) -> End:
+    return wanted

@@ -1,0 +1,65 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Pack this code into one file that Python can run at boot, when Ansible's copy of it is gone.
+
+The sources are taken from the loaded modules, wherever these came from (Ansible's zip, a collection, a checkout),
+so that what runs at boot cannot be another version. The bytes depend on nothing but the sources.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import io
+import zipfile
+
+PREFIX = "ansible_collections.sailloft.fleet.plugins.module_utils."
+# The earliest time that a zip file can hold: no clock in the bytes.
+EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def build(start: str) -> bytes:
+    """A zip file with the module named ``start``, all of ours that it imports, and a ``__main__`` that calls its
+    ``main`` with the arguments.
+
+    The caller has to import ``start`` itself: Ansible brings along only what it sees imported.
+    """
+    files = {"__main__.py": f"import sys\n\nfrom {start} import main\n\nsys.exit(main(sys.argv[1:]))\n"}
+    for name in closure(start):
+        parts = name.split(".")
+        for depth in range(1, len(parts)):
+            files["/".join([*parts[:depth], "__init__.py"])] = ""
+        files["/".join(parts) + ".py"] = source(name)
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as bundle:
+        for path in sorted(files):
+            bundle.writestr(zipfile.ZipInfo(path, EPOCH), files[path])
+    return archive.getvalue()
+
+
+def closure(start: str) -> list[str]:
+    """Return the names of all modules of this collection that ``start`` imports, itself included, sorted."""
+    found = {start}
+    ahead = [start]
+    while ahead:
+        for node in ast.walk(ast.parse(source(ahead.pop()))):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(PREFIX.rstrip(".")):
+                for name in _modules(node):
+                    if name not in found:
+                        found.add(name)
+                        ahead.append(name)
+    return sorted(found)
+
+
+def source(name: str) -> str:
+    """Return the text of a module that can be imported."""
+    return inspect.getsource(importlib.import_module(name))
+
+
+def _modules(node: ast.ImportFrom) -> list[str]:
+    """Return the modules of ``from PACKAGE import module`` or ``from MODULE import name``: packages have a path."""
+    package = str(node.module)
+    if hasattr(importlib.import_module(package), "__path__"):
+        return [f"{package}.{alias.name}" for alias in node.names]
+    return [package]

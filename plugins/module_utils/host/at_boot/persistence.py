@@ -1,0 +1,65 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The service that restores the settings of a GPU host after a reboot."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import boot, unit
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+
+SETTINGS = "/etc/sailloft/gpu_host.json"
+CODE = "/usr/lib/sailloft/gpu_host.pyz"
+UNIT = "sailloft-gpu-host.service"
+# driverctl's own units come from udev rules; both at once would rebind the same device against each other.
+ORDER_FILE = "/etc/systemd/system/driverctl@.service.d/sailloft.conf"
+ORDER = f"""# Written by sailloft.fleet.gpu_host_boot; changes here are lost.
+[Unit]
+Before={UNIT}
+"""
+# Both ways in which libvirt comes: one daemon, or one a driver. A guest that starts earlier would find no VFs,
+# no huge pages and ACS off.
+TEMPLATE = """# Written by sailloft.fleet.gpu_host_boot; changes here are lost.
+[Unit]
+Description=VFs, VFIO bindings, huge pages and PCIe settings of a GPU host (Sailloft)
+Wants=systemd-udev-settle.service
+After=systemd-udev-settle.service systemd-modules-load.service
+Before=libvirtd.service virtqemud.service libvirt-guests.service
+ConditionPathExists={settings}
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={python} {code} {settings}
+TimeoutStartSec=300
+
+[Install]
+WantedBy=multi-user.target
+"""
+SERVICE = unit.Service("gpu_host_boot", boot.__name__, SETTINGS, CODE, UNIT, TEMPLATE, {ORDER_FILE: ORDER})
+UNIT_FILE = SERVICE.unit_file
+WANTS = SERVICE.wants
+
+
+def files(settings: dict[str, Any], python: str) -> dict[str, bytes]:
+    """Return the required content by file; the unit last, so that it never runs without the others."""
+    return unit.files(SERVICE, settings, python)
+
+
+def ensure(
+    system: System,
+    settings: dict[str, Any],
+    check: bool = False,
+    python: str = sys.executable,
+    running: bool = True,
+) -> Outcome:
+    """Install the service that applies ``settings`` at every boot, as ``unit.ensure``. Raises HostError."""
+    return unit.ensure(system, SERVICE, settings, check, python, running)
+
+
+def saved(system: System) -> dict[str, Any] | None:
+    """Return the saved settings, as ``unit.saved``."""
+    return unit.saved(system, SERVICE)

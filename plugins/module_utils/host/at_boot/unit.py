@@ -1,0 +1,141 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The parts that restore settings after a reboot: a file of settings, the code, and a systemd unit that runs it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import archive
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+
+# The path of systemd itself, with and without a merged /usr.
+MANAGERS = ("/usr/lib/systemd/systemd", "/lib/systemd/systemd")
+
+
+@dataclass(frozen=True)
+class Service:
+    """A task that runs at every boot.
+
+    ``start`` names the module whose ``main`` does it; the creator of the Service has to import it. ``unit_text`` has
+    {python}, {code} and {settings}. ``others``: further files, by path. ``module``: the module named in errors.
+    """
+
+    module: str
+    start: str
+    settings: str
+    code: str
+    unit: str
+    unit_text: str
+    others: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def unit_file(self) -> str:
+        """Return the path of the unit."""
+        return f"/etc/systemd/system/{self.unit}"
+
+    @property
+    def wants(self) -> str:
+        """Return the path of the link that enables the unit."""
+        return f"/etc/systemd/system/multi-user.target.wants/{self.unit}"
+
+
+def files(service: Service, settings: dict[str, Any], python: str) -> dict[str, bytes]:
+    """Return the required content by file; the unit last, so that it never runs without the others."""
+    return {
+        service.settings: (json.dumps(settings, indent=2, sort_keys=True) + "\n").encode(),
+        service.code: archive.build(service.start),
+        **{path: text.encode() for path, text in service.others.items()},
+        service.unit_file: service.unit_text.format(
+            python=python, code=service.code, settings=service.settings
+        ).encode(),
+    }
+
+
+def ensure(
+    system: System,
+    service: Service,
+    settings: dict[str, Any],
+    check: bool = False,
+    python: str = sys.executable,
+    running: bool = True,
+) -> Outcome:
+    """Install the service that applies ``settings`` at every boot. Raises HostError.
+
+    ``running`` is True if ``system`` is up; an image is not, and has no running systemd.
+    """
+    outcome = Outcome(facts={"unit": service.unit, "settings_file": service.settings})
+    _check_systemd(system, service, running)
+    wanted = files(service, settings, python)
+    for path, content in wanted.items():
+        there = system.read_bytes(path)
+        if there != content:
+            outcome.differ(path, _shown(service, path, there), _shown(service, path, content))
+    enabled = system.exists(service.wants)
+    if not enabled:
+        outcome.differ(f"{service.unit} enabled", False, True)
+    if check or not outcome.changed:
+        return outcome
+    for path, content in wanted.items():
+        if path in outcome.after:
+            system.replace(path, content)
+    if not running:
+        if not enabled:
+            # With a root named, it only makes the link, whatever runs around it.
+            system.run(["systemctl", "--root=/", "enable", service.unit])
+        return outcome
+    # "enable" reads all units again too.
+    system.run(["systemctl", "enable", service.unit] if not enabled else ["systemctl", "daemon-reload"])
+    return outcome
+
+
+def saved(system: System, service: Service) -> dict[str, Any] | None:
+    """Return the saved settings, None if there are none, or none that can be read."""
+    content = system.read_bytes(service.settings)
+    try:
+        found = json.loads(content) if content is not None else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def remove(system: System, service: Service, check: bool = False) -> Outcome:
+    """Remove the unit, its link and its files, so that nothing is done at boot. Raises HostError."""
+    outcome = Outcome()
+    paths = [service.unit_file, service.settings, service.code, *service.others]
+    if system.exists(service.wants):
+        outcome.differ(f"{service.unit} enabled", True, False)
+        if not check:
+            system.run(["systemctl", "disable", service.unit])
+    for path in paths:
+        if system.exists(path):
+            outcome.differ(path, "there", None)
+            if not check:
+                system.remove(path)
+    if outcome.changed and not check:
+        system.run(["systemctl", "daemon-reload"])
+    return outcome
+
+
+def _check_systemd(system: System, service: Service, running: bool) -> None:
+    if running and not system.exists("/run/systemd/system"):
+        raise HostError(
+            f"{service.module}: this host is not run by systemd, whose unit brings the settings back at boot"
+        )
+    if not running and not any(system.exists(path) for path in MANAGERS):
+        raise HostError(
+            f"{service.module}: there is no systemd in this image, whose unit brings the settings about at boot: "
+            "add its package (systemd-sysv on Debian, systemd on RHEL)"
+        )
+
+
+def _shown(service: Service, path: str, content: bytes | None) -> str | None:
+    if content is None:
+        return None
+    return f"code, sha256 {sha256(content).hexdigest()}" if path == service.code else content.decode(errors="replace")

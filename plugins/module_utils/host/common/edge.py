@@ -1,0 +1,62 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The interface between a module and this library: a result, or a failure from the one exception."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.architecture import unsupported
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Cpu
+
+
+def in_chroot() -> bool:
+    """Return True if this is an image's root, whose ``/sys`` and ``/proc`` are those of the host that builds it.
+
+    Uses the tests of Ansible (``ansible_is_chroot``): ``debian_chroot`` in the environment, or process 1 has another
+    root. Ansible's last test, the number of the root's inode, is left out: containers and many file systems have
+    others, and a false "yes" would refuse a live host.
+    """
+    if os.environ.get("debian_chroot"):  # noqa: SIM112 (so is its name)
+        return True
+    try:
+        ours, first = os.stat("/"), os.stat("/proc/1/root/.")
+    except OSError:
+        return False
+    return (ours.st_dev, ours.st_ino) != (first.st_dev, first.st_ino)
+
+
+def finish_on_gpu_host(module: Any, system: System, ensure: Callable[[], Outcome], live: bool = True) -> None:
+    """Do as ``finish``, for a module that changes a GPU VM host: refuses a host that cannot be one."""
+
+    def supported() -> Outcome:
+        reason = unsupported(Cpu(architecture=system.machine()))
+        if reason:
+            raise HostError(f"{module._name}: {reason}: nothing was touched; such a host can be read and recorded")
+        return ensure()
+
+    finish(module, supported, live)
+
+
+def finish(module: Any, ensure: Callable[[], Outcome], live: bool = True) -> None:
+    """End an AnsibleModule with the outcome of ``ensure``; if a part failed, also with what else was done.
+
+    ``live``: the module changes the running kernel, so it is refused in an image, where that is the build host's.
+    """
+    if live and in_chroot():
+        module.fail_json(
+            msg=f"{module._name}: this is an image's root, and the kernel that runs is that of the host that builds "
+            "it: nothing was touched; in an image leave this call out, or give gpu_host_boot with now: false"
+        )
+    try:
+        outcome = ensure()
+    except HostError as error:
+        module.fail_json(msg=str(error))
+    else:
+        if outcome.failed:
+            module.fail_json(msg=outcome.failed, **outcome.to_result())
+        module.exit_json(**outcome.to_result())

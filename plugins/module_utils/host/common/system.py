@@ -1,0 +1,190 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Access to the machine: files below a root, and commands. All that ``host`` does to a machine uses this module.
+
+The root is a parameter, so that the same code works on a copy of ``/sys`` in a test and on the live one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import subprocess
+import tempfile
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, KernelRefusedError
+
+# Linux follows no more in one path: include/linux/namei.h, MAXSYMLINKS.
+LINKS_MAX = 40
+SELINUX = "security.selinux"
+
+
+def refusal(path: str, data: bytes, offset: int, why: str) -> str:
+    """Return as text that a write was refused: text as it is, a register as a number."""
+    what = f"{int.from_bytes(data, 'little'):#x} at offset {offset:#x}" if offset else repr(data.decode())
+    return f"the kernel refused to write {what} to {path}: {why}"
+
+
+class System:
+    """A machine whose file system begins at ``root``."""
+
+    def __init__(self, root: str = "/") -> None:
+        self.root = root
+
+    def path(self, path: str) -> str:
+        """Return the path below ``root`` of the machine's ``path``."""
+        return os.path.join(self.root, path.lstrip("/"))
+
+    def machine(self) -> str:
+        """Return the processor architecture as ``uname -m`` has it; in an image's root that of what runs there."""
+        return os.uname().machine
+
+    def exists(self, path: str) -> bool:
+        """Return True if there is anything at ``path``; a dangling link counts."""
+        return os.path.lexists(self.path(path))
+
+    def names(self, path: str) -> list[str]:
+        """Return the sorted names in a directory; empty if there is no such directory."""
+        try:
+            return sorted(os.listdir(self.path(path)))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def link_name(self, path: str) -> str | None:
+        """Return the last part of a link's target ("vfio-pci"); None if there is no link."""
+        try:
+            return os.path.basename(os.readlink(self.path(path)))
+        except OSError:
+            return None
+
+    def read(self, path: str) -> str | None:
+        """Return the text of a file, stripped; None if there is none. Raises HostError if it cannot be read."""
+        try:
+            with open(self.path(path), encoding="utf-8", errors="replace") as file:
+                return file.read().strip()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise HostError(f"cannot read {path}: {error.strerror}") from error
+
+    def read_bytes(self, path: str) -> bytes | None:
+        """Return the whole content of a file; None if there is none."""
+        try:
+            with open(self.path(path), "rb") as file:
+                return file.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise HostError(f"cannot read {path}: {error.strerror}") from error
+
+    def poke(self, path: str, text: str) -> None:
+        """Write to an existing file of the kernel (``/sys``, ``/proc``) in one write. Raises HostError."""
+        self.poke_bytes(path, text.encode(), 0)
+
+    def poke_bytes(self, path: str, data: bytes, offset: int) -> None:
+        """Write ``data`` at ``offset`` bytes into an existing file of the kernel, in one write.
+
+        Raises KernelRefusedError.
+        """
+        try:
+            handle = os.open(self.path(path), os.O_WRONLY)
+            try:
+                written = os.pwrite(handle, data, offset) if offset else os.write(handle, data)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            raise KernelRefusedError(refusal(path, data, offset, str(error.strerror)), error.errno) from error
+        if written != len(data):
+            raise HostError(f"the kernel took only {written} of {len(data)} bytes for {path}")
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Replace a file as a whole: a partial file never exists.
+
+        A symbolic link stays one: the file that it points to is replaced, beside itself. A file that is there keeps its
+        owner, mode and SELinux context; a new one has mode 0644. Raises HostError, also for a link to nothing, since
+        that is mostly a file system which is not mounted.
+        """
+        target = self._followed(path)
+        folder = os.path.dirname(target)
+        try:
+            os.makedirs(folder, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(prefix=".sailloft-", dir=folder)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(content)
+                    _take_over(target, file.fileno())
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(temporary, target)
+            except BaseException:
+                os.unlink(temporary)
+                raise
+            _sync_folder(folder)
+        except OSError as error:
+            raise HostError(f"cannot write {path}: {error.strerror}") from error
+
+    def _followed(self, path: str) -> str:
+        """Return the path below ``root`` of the file that ``path`` names, links followed. Raises HostError."""
+        there = self.path(path)
+        for _link in range(LINKS_MAX):
+            if not os.path.islink(there):
+                return there
+            named = os.readlink(there)
+            there = self.path(named) if named.startswith("/") else os.path.join(os.path.dirname(there), named)
+            if not os.path.lexists(there):
+                raise HostError(
+                    f"cannot write {path}: it is a symbolic link to {named}, where there is nothing: mount the file "
+                    "system that it points to, or remove the link"
+                )
+        raise HostError(f"cannot write {path}: its symbolic links lead in a circle: remove the link")
+
+    def remove(self, path: str) -> None:
+        """Remove a file; it may be gone already."""
+        try:
+            os.unlink(self.path(path))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise HostError(f"cannot remove {path}: {error.strerror}") from error
+
+    def run(self, argv: list[str], stdin: str | None = None, timeout_seconds: float | None = None) -> str:
+        """Run a command and return its output. Raises HostError with the command and its error message."""
+        environment = {**os.environ, "LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+        try:
+            done = subprocess.run(
+                argv, input=stdin, capture_output=True, text=True, env=environment, check=False, timeout=timeout_seconds
+            )
+        except FileNotFoundError as error:
+            raise HostError(f"{argv[0]} is not installed on this host: install its package first") from error
+        except subprocess.TimeoutExpired as error:
+            raise HostError(f"'{' '.join(argv)}' did not end in {timeout_seconds} s") from error
+        if done.returncode != 0:
+            said = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()
+            raise HostError(f"'{' '.join(argv)}' failed ({done.returncode}): {'; '.join(said[-3:])}")
+        return done.stdout
+
+
+def _take_over(target: str, handle: int) -> None:
+    """Give the open file owner, mode and SELinux context of ``target``; mode 0644 where that does not exist yet."""
+    try:
+        there = os.stat(target)
+    except FileNotFoundError:
+        os.fchmod(handle, 0o644)
+        return
+    new = os.fstat(handle)
+    if (there.st_uid, there.st_gid) != (new.st_uid, new.st_gid):
+        os.fchown(handle, there.st_uid, there.st_gid)
+    os.fchmod(handle, stat.S_IMODE(there.st_mode))
+    # A file system without extended attributes (the EFI system partition's) has no context to keep.
+    with contextlib.suppress(OSError):
+        os.setxattr(handle, SELINUX, os.getxattr(target, SELINUX))
+
+
+def _sync_folder(path: str) -> None:
+    """Wait until the folder's entries are on the disk: only then does a rename outlive a power loss."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

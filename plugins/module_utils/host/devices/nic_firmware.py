@@ -1,0 +1,262 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Settings in the firmware of NVIDIA/Mellanox NICs, through mstconfig. They take effect at the next boot.
+
+The tool prints a line a setting, "name  default  current  next boot", values as "True(1)", "per_mkey(0)" or "16";
+old firmware (ConnectX-3) knows no current value. Format: mstflint, mlxconfig/mlxcfg_ui.cpp.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common import requests, selectors
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import lockdown
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
+
+MELLANOX = 0x15B3
+# The settings that the paper names, and those that they need: key, value, why.
+# Values: https://github.com/apoorvemohan/HCIR, vela_asplos2025/vmsetup (the published settings of the Vela cluster,
+# ConnectX-6 and A100).
+PAPER = (
+    ("ADVANCED_PCI_SETTINGS", True, "makes MAX_ACC_OUT_READ visible"),
+    ("MAX_ACC_OUT_READ", 44, "more outstanding read bytes"),
+    ("PCI_WR_ORDERING", "per_mkey", "relaxed ordering is not forced on every write"),
+    ("RDMA_SELECTIVE_REPEAT_EN", True, "selective repeat in place of go-back-N"),
+    ("ATS_ENABLED", True, "translations are asked of the IOMMU, so that P2P goes straight"),
+    ("SRIOV_EN", True, "virtual functions"),
+)
+# Settings that firmware hides until another one is on.
+REVEALED_BY = {"MAX_ACC_OUT_READ": "ADVANCED_PCI_SETTINGS"}
+NAME = re.compile(r"[A-Z][A-Za-z0-9_]*(\[[0-9]+\])?")
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value as the tool prints it: a word, a number, or both ("per_mkey(0)")."""
+
+    text: str
+
+    def is_wanted(self, wanted: Any) -> bool:
+        """Return True if the value equals the user's: True, 44, "44", "0x2c", "per_mkey" or "per_mkey(0)"."""
+        number = _number(self.text)
+        if isinstance(wanted, (bool, int)):
+            return number == int(wanted)
+        asked = str(wanted).strip()
+        word = self.text.split("(")[0]
+        if asked.lower() in (self.text.lower(), word.lower()):
+            return True
+        return number is not None and "(" not in asked and _number(asked) == number
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of a NIC; ``current`` is None where the firmware does not say it."""
+
+    current: Value | None
+    next_boot: Value
+
+    def waits_for_boot(self, wanted: Any) -> bool:
+        """Return True if a value other than the user's is known to be in effect."""
+        return self.current is not None and not self.current.is_wanted(wanted)
+
+
+def parse(output: str) -> dict[str, Setting]:
+    """Return the output of ``mstconfig -e query`` by name. Raises HostError if it has no table."""
+    columns: list[str] = []
+    settings = {}
+    for line in output.splitlines():
+        if line.strip().startswith("Configurations:"):
+            columns = re.split(r"\s{2,}", line.strip().split(":", 1)[1].strip())
+            if "Next Boot" not in columns:
+                break
+            continue
+        words = re.split(r"\s{2,}", line.strip().lstrip("*").strip())
+        if columns and len(words) == len(columns) + 1:
+            row = dict(zip(columns, words[1:]))
+            current = Value(row["Current"]) if "Current" in row else None
+            settings[words[0]] = Setting(current, Value(row["Next Boot"]))
+    if not settings:
+        raise HostError(f"mstconfig printed no table with a column 'Next Boot': {output.strip()[:200]!r}")
+    return settings
+
+
+def wanted(data: Any, host: Host) -> dict[str, dict[str, Any]]:
+    """Return ``{"settings": [{"devices": ["15b3:*"], "values": {"ATS_ENABLED": true}}]}`` by address.
+
+    Functions of one NIC share its firmware: the first one (.0) that is not a VF represents it. Raises HostError.
+    """
+    given = requests.record(data, "nic_firmware", {"settings": list}, {})
+    result: dict[str, dict[str, Any]] = {}
+    for number, item in enumerate(given["settings"]):
+        where = f"nic_firmware.settings[{number}]"
+        entry = requests.record(item, where, {"devices": list, "values": dict}, {})
+        for name, value in entry["values"].items():
+            if (
+                not NAME.fullmatch(str(name))
+                or not isinstance(value, (bool, int, str))
+                or not re.fullmatch(r"[A-Za-z0-9_.-]+", str(value))
+            ):
+                raise RequestError(f"{where}: {name}={value!r} is no setting of firmware")
+        for selector in requests.strings(entry["devices"], f"{where}.devices"):
+            for function in selectors.select(host, [selector], where):
+                if _is_nic(function):
+                    result.setdefault(function.address, {}).update(entry["values"])
+                elif selectors.is_address(selector):
+                    raise RequestError(f"{where}: {function.address} is no physical function of an NVIDIA/Mellanox NIC")
+    return result
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The plan of one NIC: settings to change, settings that its firmware still hides, and settings it lacks."""
+
+    changes: dict[str, Any]
+    hidden: list[str]
+    lacking: list[str]
+
+
+def plan(seen: dict[str, Setting], want: dict[str, Any]) -> Plan:
+    """Divide the requested settings of one NIC by what its firmware shows."""
+    absent = [name for name in want if name not in seen]
+    # A setting that is not shown although what reveals it is in effect is one that the firmware does not have.
+    hidden = [name for name in absent if _may_appear(seen, want, name)]
+    changes = {
+        name: value for name, value in want.items() if name in seen and not seen[name].next_boot.is_wanted(value)
+    }
+    return Plan(changes, hidden, [name for name in absent if name not in hidden])
+
+
+def _may_appear(seen: dict[str, Setting], want: dict[str, Any], name: str) -> bool:
+    revealer = REVEALED_BY.get(name, "")
+    if revealer not in want or revealer not in seen:
+        return False
+    # Old firmware does not say what is in effect: what it has for the next boot is taken for it.
+    in_effect = seen[revealer].current or seen[revealer].next_boot
+    return not in_effect.is_wanted(want[revealer])
+
+
+def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcome:
+    """Set what differs; ``reboot_required`` in the facts is True if a NIC still runs with other values.
+
+    All NICs are read and planned before one is written. Settings that a NIC lacks or refuses are in the outcome's
+    ``failed``, after all others were set. Raises RequestError for a mistake in ``data``.
+    """
+    outcome = Outcome(facts={"reboot_required": False, "devices": {}, "failures": []})
+    failures: list[str] = outcome.facts["failures"]
+    want = wanted(data, host)
+    seen: dict[str, dict[str, Setting]] = {}
+    for address in sorted(want):
+        try:
+            seen[address] = _query(system, address)
+        except HostError as error:
+            failures.append(f"nic_firmware: {address}: {error}{_because(system)}")
+    for address, before in list(seen.items()):
+        planned = plan(before, want[address])
+        if planned.lacking:
+            failures.append(
+                f"nic_firmware: the firmware of {address} knows no {', '.join(planned.lacking)}: leave it out for this "
+                "NIC, turn on what reveals it (ADVANCED_PCI_SETTINGS), or update the firmware"
+            )
+        # Settings revealed by a setting of this call; if that was set before, only the boot can reveal them.
+        revealed = [name for name in planned.hidden if REVEALED_BY[name] in planned.changes]
+        changes = {**planned.changes, **{name: want[address][name] for name in revealed}}
+        if not check and planned.changes:
+            try:
+                seen[address] = _set(system, address, planned.changes, want[address])
+            except HostError as error:
+                failures.append(str(error))
+                continue
+            # Settings that the firmware shows only after a boot are not set yet.
+            changes = {name: value for name, value in changes.items() if name in seen[address]}
+        for name, value in changes.items():
+            outcome.differ(
+                f"{address} {name}", before[name].next_boot.text if name in before else "hidden", _text(value)
+            )
+        _report(outcome, address, seen[address], want[address], planned)
+    outcome.failed = "\n".join(failures)
+    return outcome
+
+
+def _report(outcome: Outcome, address: str, seen: dict[str, Setting], want: dict[str, Any], planned: Plan) -> None:
+    """Record what one NIC has now and after the next boot, and what waits for the boot."""
+    waiting = sorted(
+        name
+        for name, value in want.items()
+        if name in planned.changes or name in planned.hidden or (name in seen and seen[name].waits_for_boot(value))
+    )
+    if waiting:
+        outcome.facts["reboot_required"] = True
+        outcome.pending.append(f"firmware of {address}: {', '.join(waiting)} at the next boot")
+    outcome.facts["devices"][address] = {
+        name: {"current": setting.current.text if setting.current else None, "next_boot": setting.next_boot.text}
+        for name, setting in ((name, seen[name]) for name in want if name in seen)
+    }
+
+
+def _query(system: System, address: str) -> dict[str, Setting]:
+    return parse(system.run(["mstconfig", "-d", address, "-e", "query"]))
+
+
+def _because(system: System) -> str:
+    """Return the kernel lockdown that may cause a failure: the tool works through config space."""
+    level = lockdown.level(system)
+    return (
+        f"; {lockdown.cause(level)}: turn Secure Boot off in the BIOS" if lockdown.forbids_config_writes(level) else ""
+    )
+
+
+def _set(system: System, address: str, changes: dict[str, Any], want: dict[str, Any]) -> dict[str, Setting]:
+    """Set ``changes``, and what these reveal at once. Raises HostError.
+
+    Some firmware shows a setting as soon as the one that reveals it is set, other only after a boot: then the next run
+    sets it.
+    """
+    first = {name: value for name, value in changes.items() if name in REVEALED_BY.values()}
+    if first:
+        _write(system, address, first)
+        changes = plan(_query(system, address), want).changes
+    if changes:
+        _write(system, address, changes)
+    seen = _query(system, address)
+    left = plan(seen, want).changes
+    if left:
+        raise HostError(
+            f"nic_firmware: {address} took {', '.join(left)}, "
+            "but its next boot has other values: its firmware refuses them"
+        )
+    return seen
+
+
+def _write(system: System, address: str, values: dict[str, Any]) -> None:
+    arguments = [f"{name}={int(value) if isinstance(value, bool) else value}" for name, value in values.items()]
+    try:
+        system.run(["mstconfig", "-d", address, "-y", "set", *arguments])
+    except HostError as error:
+        raise HostError(f"nic_firmware: {address}: {error}{_because(system)}") from error
+
+
+def _is_nic(function: Function) -> bool:
+    return (
+        function.vendor_id == MELLANOX
+        and function.kind == "nic"
+        and function.physical_function is None
+        and function.address.endswith(".0")
+    )
+
+
+def _number(text: str) -> int | None:
+    inside = re.search(r"\((-?\w+)\)$", text)
+    try:
+        return int(inside[1] if inside else text, 0)
+    except ValueError:
+        return {"true": 1, "false": 0}.get(text.lower())
+
+
+def _text(value: Any) -> str:
+    return f"{value}({int(value)})" if isinstance(value, bool) else str(value)

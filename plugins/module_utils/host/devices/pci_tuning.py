@@ -1,0 +1,263 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""MaxReadReq, relaxed ordering and ACS of all devices of a host, written to config space.
+
+A register may be read-only, as all of DevCtl is on QEMU's devices: a register that keeps its value is reported as
+``not_writable``, once its other bits are seen to be as before, and is no change on the next run either. What the
+kernel refuses to write (lockdown) is reported as ``refused``, and fails the call after the rest was done.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common import requests, selectors
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import (
+    HostError,
+    KernelRefusedError,
+    RequestError,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import lockdown
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci import capabilities, writes
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci.config import ConfigSpace, PciError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
+
+DEVICES = "/sys/bus/pci/devices"
+READ_ONLY = "/run/sailloft/read_only_registers.json"
+# The order in which they are reported.
+SETTINGS = {"max_read_request_bytes": int, "relaxed_ordering": bool, "acs": list}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting for one device."""
+
+    name: str  # a key of SETTINGS
+    value: Any
+    by_address: bool  # the device was named by its address, so that it must be able to
+    allow_less_isolation: bool
+
+
+@dataclass(frozen=True)
+class Change:
+    """One register to write."""
+
+    address: str
+    setting: Setting
+    write: writes.RegisterWrite
+
+    @property
+    def name(self) -> str:
+        """Return the name in the diff."""
+        return f"{self.address} {self.setting.name}"
+
+    def shown(self, value: int) -> Any:
+        """Return a value of the register in readable form."""
+        if self.setting.name == "acs":
+            return acs_bits.names(value)
+        if self.setting.name == "relaxed_ordering":
+            return bool(value & capabilities.r.PCI_EXP_DEVCTL_RELAX_EN)
+        return capabilities.size_bytes((value & capabilities.r.PCI_EXP_DEVCTL_READRQ) >> 12)
+
+
+def wanted(data: Any, host: Host | None) -> dict[str, dict[str, Setting]]:
+    """Return ``{"settings": [{"devices": [...], "max_read_request_bytes": 4096, ...}]}`` by address and setting.
+
+    A later entry overrides an earlier one. Raises HostError.
+    """
+    given = requests.record(data, "pci_tuning", {"settings": list}, {})
+    result: dict[str, dict[str, Setting]] = {}
+    for number, item in enumerate(given["settings"]):
+        where = f"pci_tuning.settings[{number}]"
+        entry = requests.record(item, where, {"devices": list}, {**SETTINGS, "allow_less_isolation": bool})
+        if not set(entry) & set(SETTINGS):
+            raise RequestError(f"{where}: nothing is set; give one of {', '.join(SETTINGS)}")
+        _check_values(entry, where)
+        for selector in requests.strings(entry["devices"], f"{where}.devices"):
+            for function in selectors.select(host, [selector], where):
+                for name in SETTINGS:
+                    if name in entry:
+                        result.setdefault(function.address, {})[name] = Setting(
+                            name, entry[name], selectors.is_address(selector), entry.get("allow_less_isolation", False)
+                        )
+    return result
+
+
+def plan(function: Function, config: ConfigSpace, settings: dict[str, Setting]) -> tuple[list[Change], dict[str, str]]:
+    """Return the registers of one device to write, and by setting why it does not apply to the device.
+
+    Raises HostError if a device that was named by its address has no such register, and if tenants
+    would be less isolated than before without a request for that.
+    """
+    changes = []
+    skipped = {}
+    for name, setting in settings.items():
+        try:
+            reason = _does_not_apply(function, config, name)
+            if reason and setting.by_address:
+                raise HostError(f"pci_tuning: {function.address} cannot have {name}: {reason}")
+            if reason:
+                skipped[name] = reason
+            else:
+                changes.append(Change(function.address, setting, _write(function, config, setting)))
+        except PciError as error:
+            raise HostError(f"pci_tuning: {function.address}: {error}") from error
+    return changes, skipped
+
+
+def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcome:
+    """Apply the settings in ``data`` (see ``wanted``) to the devices that it selects.
+
+    Everything is planned before anything is written. Raises HostError where it cannot be planned; what a device or the
+    kernel refuses afterwards is in the outcome's ``failed``, once all others were written.
+    """
+    by_address = host.by_address()
+    outcome = Outcome()
+    planned: list[Change] = []
+    report: dict[str, dict[str, Any]] = {}
+    for address, settings in sorted(wanted(data, host).items()):
+        changes, skipped = plan(by_address[address], _config(system, address), settings)
+        planned += changes
+        report[address] = {change.setting.name: change.shown(change.write.value) for change in changes}
+        if skipped:
+            report[address]["not_applicable"] = skipped
+    read_only = _read_only(system)
+    level = lockdown.level(system)
+    refused: list[Change] = []
+    errors: list[str] = []
+    for change in planned:
+        if not change.write.changes:
+            continue
+        of_device, name = report[change.address], change.setting.name
+        try:
+            took = _took(system, change, check, change.name in read_only, lockdown.forbids_config_writes(level))
+        except HostError as error:
+            if isinstance(error, KernelRefusedError) and error.errno == errno.EPERM:
+                refused.append(change)
+            else:
+                errors.append(str(error))
+            of_device.setdefault("refused", {})[name] = change.shown(change.write.value)
+            of_device[name] = change.shown(change.write.current)
+            continue
+        if took:
+            outcome.differ(change.name, change.shown(change.write.current), change.shown(change.write.value))
+            read_only.discard(change.name)
+        else:
+            of_device[name] = change.shown(change.write.current)
+            of_device.setdefault("not_writable", []).append(name)
+            read_only.add(change.name)
+    if not check and read_only != _read_only(system):
+        system.replace(READ_ONLY, (json.dumps(sorted(read_only), indent=1) + "\n").encode())
+    if refused:
+        errors.append(f"pci_tuning: {lockdown.cause(level)}: not set {_counted(refused)}; {lockdown.WAY_OUT}")
+    outcome.failed = "; ".join(errors)
+    outcome.facts = {"devices": report}
+    return outcome
+
+
+def _counted(changes: list[Change]) -> str:
+    """Return "acs of 2 devices (0000:10:00.0, 0000:10:01.0)", by setting, naming the first few devices."""
+    by_setting: dict[str, list[str]] = {}
+    for change in changes:
+        by_setting.setdefault(change.setting.name, []).append(change.address)
+    return " and ".join(
+        f"{name} of {len(addresses)} device{'s' * (len(addresses) > 1)} "
+        f"({', '.join(addresses[:3])}{', ...' * (len(addresses) > 3)})"
+        for name, addresses in by_setting.items()
+    )
+
+
+def _took(system: System, change: Change, check: bool, known_read_only: bool, locked: bool) -> bool:
+    """Write a change, or in check mode predict the result: False if the register keeps its value.
+
+    Raises KernelRefusedError, and HostError where the register took another value.
+    """
+    if locked:
+        raise KernelRefusedError(f"{change.name}: config space is locked", errno.EPERM)
+    return not known_read_only if check else _apply(system, change)
+
+
+def _does_not_apply(function: Function, config: ConfigSpace, name: str) -> str:
+    """Return why a device of the requested kind has no such setting; empty if it has."""
+    if config.size < capabilities.r.PCI_CFG_SPACE_SIZE:
+        raise PciError(
+            f"only {config.size} bytes of its config space can be read, which is what others than root may: run as root"
+        )
+    if name == "acs":
+        return "" if capabilities.acs(config) else "it has no ACS capability"
+    if capabilities.express(config) is None:
+        return "it is no PCI Express device"
+    if function.physical_function:
+        # PCI Express Base Specification 9.3.5.4: these fields of a VF are reserved.
+        return f"it is a VF, and has what its physical function {function.physical_function} has"
+    return ""
+
+
+def _write(function: Function, config: ConfigSpace, setting: Setting) -> writes.RegisterWrite:
+    if setting.name == "max_read_request_bytes":
+        return writes.max_read_request(config, setting.value)
+    if setting.name == "relaxed_ordering":
+        return writes.relaxed_ordering(config, setting.value)
+    acs = capabilities.acs(config)
+    if acs is None:
+        raise PciError("it has no ACS capability")
+    asked = acs_bits.mask(setting.value)
+    lacking = acs_bits.names(asked & ~acs.capability)
+    if lacking and setting.by_address:
+        raise HostError(f"pci_tuning: {function.address} has no ACS {', '.join(lacking)}: ask for what it has")
+    lost = acs_bits.names(acs.control & ~asked & acs_bits.mask(list(acs_bits.ISOLATING)))
+    if lost and not setting.allow_less_isolation:
+        raise HostError(
+            f"pci_tuning: {function.address} has ACS {', '.join(lost)} on, which keeps the devices below it apart; "
+            "add it to acs, or say allow_less_isolation: true if no two tenants ever share them"
+        )
+    return writes.acs_control(config, asked & acs.capability)
+
+
+def _check_values(entry: dict[str, Any], where: str) -> None:
+    size_bytes = entry.get("max_read_request_bytes", writes.READ_REQUEST_BYTES[0])
+    if size_bytes not in writes.READ_REQUEST_BYTES:
+        raise RequestError(
+            f"{where}: max_read_request_bytes is {size_bytes}, wanted one of {list(writes.READ_REQUEST_BYTES)}"
+        )
+    unknown = [name for name in entry.get("acs", []) if name not in acs_bits.BITS]
+    if unknown:
+        raise RequestError(f"{where}: acs has {unknown}, known are {', '.join(acs_bits.BITS)}")
+
+
+def _config(system: System, address: str) -> ConfigSpace:
+    data = system.read_bytes(f"{DEVICES}/{address}/config")
+    if data is None:
+        raise HostError(f"pci_tuning: {address} is gone; read the host again")
+    try:
+        return ConfigSpace.of_bytes(data)
+    except PciError as error:
+        raise HostError(f"pci_tuning: {address}: {error}") from error
+
+
+def _apply(system: System, change: Change) -> bool:
+    """Write and read back. Returns False if the register kept its value. Raises HostError if it took another."""
+    # Only the bits that this setting changes: another setting of the same register may have been written just before.
+    bits = change.write.value ^ change.write.current
+    offset, size = change.write.offset, change.write.size_bytes
+    before = _config(system, change.address).read(offset, size)
+    aim = (before & ~bits) | (change.write.value & bits)
+    system.poke_bytes(f"{DEVICES}/{change.address}/config", aim.to_bytes(size, "little"), offset)
+    now = _config(system, change.address).read(offset, size)
+    if now not in (aim, before):
+        raise HostError(
+            f"pci_tuning: {change.name}: wrote {change.shown(aim)}, reads back {change.shown(now)}: "
+            "the device does not support this value"
+        )
+    return now == aim
+
+
+def _read_only(system: System) -> set[str]:
+    """Return the registers found read-only since this kernel booted, so that check mode knows without a write."""
+    return set(json.loads(system.read(READ_ONLY) or "[]"))

@@ -1,0 +1,126 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Bind PCI functions to vfio-pci by whole IOMMU groups, now and at every boot, through driverctl.
+
+A guest can have a group only as a whole: Linux Documentation/driver-api/vfio.rst. driverctl keeps the binding
+in /etc/driverctl.d/pci-ADDRESS, which its udev rule loads when the device appears (driverctl(8)).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common import requests, selectors
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import users
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
+
+DRIVER = "vfio-pci"
+OVERRIDES = "/etc/driverctl.d"
+NO_IOMMU = (
+    "vfio_binding: the IOMMU is off, so that nothing can be bound to vfio-pci: it is done at the next boot with it on"
+)
+
+
+def wanted(data: Any, host: Host | None) -> tuple[list[Function], list[Function]]:
+    """Return ``{"devices": ["gpu"], "release": []}`` as functions to bind and to release. Raises HostError."""
+    given = requests.record(data, "vfio_binding", {"devices": list}, {"release": list})
+    bind = selectors.select(host, requests.strings(given["devices"], "vfio_binding.devices"), "vfio_binding.devices")
+    release = selectors.select(
+        host, requests.strings(given.get("release", []), "vfio_binding.release"), "vfio_binding.release"
+    )
+    both = [function.address for function in bind if function in release]
+    if both:
+        raise HostError(f"vfio_binding: {', '.join(both)} cannot be both bound and released")
+    bridges = [function.address for function in bind if function.kind == "bridge"]
+    if bridges:
+        raise HostError(
+            f"vfio_binding: {', '.join(bridges)} is a bridge, which stays with the host; name what is below it"
+        )
+    return bind, release
+
+
+def check_groups(host: Host, bind: list[Function]) -> None:
+    """Raise HostError if a group would be split, or the host needs a function in it."""
+    chosen = {function.address for function in bind}
+    for function in bind:
+        if function.used_by_host:
+            raise HostError(
+                f"vfio_binding: {function.address} is in use by the host: it {' and '.join(function.used_by_host)}; "
+                "take it off the list"
+            )
+        if function.sriov and function.sriov.now:
+            raise HostError(
+                f"vfio_binding: {function.address} has {function.sriov.now} VFs, which go when its driver goes: "
+                "bind the VFs, or set its count to 0 first"
+            )
+        if function.iommu_group is None:
+            continue
+        foreign = [
+            other
+            for other in host.group_members(function.iommu_group)
+            if other.address not in chosen and other.kind != "bridge" and other.driver != DRIVER
+        ]
+        if foreign:
+            names = ", ".join(f"{other.address} ({other.driver or 'no driver'})" for other in foreign)
+            raise HostError(
+                f"vfio_binding: {function.address} shares IOMMU group {function.iommu_group} with {names}, and a guest "
+                "gets a group only as a whole: bind that too, or turn ACS on in the BIOS so that each gets its own"
+            )
+
+
+def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcome:
+    """Bind and release the devices in ``data`` (see ``wanted``). Raises HostError before anything is changed."""
+    bind, release = wanted(data, host)
+    check_groups(host, bind)
+    outcome = Outcome(facts={"bound": [function.address for function in bind]})
+    without_group = [function for function in bind if function.iommu_group is None]
+    if without_group and any(function.iommu_group is not None for function in host.functions):
+        raise HostError(f"vfio_binding: {without_group[0].address} has no IOMMU group: no IOMMU is in front of it")
+    released = [function for function in release if function.driver == DRIVER or _override(system, function)]
+    in_use = users.of_functions(system, [function for function in released if function.driver == DRIVER])
+    if in_use:
+        raise HostError(f"vfio_binding: to be released, and in use: {users.in_words(in_use)}; stop the guest first")
+    for function in bind:
+        there = _state(function.driver, _override(system, function))
+        if there != _state(DRIVER, DRIVER):
+            outcome.differ(function.address, there, _state(DRIVER, DRIVER))
+    for function in released:
+        outcome.differ(function.address, _state(function.driver, _override(system, function)), "its own driver")
+    if without_group:
+        outcome.pending.append(NO_IOMMU)
+        outcome.before, outcome.after = {}, {}
+        outcome.facts["bound"] = []
+        return outcome
+    if check:
+        return outcome
+    for function in bind:
+        if function.address in outcome.after:
+            _bind(system, function)
+    for function in released:
+        system.run(["driverctl", "unset-override", function.address])
+    return outcome
+
+
+def _bind(system: System, function: Function) -> None:
+    if function.driver == DRIVER:
+        # Only the persistent binding is missing; driverctl would take the device from its guest to write this.
+        system.replace(f"{OVERRIDES}/pci-{function.address}", f"{DRIVER}\n".encode())
+        return
+    system.run(["driverctl", "set-override", function.address, DRIVER])
+    driver = system.link_name(f"/sys/bus/pci/devices/{function.address}/driver")
+    if driver != DRIVER:
+        raise HostError(
+            f"vfio_binding: {function.address} is bound to {driver or 'nothing'} after driverctl gave it to {DRIVER}"
+        )
+
+
+def _override(system: System, function: Function) -> str | None:
+    return system.read(f"{OVERRIDES}/pci-{function.address}")
+
+
+def _state(driver: str | None, override: str | None) -> str:
+    at_boot = f"{override} at boot" if override else "kernel's choice at boot"
+    return f"{driver or 'no driver'}, {at_boot}"

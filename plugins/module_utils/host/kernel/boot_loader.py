@@ -1,0 +1,180 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Write kernel arguments to the files that the boot loader reads, so that they survive updates of the kernel.
+
+Two layouts are supported. Debian and Ubuntu generate ``/boot/grub/grub.cfg`` from ``/etc/default/grub`` and then
+``/etc/default/grub.d/*.cfg``, which a shell reads in order: a drop-in of ours rewrites the two variables there, so
+that what others put into them later is respected too. RHEL and its relatives keep one Boot Loader Specification
+entry a kernel (``/boot/loader/entries/*.conf``), and make new ones from ``/etc/kernel/cmdline`` or
+``GRUB_CMDLINE_LINUX``. ``grubby`` is not used there: it replaces all arguments of one name by the last
+(rhboot/grubby, grubby-bls, update_args), so that two sizes of huge pages cannot be written with it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_command_line as command_line
+
+ENTRIES = "/boot/loader/entries"
+DROP_IN = "/etc/default/grub.d/90-sailloft.cfg"
+GENERATED = "/boot/grub/grub.cfg"
+DEFAULTS = "/etc/default/grub"
+FOR_NEW_KERNELS = "/etc/kernel/cmdline"
+ENVIRONMENT = "/boot/grub2/grubenv"
+ASSIGNMENT = re.compile(r'^(GRUB_CMDLINE_LINUX=)(["\']?)(.*?)\2[ \t]*$', re.MULTILINE)
+# GRUB reads and writes its environment block as exactly this many bytes, padded with "#".
+ENVIRONMENT_BYTES = 1024
+
+
+def find(system: System, needed: bool = True) -> type[Debian] | type[BootLoaderSpecification] | None:
+    """Return the boot loader of this host; None if it is neither. Raises HostError if one is ``needed``."""
+    if any(name.endswith(".conf") for name in system.names(ENTRIES)) and system.exists("/boot/grub2"):
+        return BootLoaderSpecification
+    if system.exists(DEFAULTS) or system.exists("/usr/sbin/update-grub"):
+        return Debian
+    if not needed:
+        return None
+    raise HostError(
+        f"kernel_arguments: found neither {DEFAULTS} with update-grub nor {ENTRIES}/*.conf with /boot/grub2: "
+        "this host does not boot by GRUB as Debian or RHEL set it up; "
+        "give it the arguments where its boot loader keeps them"
+    )
+
+
+class Debian:
+    """GRUB with a generated configuration."""
+
+    name = "grub"
+
+    @staticmethod
+    def files(system: System, arguments: list[str], remove: list[str]) -> dict[str, str]:
+        """Return the required content of the files, by path."""
+        del system  # the drop-in depends on nothing but what is wanted
+        line = shlex.quote(" ".join(map(command_line.quoted, arguments)))
+        patterns = "|".join(
+            f'{_either(name)}|{_either(name)}=*|\\"{_either(name)}=*'
+            for name in sorted(command_line.owned(arguments, remove))
+        )
+        return {
+            DROP_IN: f"""# Written by sailloft.fleet.kernel_arguments; changes here are lost.
+sailloft_others() {{
+    (
+        set -f
+        kept=
+        for word in $1; do
+            case "$word" in
+                {patterns or "''"}) ;;
+                *) kept="$kept${{kept:+ }}$word" ;;
+            esac
+        done
+        printf '%s' "$kept"
+    )
+}}
+GRUB_CMDLINE_LINUX_DEFAULT="$(sailloft_others "$GRUB_CMDLINE_LINUX_DEFAULT")"
+GRUB_CMDLINE_LINUX="$(sailloft_others "$GRUB_CMDLINE_LINUX")"
+# Last of all, so that they stand together and in their order.
+GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT${{GRUB_CMDLINE_LINUX_DEFAULT:+ }}"{line}
+"""
+        }
+
+    @staticmethod
+    def stale(system: System, arguments: list[str], remove: list[str]) -> bool:
+        """Return True if an entry of the generated configuration lacks the arguments (recovery entries aside)."""
+        lines = _linux_lines(system.read(GENERATED) or "")
+        return not lines or not all(command_line.in_effect(line, arguments, remove) for line in lines)
+
+    @staticmethod
+    def generate(system: System) -> None:
+        """Generate the configuration again."""
+        system.run(["update-grub"])
+
+
+class BootLoaderSpecification:
+    """GRUB with one entry per kernel."""
+
+    name = "bls"
+
+    @staticmethod
+    def files(system: System, arguments: list[str], remove: list[str]) -> dict[str, str]:
+        """Return the required content of the files, by path: for new kernels first, then every entry."""
+        wanted = {}
+        defaults = system.read_bytes(DEFAULTS)
+        if defaults is not None:
+            text = defaults.decode()
+            wanted[DEFAULTS] = ASSIGNMENT.sub(
+                lambda found: found[1] + _in_quotes(command_line.merged(found[3], arguments, remove)), text
+            )
+        new = system.read_bytes(FOR_NEW_KERNELS)
+        if new is not None:
+            wanted[FOR_NEW_KERNELS] = command_line.merged(new.decode(), arguments, remove) + "\n"
+        environment = system.read_bytes(ENVIRONMENT)
+        if environment is not None and b"\nkernelopts=" in environment:
+            wanted[ENVIRONMENT] = _environment(environment.decode(), arguments, remove)
+        for name in system.names(ENTRIES):
+            content = system.read_bytes(f"{ENTRIES}/{name}") if name.endswith(".conf") else None
+            if content is not None:
+                wanted[f"{ENTRIES}/{name}"] = _entry(content.decode(), arguments, remove)
+        return wanted
+
+    @staticmethod
+    def stale(system: System, arguments: list[str], remove: list[str]) -> bool:
+        """Return that nothing is stale: nothing is generated, GRUB reads the entries themselves."""
+        del system, arguments, remove
+        return False
+
+    @staticmethod
+    def generate(system: System) -> None:
+        """Do nothing: nothing is generated."""
+        del system
+
+
+def _in_quotes(line: str) -> str:
+    """Return a command line as a value in a file that a shell reads; double quotes, unless it has some itself."""
+    return f"'{line}'" if '"' in line else f'"{line}"'
+
+
+def _either(name: str) -> str:
+    """Return a shell pattern for a name in which "-" and "_" are the same."""
+    return name.replace("_", "[_-]")
+
+
+def _linux_lines(configuration: str) -> list[str]:
+    # Only what is generated from the two variables: other systems on the disk (30_os-prober) keep their arguments.
+    sections = re.findall(
+        r"^### BEGIN /etc/grub\.d/10_linux\S* ###$(.*?)^### END", configuration, flags=re.MULTILINE | re.DOTALL
+    )
+    lines = [line.strip() for section in sections for line in section.splitlines()]
+    # Debian's recovery entries leave GRUB_CMDLINE_LINUX_DEFAULT out, by design: they carry "single" or "recovery".
+    return [
+        line.split(None, 2)[2]
+        for line in lines
+        if re.match(r"linux(16|efi)?\s+\S+\s+\S", line) and not {"single", "recovery"} & set(line.split())
+    ]
+
+
+def _entry(text: str, arguments: list[str], remove: list[str]) -> str:
+    def options(found: re.Match[str]) -> str:
+        if "$kernelopts" in found[2]:
+            return found[0]  # they stand in the environment block
+        return found[1] + command_line.merged(found[2], arguments, remove)
+
+    return re.sub(r"^(options[ \t]+)(.*)$", options, text, flags=re.MULTILINE)
+
+
+def _environment(text: str, arguments: list[str], remove: list[str]) -> str:
+    body = re.sub(
+        r"^(kernelopts=)(.*)$",
+        lambda found: found[1] + command_line.merged(found[2], arguments, remove),
+        text.rstrip("#"),
+        flags=re.MULTILINE,
+    )
+    if len(body.encode()) > ENVIRONMENT_BYTES:
+        raise HostError(
+            f"kernel_arguments: {ENVIRONMENT} holds {ENVIRONMENT_BYTES} bytes, and with these arguments it would need "
+            f"{len(body.encode())}: use fewer"
+        )
+    return body + "#" * (ENVIRONMENT_BYTES - len(body.encode()))

@@ -1,0 +1,141 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Kernel arguments: in the boot loader's files, in its generated configuration, and in the running kernel.
+
+All three places are checked, so that a run that was killed between two of them is completed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import hugepages
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common import requests
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import boot_loader
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_command_line as command_line
+
+# The argument that turns the IOMMU on, by the vendor of the CPU; AMD's and Arm's are on without one.
+# Source: Linux Documentation/admin-guide/kernel-parameters.txt, intel_iommu=, amd_iommu=, iommu=.
+IOMMU_ON = {"GenuineIntel": ["intel_iommu=on"]}
+# The default domain of host devices: "pt" maps them one to one, so that the host pays nothing for the IOMMU.
+IOMMU_MODES = {"passthrough": ["iommu=pt"], "translated": ["iommu=nopt"]}
+
+
+def for_iommu(mode: str | None, vendor: str | None) -> list[str]:
+    """Return the arguments for an IOMMU mode of IOMMU_MODES on the IOMMU of a vendor (a key of IOMMU_ON)."""
+    if mode is None:
+        return []
+    if mode not in IOMMU_MODES:
+        raise HostError(f"kernel_arguments: iommu is {mode!r}, wanted one of {', '.join(IOMMU_MODES)}")
+    return IOMMU_ON.get(vendor or "", []) + IOMMU_MODES[mode]
+
+
+def for_any_host(data: Any) -> list[str]:
+    """Return the arguments of ``ensure``'s data for a host not read yet, as for an image. Raises HostError.
+
+    They include each vendor's argument that turns its IOMMU on: a kernel without that IOMMU ignores it.
+    """
+    given = _record(data)
+    every = [argument for arguments in IOMMU_ON.values() for argument in arguments]
+    iommu = every + for_iommu(given["iommu"], None) if given.get("iommu") else []
+    return command_line.checked(_complete(given, iommu), [])[0]
+
+
+def for_pages(pages: dict[hugepages.Pool, int]) -> list[str]:
+    """Return the arguments that reserve huge pages by node, the largest size first and as default.
+
+    ``hugepages=0:200,1:200`` needs Linux 5.16 (or a kernel with commit b5389086ad7b).
+    """
+    sizes = sorted({pool.size_mib for pool, count in pages.items() if count}, reverse=True)
+    arguments = []
+    for size in sizes:
+        word = f"{size // 1024}G" if size % 1024 == 0 else f"{size}M"
+        counts = ",".join(
+            f"{pool.node}:{pages[pool]}" for pool in sorted(pages) if pool.size_mib == size and pages[pool]
+        )
+        arguments += [f"default_hugepagesz={word}"] * (size == sizes[0]) + [f"hugepagesz={word}", f"hugepages={counts}"]
+    return arguments
+
+
+def wanted(system: System, data: Any) -> tuple[list[str], list[str]]:
+    """Return the arguments and the names to remove, from ``ensure``'s data. Raises HostError."""
+    given = _record(data)
+    arguments = _complete(given, for_iommu(given.get("iommu"), _vendor(system)))
+    return command_line.checked(arguments, requests.strings(given.get("remove", []), "kernel_arguments.remove"))
+
+
+def _record(data: Any) -> dict[str, Any]:
+    return requests.record(
+        data, "kernel_arguments", {}, {"arguments": list, "remove": list, "iommu": str, "pages": list}
+    )
+
+
+def _complete(given: dict[str, Any], arguments: list[str]) -> list[str]:
+    """Return all arguments of ``given``, those for the IOMMU first. Raises HostError."""
+    if given.get("pages"):
+        arguments = arguments + for_pages(hugepages.wanted({"pages": given["pages"]}))
+    arguments = arguments + requests.strings(given.get("arguments", []), "kernel_arguments.arguments")
+    for name in ("intel_iommu", "iommu"):
+        values = [argument for argument in arguments if command_line.key(argument) == name]
+        if len(values) > 1:
+            raise HostError(f"kernel_arguments: {' and '.join(values)} contradict each other: leave one out")
+    return arguments
+
+
+def ensure(system: System, data: Any, check: bool = False) -> Outcome:
+    """Make the next boot have exactly these arguments of their keys.
+
+    ``{"iommu": "passthrough", "pages": [...], "arguments": ["pci=realloc"], "remove": ["quiet"]}``, all optional;
+    ``pages`` as in hugepages. ``reboot_required`` in the facts is True if the running kernel was started
+    with other arguments. Raises HostError.
+    """
+    arguments, remove = wanted(system, data)
+    running = system.read("/proc/cmdline")
+    if running is None:
+        raise HostError("kernel_arguments: there is no /proc/cmdline to compare with")
+    loader = boot_loader.find(system, needed=bool(arguments or remove))
+    outcome = Outcome(
+        facts={
+            "boot_loader": loader.name if loader else None,
+            "arguments": arguments,
+            "running": command_line.split(running),
+            "reboot_required": not command_line.in_effect(running, arguments, remove),
+        }
+    )
+    if loader is None:
+        return outcome
+    files = loader.files(system, arguments, remove)
+    for path, content in files.items():
+        there = system.read_bytes(path)
+        if there != content.encode():
+            outcome.differ(path, None if there is None else there.decode(errors="replace"), content)
+    stale = loader.stale(system, arguments, remove)
+    if stale:
+        outcome.differ("generated configuration", "without the arguments", "with the arguments")
+    if outcome.facts["reboot_required"]:
+        outcome.pending.append(f"the running kernel was not started with {' '.join(arguments)}: reboot")
+    if check or not outcome.changed:
+        return outcome
+    for path in outcome.after:
+        if path in files:
+            system.replace(path, files[path].encode())
+    loader.generate(system)
+    if loader.stale(system, arguments, remove):
+        raise HostError(
+            "kernel_arguments: update-grub ran, but an entry of the generated configuration is without "
+            f"{' '.join(arguments)}: look for a later file in /etc/default/grub.d that sets GRUB_CMDLINE_LINUX"
+        )
+    return outcome
+
+
+def _vendor(system: System) -> str | None:
+    """Return the IOMMU's vendor: as firmware says (a virtual machine may mix CPU and IOMMU), else the CPU's vendor."""
+    for table, vendor in (("DMAR", "GenuineIntel"), ("IVRS", "AuthenticAMD")):
+        if system.exists(f"/sys/firmware/acpi/tables/{table}"):
+            return vendor
+    found = re.search(r"^vendor_id\s*: (\S+)", system.read("/proc/cpuinfo") or "", re.MULTILINE)
+    return found[1] if found else None

@@ -1,0 +1,80 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Kernel command lines as data: the requested arguments, and a line that contains them.
+
+Source of the syntax: Linux Documentation/admin-guide/kernel-parameters.rst (arguments are separated by spaces,
+double quotes protect spaces, "-" and "_" are the same in the names of arguments).
+"""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
+
+ARGUMENT = re.compile(r'(?:[^\s"]|"[^"]*")+')
+# No quotes and no shell: these end in a file that a shell reads.
+SAFE = re.compile(r"[A-Za-z0-9_.-]+(?:=[A-Za-z0-9_.,:;/@+*%^~=-]*)?")
+# Keys whose order and repetition carry meaning: hugepages= counts pages of the hugepagesz= before it
+# (Linux Documentation/admin-guide/mm/hugetlbpage.rst), so they come and go together.
+FAMILIES = ({"hugepagesz", "hugepages", "default_hugepagesz"},)
+
+
+def key(argument: str) -> str:
+    """Return an argument's name as the kernel compares it: "pci" for "pci=realloc"; quotes around all do not count."""
+    return argument.lstrip('"').split("=", 1)[0].replace("-", "_")
+
+
+def quoted(argument: str) -> str:
+    """Return an argument as GRUB's files have it: to GRUB's script ";" ends a command (GRUB manual, "Quoting")."""
+    return f'"{argument}"' if ";" in argument else argument
+
+
+def split(line: str) -> list[str]:
+    """Return the arguments of a command line, in order."""
+    return ARGUMENT.findall(line)
+
+
+def checked(arguments: list[str], remove: list[str]) -> tuple[list[str], list[str]]:
+    """Return the requested arguments and the keys to remove, checked. Raises RequestError."""
+    for argument in arguments:
+        if not SAFE.fullmatch(argument):
+            raise RequestError(
+                f"kernel_arguments: {argument!r} is not one kernel argument "
+                "(name or name=value, without spaces and quotes)"
+            )
+    for name in remove:
+        if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
+            raise RequestError(f"kernel_arguments: to be removed is {name!r}, which is no name of an argument")
+    both = sorted({key(argument) for argument in arguments} & {key(name) for name in remove})
+    if both:
+        raise RequestError(f"kernel_arguments: {', '.join(both)} cannot be both set and removed")
+    size_seen = False
+    for argument in arguments:
+        size_seen = size_seen or key(argument) in ("hugepagesz", "default_hugepagesz")
+        if key(argument) == "hugepages" and not size_seen:
+            raise RequestError(
+                f"kernel_arguments: {argument} needs a hugepagesz= before it, which says the size of its pages"
+            )
+    return arguments, remove
+
+
+def owned(arguments: list[str], remove: list[str]) -> set[str]:
+    """Return the keys that are ours: every other argument with one of them is replaced."""
+    keys = {key(argument) for argument in [*arguments, *remove]}
+    for family in FAMILIES:
+        if keys & family:
+            keys |= family
+    return keys
+
+
+def merged(line: str, arguments: list[str], remove: list[str]) -> str:
+    """Return ``line`` without the arguments that are ours, then ``arguments``. A second call changes nothing."""
+    keys = owned(arguments, remove)
+    return " ".join([argument for argument in split(line) if key(argument) not in keys] + list(map(quoted, arguments)))
+
+
+def in_effect(line: str, arguments: list[str], remove: list[str]) -> bool:
+    """Return True if a kernel started with ``line`` has exactly ``arguments`` of our keys, in that order."""
+    keys = owned(arguments, remove)
+    return [argument.replace('"', "") for argument in split(line) if key(argument) in keys] == arguments

@@ -1,0 +1,43 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Kernel lockdown: why the kernel refuses writes to PCI config space, and what can be done instead.
+
+Sources: kernel_lockdown(7); Linux security/lockdown/lockdown.c (the file), drivers/pci/pci-sysfs.c, pci_write_config()
+(EPERM from the level "integrity" on; reading stays allowed). Distributions turn it on under Secure Boot.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+
+# "none [integrity] confidentiality": the level that is on stands in brackets.
+FILE = "/sys/kernel/security/lockdown"
+NONE = "none"
+
+WAY_OUT = (
+    "turn Secure Boot off in the BIOS, or leave these settings out. ACS needs no such write where the kernel argument "
+    "pci=config_acs= sets it at boot (Linux 6.11 has it, 6.15 sets several ports without errors); nothing replaces the "
+    "write of MaxReadReq and relaxed ordering"
+)
+
+
+def level(system: System) -> str | None:
+    """Return "none", "integrity" or "confidentiality"; None where the kernel does not say it."""
+    found = re.search(r"\[(\w+)\]", system.read(FILE) or "")
+    return found[1] if found else None
+
+
+def forbids_config_writes(level_now: str | None) -> bool:
+    """Return True where the kernel refuses writes to config space for certain; unknown is left to the write itself."""
+    return level_now not in (None, NONE)
+
+
+def cause(level_now: str | None) -> str:
+    """Return as text why a write to config space was refused."""
+    if level_now is None:
+        return f"the kernel refuses writes to PCI config space (EPERM), and {FILE} does not say whether lockdown is on"
+    if level_now == NONE:
+        return "the kernel refuses writes to PCI config space (EPERM), and its lockdown is off: run as root of the host"
+    return f"kernel lockdown is on ({level_now}), under which nothing may write PCI config space"

@@ -1,0 +1,288 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Debian and Ubuntu: mmdebstrap for a layer without parent, apt and dpkg from outside for one on top of another."""
+
+from __future__ import annotations
+
+import email.utils
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import (
+    Run,
+    ToolError,
+    file_inside,
+    inside,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import Archive, Layer
+
+TOOLS = ("mmdebstrap", "apt-get", "dpkg-query")
+# The environment of packages' scripts. INITRD=No: initramfs-tools' and dracut's hooks make no initrd, since the node
+# boots by our first stage. PYTHONHASHSEED: byte-compiled sets come in one order.
+ENVIRONMENT = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "DEBCONF_NONINTERACTIVE_SEEN": "true",
+    "INITRD": "No",
+    "PYTHONHASHSEED": "0",
+}
+ARCHIVES, LISTS = "var/cache/apt/archives", "var/lib/apt/lists"
+SOURCE_FOLDER = "etc/apt/sources.list.d"
+# A marker that all lists of the folder are there: a build may have been killed while it fetched them.
+WHOLE = "whole"
+# mmdebstrap copies these two from the build host.
+OF_THE_BUILD_HOST = ("etc/hostname", "etc/resolv.conf")
+LEFTOVERS = (
+    *("var/lib/dpkg/available", "var/lib/dpkg/available-old", "var/lib/dpkg/status-old"),
+    *("var/lib/dpkg/diversions-old", "var/lib/dpkg/statoverride-old"),
+    *("var/cache/debconf/config.dat-old", "var/cache/debconf/templates.dat-old", "var/cache/debconf/passwords.dat-old"),
+    *("etc/apt/apt.conf.d/99mmdebstrap", "var/lib/ucf/hashfile.0", "var/lib/ucf/registry.0"),
+)
+
+
+def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, str]:
+    """Return "URL SUITE" -> the sha256 of its InRelease.
+
+    ``fetch`` returns the bytes at a URL; raises ImageError. Raises ImageError if an archive cannot be reached or is not
+    as pinned.
+    """
+    found = {}
+    for archive in layer.archives:
+        for suite in archive.suites:
+            digest = hashlib.sha256(_release(archive, suite, fetch)).hexdigest()
+            pin = archive.release_sha256.get(suite, digest)
+            if pin != digest:
+                raise ImageError(
+                    f"archive {archive.url} {suite}",
+                    f"its InRelease has sha256 {digest}, and {pin} is pinned",
+                    "take a mirror or snapshot that has the pinned one, or pin the new one",
+                )
+            found[f"{archive.url} {suite}"] = digest
+    return found
+
+
+def source_date_epoch(layer: Layer, fetch: Callable[[str], bytes]) -> int:
+    """Return the release time of the newest of the layer's archives, s since 1970: no file of the image is younger."""
+    dates = []
+    for archive in layer.archives:
+        for suite in archive.suites:
+            found = re.search(rb"^Date: (.+)$", _release(archive, suite, fetch), re.MULTILINE)
+            if not found:
+                raise ImageError(
+                    f"archive {archive.url} {suite}",
+                    "its InRelease has no date",
+                    "make the archive with apt-ftparchive",
+                )
+            dates.append(int(email.utils.parsedate_to_datetime(found.group(1).decode()).timestamp()))
+    return max(dates)
+
+
+def caches(layer: Layer, digests: Mapping[str, str]) -> dict[str, str]:
+    """Return image folder -> folder of the builder's cache that is mounted there while packages are installed.
+
+    Each state of the archives has its own lists in the cache, so a layer on top needs no update of them.
+    """
+    text = "\n".join([*_sources(layer.archives), *(f"{name} {digests[name]}" for name in sorted(digests))])
+    return {
+        ARCHIVES: f"apt/archives-{layer.distribution}",
+        LISTS: f"apt/lists-{hashlib.sha256(text.encode()).hexdigest()}",
+    }
+
+
+def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> None:
+    """Install the layer's packages, and what they depend on, into ``root``: empty, or with the parent's in it.
+
+    Raises ImageError.
+    """
+    recommends = "false"
+    whole = inside(root, f"{LISTS}/{WHOLE}")
+    try:
+        if layer.parent is None:
+            run(
+                [
+                    *("mmdebstrap", "--mode=root", "--variant=essential", "--format=directory"),
+                    f"--architectures={layer.architecture}",
+                    f'--aptopt=APT::Install-Recommends "{recommends}"',
+                    f"--include={','.join(layer.packages)}",
+                    # The folders of downloads are mounted from the cache and stay.
+                    "--skip=check/empty,download/empty,essential/unlink,cleanup/apt",
+                    layer.suite,
+                    root,
+                    *_sources(layer.archives),
+                ],
+                env=ENVIRONMENT,
+                show=r"I: ((?:running apt-get update|downloading|extracting|installing).*?)\.*$",
+            )
+            _verify(root, layer, digests)
+            whole.touch()
+            for name in OF_THE_BUILD_HOST:
+                path = inside(root, name)
+                if not path.is_symlink():
+                    path.unlink(missing_ok=True)
+            return
+        lines = _sources(layer.archives)
+        written = "".join(path.read_text() for path in _source_files(root)).splitlines()
+        new = [line for line in lines if line not in written]
+        if new:
+            path = inside(root, f"{SOURCE_FOLDER}/{layer.name}.list")
+            path.unlink(missing_ok=True)
+            path.write_text("\n".join(new) + "\n")
+        if not layer.packages:
+            return
+        config = root.parent / "apt.conf"
+        config.write_text(_configuration(root, layer.architecture, recommends))
+        environment = {**ENVIRONMENT, "APT_CONFIG": os.fspath(config)}
+        if not whole.exists():
+            run.progress(f"{run.subject}: running apt-get update")
+            run(["apt-get", "-q", "update"], env=environment)
+            _verify(root, layer, digests)
+            whole.touch()
+        run(
+            confined(root, ["apt-get", "-q", "-y", "--allow-change-held-packages", "install", "--", *layer.packages]),
+            env=environment,
+            show=r"(\d+ upgraded, \d+ newly installed.*)",
+        )
+    except ToolError as error:
+        raise _explained(layer, error) from error
+
+
+def packages(root: Path, run: Run) -> list[dict[str, str]]:
+    """Return name, version and architecture of the packages in ``root``, sorted by name and architecture."""
+    said = run(
+        [
+            "dpkg-query",
+            f"--admindir={root}/var/lib/dpkg",
+            "--show",
+            "--showformat=${db:Status-Status} ${Package} ${Version} ${Architecture}\n",
+        ]
+    )
+    rows = (line.split() for line in said.splitlines())
+    found = [dict(zip(("name", "version", "architecture"), row[1:])) for row in rows if row[0] == "installed"]
+    return sorted(found, key=lambda package: (package["name"], package["architecture"]))
+
+
+def clean(root: Path) -> None:
+    """Remove what apt, dpkg and mmdebstrap left that is of no use in an image or differs from build to build."""
+    for name in LEFTOVERS:
+        inside(root, name).unlink(missing_ok=True)
+
+
+def unpack(into: Path, names: tuple[str, ...], layer: Layer, digests: Mapping[str, str], run: Run) -> None:
+    """Unpack packages of the layer's archives, with what they need, into ``into``; none is installed."""
+    try:
+        run(
+            [
+                *("mmdebstrap", "--mode=root", "--variant=extract", "--format=directory"),
+                f"--architectures={layer.architecture}",
+                '--aptopt=APT::Install-Recommends "false"',
+                f"--include={','.join(names)}",
+                "--skip=check/empty,download/empty,cleanup/apt",
+                layer.suite,
+                into,
+                *_sources(layer.archives),
+            ],
+            env=ENVIRONMENT,
+        )
+    except ToolError as error:
+        raise _explained(layer, error) from error
+
+
+def _release(archive: Archive, suite: str, fetch: Callable[[str], bytes]) -> bytes:
+    folder = f"{archive.url}/{suite.strip('/.')}".rstrip("/") if suite.endswith("/") else f"{archive.url}/dists/{suite}"
+    try:
+        return fetch(f"{folder}/InRelease")
+    except FileNotFoundError:
+        # An archive with a separate signature, or a pinned one without a signature.
+        try:
+            return fetch(f"{folder}/Release")
+        except FileNotFoundError:
+            raise ImageError(
+                f"archive {archive.url} {suite}",
+                f"has no release: {folder}/InRelease is not there",
+                "correct the url or the suite",
+            ) from None
+
+
+def _sources(archives: tuple[Archive, ...]) -> list[str]:
+    lines = []
+    for archive in archives:
+        for suite in archive.suites:
+            options = [f"signed-by={archive.keyring}"] if archive.keyring else []
+            if suite in archive.release_sha256:
+                # A pinned state may be older than the archive's own expiry date allows.
+                options.append("check-valid-until=no")
+                if not archive.keyring:
+                    # The digest that the user pinned proves more than a signature, and _verify holds apt to it.
+                    options.append("trusted=yes")
+            option = f"[{' '.join(options)}] " if options else ""
+            lines.append(" ".join([f"deb {option}{archive.url}", suite, *archive.components]))
+    return lines
+
+
+def _source_files(root: Path) -> Iterator[Path]:
+    names = sorted(path.name for path in inside(root, SOURCE_FOLDER, follow=True).glob("*.list"))
+    for name in ["etc/apt/sources.list", *(f"{SOURCE_FOLDER}/{name}" for name in names)]:
+        path = file_inside(root, name)
+        if path:
+            yield path
+
+
+def _configuration(root: Path, architecture: str, recommends: str) -> str:
+    """Return apt's settings for working on ``root`` from outside; dpkg itself runs inside, by chroot."""
+    return "".join(
+        f"{line};\n"
+        for line in (
+            f'Dir "{root}/"',
+            'Dir::Etc::TrustedParts "/etc/apt/trusted.gpg.d/"',
+            f'APT::Architecture "{architecture}"',
+            f'APT::Architectures {{ "{architecture}"; }}',
+            f'APT::Install-Recommends "{recommends}"',
+            'APT::Sandbox::User "root"',
+            'APT::Update::Error-Mode "any"',
+            'Acquire::Languages "none"',
+            f'DPkg::Chroot-Directory "{root}"',
+            'Dpkg::Use-Pty "false"',
+            'DPkg::Options:: "--force-confdef"',
+            'DPkg::Options:: "--force-confold"',
+        )
+    )
+
+
+def _releases(root: Path) -> set[str]:
+    """Return the digests of the release files that apt has fetched."""
+    return {sha256_of(path) for path in inside(root, LISTS, follow=True).glob("*Release") if path.is_file()}
+
+
+def _verify(root: Path, layer: Layer, digests: Mapping[str, str]) -> None:
+    """Raise ImageError if apt used other archives than the layer's key names: a mirror may change in between."""
+    there = _releases(root)
+    for name, digest in digests.items():
+        if digest not in there:
+            raise ImageError(
+                f"archive {name}",
+                f"was changed while layer {layer.name} was built: apt did not get the InRelease {digest}",
+                "run again; pin a snapshot where the archive changes often",
+            )
+
+
+def _explained(layer: Layer, error: ToolError) -> ImageError:
+    """Return the error with apt's own message, without mmdebstrap's lines around it."""
+    said = [line[3:] for line in error.output.splitlines() if line.startswith("E: ")]
+    own = ("mmdebstrap", "apt-get ", "run_", "received eof", "setup failed", "env ")
+    said = [line for line in said if not line.startswith(own)]
+    subject = f"layer {layer.name}"
+    for line in said:
+        if "Unable to locate package" in line or "has no installation candidate" in line or "was not found" in line:
+            advice = "correct the name, or add the archive that has it to archives"
+            if any(package in line.split() for package in userland.PACKAGES):
+                advice = "the first stage needs it: add the archive or component that has it (Ubuntu: universe)"
+            return ImageError(subject, line, advice)
+    if said and "No space left" not in error.output:
+        return ImageError(subject, " / ".join(said), "mend what apt names, and run again")
+    return error

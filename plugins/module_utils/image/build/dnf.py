@@ -1,0 +1,298 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""RHEL and related distributions: packages are installed into a root by ``dnf --installroot`` of the build host.
+
+Nothing of the build host's own configuration of dnf and rpm is used. An archive is proven by its packages' signatures
+(``keyring``), by the digest of its ``repodata/repomd.xml`` (``release_sha256: {repomd: ...}``), which holds the digests
+of its lists and these the digests of its packages, or by both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import Run
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import inside
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import RPM_RELEASE, Archive, Layer
+
+# Where rpm keeps its database, by the release of RHEL: rpm's macro %_dbpath there. From RHEL 10 on (as Fedora 36 has
+# it) it lies with the system; Debian's own rpm would write it to /root/.rpmdb.
+OLD_DATABASE = "/var/lib/rpm"
+NEW_DATABASE = "/usr/lib/sysimage/rpm"
+FIRST_NEW_RELEASE = 10
+DATABASE_FILE = "rpmdb.sqlite"
+CACHE = "var/cache/dnf"
+# Files that dnf and rpm leave behind and that are no part of what was installed.
+LEFTOVERS = (
+    *(CACHE, "var/cache/yum", "var/cache/libdnf5", "var/lib/dnf"),
+    *("var/log/dnf.log", "var/log/dnf.librepo.log", "var/log/dnf.rpm.log", "var/log/dnf5.log", "var/log/hawkey.log"),
+)
+OF_THE_DATABASE = (f"{DATABASE_FILE}-shm", f"{DATABASE_FILE}-wal", ".rpm.lock")
+QUERY = r"%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{ARCH}\n"
+# rpm lists a key that was used to check signatures as if it were a package.
+KEY = "gpg-pubkey"
+CONFIGURATION = """[main]
+assumeyes = 1
+best = 1
+cachedir = /var/cache/dnf
+gpgcheck = 1
+install_weak_deps = 0
+keepcache = 1
+logdir = /var/log
+# The digests are of the metadata that was fetched first; they must not change before the packages are.
+metadata_expire = never
+module_platform_id = platform:el{major}
+persistdir = /var/lib/dnf
+plugins = 0
+pluginconfpath = {folder}/none
+reposdir = {folder}/none
+retries = 3
+timeout = 60
+# Bytes/s; dnf's own 1000 would let a mirror take hours for a driver.
+minrate = 65536
+varsdir = {folder}/none
+"""
+REPOSITORY = """
+[{name}]
+name = {name}
+baseurl = {url}/
+enabled = 1
+gpgcheck = {check}
+{keys}"""
+
+
+def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> None:
+    """Put ``layer``'s packages into ``root``: empty for a layer without parent, else the merged root of those below.
+
+    ``digests`` are ``release_digests``: the metadata that dnf reads must match them. ``SOURCE_DATE_EPOCH`` of this
+    process is rpm's time of installation, so that the database is the same each time.
+    Raises ImageError; ``root`` must not be used then.
+    """
+    if not layer.packages:
+        return
+    with tempfile.TemporaryDirectory(prefix="sailloft-dnf-") as folder:
+        _configure(Path(folder), layer)
+        environment = _environment(folder)
+        command = [
+            *("dnf", "--config", f"{folder}/dnf.conf", "--installroot", str(root)),
+            *("--releasever", layer.suite, "--forcearch", layer.architecture),
+        ]
+        done = run([*command, "makecache"], env=environment)
+        if done.returncode != 0:
+            raise ImageError(f"layer {layer.name}", *_unreachable(done.stdout, layer))
+        _check_fetched(root, layer, digests)
+        done = run(confined(root, [*command, "install", *layer.packages]), env=environment)
+    if done.returncode != 0:
+        raise ImageError(f"layer {layer.name}", *_failure(done.stdout))
+
+
+def packages(root: Path, run: Run) -> list[dict[str, str]]:
+    """Return the packages in ``root`` as ``{"name", "version", "architecture"}``, sorted. ``root`` is only read.
+
+    ``version`` is ``EPOCH:VERSION-RELEASE``, or ``VERSION-RELEASE`` if no epoch is set. Raises ImageError.
+    """
+    database = _database(root)
+    if database is None:
+        return []
+    # rpm locks what it reads, and leaves files beside it.
+    with tempfile.TemporaryDirectory(prefix="sailloft-rpm-") as folder:
+        for path in database.iterdir():
+            if path.is_file() and path.name != ".rpm.lock":
+                shutil.copy(path, folder)
+        done = run(["rpm", "--dbpath", folder, "--query", "--all", "--queryformat", QUERY], env=_environment(folder))
+    if done.returncode != 0:
+        raise ImageError(str(database), f"rpm cannot read it: {_last(done.stdout)}", "build the layer again")
+    rows = [line.split("\t") for line in done.stdout.splitlines() if line.count("\t") == 2]
+    return [
+        {"name": name, "version": version, "architecture": architecture}
+        for name, version, architecture in sorted(rows)
+        if name != KEY
+    ]
+
+
+def clean(root: Path) -> None:
+    """Remove from ``root`` what dnf and rpm leave that differs from one installation to the next."""
+    database = _database(root)
+    if database is not None:
+        log = database / f"{DATABASE_FILE}-wal"
+        if log.exists() and log.stat().st_size:
+            # Data that is only in this file would be lost.
+            with contextlib.closing(sqlite3.connect(database / DATABASE_FILE)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        for name in OF_THE_DATABASE:
+            (database / name).unlink(missing_ok=True)
+    for name in LEFTOVERS:
+        path = inside(root, name)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.exists():
+            path.unlink()
+    # dnf makes them for modules, of which there may be none.
+    for name in ("etc/dnf/modules.d", "etc/dnf"):
+        with contextlib.suppress(OSError):
+            inside(root, name).rmdir()
+
+
+def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, str]:
+    """Return the sha256 of each archive's ``repomd.xml``, by URL, and of its keyring.
+
+    ``fetch`` returns the bytes at a URL. Raises ImageError if an archive has no ``repomd.xml`` or a different one than
+    it is pinned to, and what ``fetch`` raises.
+    """
+    digests = {}
+    for archive in layer.archives:
+        digest = hashlib.sha256(_fetched(archive, layer, fetch)).hexdigest()
+        pin = archive.release_sha256.get(RPM_RELEASE, digest)
+        if pin != digest:
+            raise ImageError(
+                f"layer {layer.name}",
+                f"{_repomd(archive)} has sha256 {digest}, and {pin} is pinned",
+                "take a mirror or snapshot that has the pinned one, or pin the new one",
+            )
+        digests[_repomd(archive)] = digest
+        if archive.keyring is not None:
+            # rpm puts the keys into the image's database.
+            try:
+                digests[f"{archive.url} keyring"] = sha256_of(archive.keyring)
+            except OSError as error:
+                raise ImageError(
+                    f"layer {layer.name}",
+                    f"cannot read keyring {archive.keyring} for {archive.url}: {error.strerror}",
+                    "put the archive's public key there, on the build host",
+                ) from error
+    return digests
+
+
+def source_date_epoch(layer: Layer, fetch: Callable[[str], bytes]) -> int:
+    """Return the time of the newest list of the layer's archives, s since 1970. Raises as ``release_digests`` does."""
+    times = []
+    for archive in layer.archives:
+        # createrepo_c(8): each list's own time; old versions of the tool write a fraction.
+        found = re.findall(rb"<timestamp>\s*(\d+)(?:\.\d+)?\s*</timestamp>", _fetched(archive, layer, fetch))
+        if not found:
+            raise ImageError(
+                f"layer {layer.name}", f"{_repomd(archive)} has no timestamp", "make the archive with createrepo_c"
+            )
+        times += [int(one) for one in found]
+    return max(times)
+
+
+def caches(layer: Layer, digests: Mapping[str, str]) -> dict[str, str]:
+    """Return image folder -> folder of the builder's cache to mount there; each state of the archives has its own."""
+    state = "\n".join(f"{name} {digests[name]}" for name in sorted(digests))
+    return {CACHE: f"dnf/{layer.distribution}-{hashlib.sha256(state.encode()).hexdigest()}"}
+
+
+def _configure(folder: Path, layer: Layer) -> None:
+    (folder / "none").mkdir()
+    # The only way to pass this to librpm inside dnf; HOME is set to this folder.
+    (folder / ".rpmmacros").write_text(f"%_dbpath {_database_path(layer)}\n", encoding="utf-8")
+    text = CONFIGURATION.format(folder=folder, major=layer.suite.partition(".")[0])
+    for number, archive in enumerate(layer.archives):
+        text += REPOSITORY.format(
+            name=_name(number),
+            url=archive.url,
+            check=int(archive.keyring is not None),
+            keys="" if archive.keyring is None else f"gpgkey = file://{archive.keyring}\n",
+        )
+    (folder / "dnf.conf").write_text(text, encoding="utf-8")
+
+
+def _environment(home: str) -> dict[str, str]:
+    kept = ("PATH", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+    environment = {name: os.environ[name] for name in kept if name in os.environ}
+    # rpm: the time of installation and the transaction's number.
+    environment["SOURCE_DATE_EPOCH"] = os.environ.get("SOURCE_DATE_EPOCH", "1")
+    return {**environment, "HOME": home, "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _database_path(layer: Layer) -> str:
+    major = layer.suite.partition(".")[0]
+    return NEW_DATABASE if major.isdigit() and int(major) >= FIRST_NEW_RELEASE else OLD_DATABASE
+
+
+def _database(root: Path) -> Path | None:
+    for path in (NEW_DATABASE, OLD_DATABASE):
+        file = inside(root, f"{path}/{DATABASE_FILE}")
+        if file.is_file() and not file.is_symlink():
+            return file.parent
+    return None
+
+
+def _name(number: int) -> str:
+    return f"archive{number}"
+
+
+def _repomd(archive: Archive) -> str:
+    return f"{archive.url}/repodata/repomd.xml"
+
+
+def _fetched(archive: Archive, layer: Layer, fetch: Callable[[str], bytes]) -> bytes:
+    try:
+        return fetch(_repomd(archive))
+    except FileNotFoundError:
+        raise ImageError(
+            f"layer {layer.name}",
+            f"there is no RPM repository at {archive.url}: it has no repodata/repomd.xml",
+            "give the url of the folder over repodata",
+        ) from None
+
+
+def _check_fetched(root: Path, layer: Layer, digests: Mapping[str, str]) -> None:
+    """Compare the metadata that dnf has fetched and will use with the digests in the layer's key."""
+    for number, archive in enumerate(layer.archives):
+        found = {
+            sha256_of(path) for path in inside(root, CACHE, follow=True).glob(f"{_name(number)}-*/repodata/repomd.xml")
+        }
+        if digests[_repomd(archive)] not in found:
+            raise ImageError(
+                f"layer {layer.name}",
+                f"{_repomd(archive)} was changed meanwhile: dnf did not get the one with sha256 "
+                f"{digests[_repomd(archive)]}",
+                "run again; take a snapshot where the archive changes often",
+            )
+
+
+def _unreachable(output: str, layer: Layer) -> tuple[str, str]:
+    failed = re.search(r"Failed to download metadata for repo '\w+?(\d+)'", output)
+    url = layer.archives[int(failed[1])].url if failed else ", ".join(archive.url for archive in layer.archives)
+    reasons = re.findall(r"(Curl error .*?|Status code: .*?|Cannot .*?)(?: \[|$)", output, re.MULTILINE)
+    return (
+        f"the archive {url} cannot be read: {reasons[0] if reasons else _last(output)}",
+        "correct its url, or see that its server answers",
+    )
+
+
+def _failure(output: str) -> tuple[str, str]:
+    missing = re.findall(r"^No match for argument: (.*)$", output, re.MULTILINE)
+    if missing:
+        return f"no archive has a package {', '.join(missing)}", "correct the name, or add the archive that has it"
+    signature = re.search(
+        r"^(Package \S+ is not signed|Public key for \S+ is not installed|The GPG keys listed)", output, re.MULTILINE
+    )
+    if signature or "GPG check FAILED" in output:
+        package = re.search(r"^(?:Package|Public key for) (\S+) is not", output, re.MULTILINE)
+        return (
+            f"the signature of {package[1] if package else 'a package'} is not by a key of the archive's keyring",
+            "give the keyring that belongs to the archive; packages without signatures are taken only by "
+            "release_sha256, without a keyring",
+        )
+    return f"dnf failed: {_last(output)}", "correct the packages or the archives"
+
+
+def _last(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith(("Error", "error"))]
+    start = lines.index(errors[-1]) if errors else max(len(lines) - 3, 0)
+    return "; ".join(lines[start : start + 6])[:600] or "it said nothing"

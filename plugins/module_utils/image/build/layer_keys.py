@@ -1,0 +1,37 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A layer's key: one digest of all that its bytes depend on. A layer with a known key need not be built again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import canonical_json
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import Layer
+
+# Raise it with every change of the builder that gives other bytes for the same request: caches are then built anew.
+BUILD_FORMAT = 3
+
+
+def layer_key(
+    layer: Layer,
+    parent_key: str | None,
+    release_digests: Mapping[str, str],
+    content_digests: Mapping[str, str],
+) -> str:
+    """Return the key (hexadecimal sha256) of ``layer`` on the layer with ``parent_key``, None for the lowest layer.
+
+    ``release_digests``: the sha256 of each release file of the layer's archives, by the names that its builder gives
+    them. ``content_digests`` as ``Layer.inputs`` has them; raises ImageError as that does.
+    """
+    return hashlib.sha256(
+        canonical_json(
+            {
+                "format": BUILD_FORMAT,
+                "layer": layer.inputs(content_digests),
+                "parent": parent_key,
+                "releases": dict(release_digests),
+            }
+        )
+    ).hexdigest()

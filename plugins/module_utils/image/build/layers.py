@@ -1,0 +1,288 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Build one layer from its parents and its request, and keep it in the cache."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import (
+    debian,
+    dnf,
+    role_digest,
+    roles_in,
+    squashfs,
+    tree_contents,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import canonical_json, sha256_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run, file_inside, inside
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats.listing import listing
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import forbidden
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import (
+    DEBIAN,
+    DISTRIBUTIONS,
+    Layer,
+    Role,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Kernel, ManifestLayer, Verity
+
+SQUASHFS, LISTING, RECORD, VMLINUZ = "layer.squashfs", "listing.json", "layer.json", "vmlinuz"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A requested layer, with all that its bytes depend on. ``epoch``: s since 1970."""
+
+    layer: Layer
+    key: str
+    digests: Mapping[str, str]
+    inputs: Mapping[str, Any]
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Built:
+    """A layer in the cache: its files are in ``folder``. ``kernel`` is None if it brings none."""
+
+    folder: Path
+    entry: ManifestLayer
+    packages: tuple[dict[str, str], ...]  # of this layer and those below
+    kernel: Kernel | None
+
+
+def builder_of(layer: Layer) -> Any:
+    """Return the module that installs this layer's packages."""
+    return debian if DISTRIBUTIONS[layer.distribution] is DEBIAN else dnf
+
+
+def content_digests(layer: Layer) -> dict[str, str]:
+    """Return the sha256 of files by path and of roles by name, as ``Layer.inputs`` takes them. Raises ImageError."""
+    digests = {}
+    for path, source in layer.sources().items():
+        try:
+            digests[path] = sha256_of(source)
+        except OSError as error:
+            raise ImageError(
+                f"layer {layer.name}: file {path}",
+                f"cannot read {source}: {error.strerror}",
+                "give a file of the build host",
+            ) from error
+    for role in layer.roles:
+        digests[role.name] = _role_digest(role)
+    return digests
+
+
+def _role_digest(role: Role) -> str:
+    """Return the digest of the role's files and of the build host's files that its variables name by absolute path."""
+    found = role_digest.content_digest(role.name)
+    named = {text: sha256_of(text) for text in _texts(role.vars) if text.startswith("/") and os.path.isfile(text)}
+    return hashlib.sha256(canonical_json([found, named])).hexdigest() if named else found
+
+
+def _texts(data: Any) -> Iterator[str]:
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, (list, tuple, dict)):
+        for each in data.values() if isinstance(data, dict) else data:
+            yield from _texts(each)
+
+
+def require_unchanged(wish: Wish) -> None:
+    """Raise ImageError if the layer's files or roles differ from those that its key was made of."""
+    now = wish.layer.inputs(content_digests(wish.layer))
+    for what, name in (("files", "path"), ("roles", "name")):
+        for old, new in zip(wish.inputs[what], now[what]):
+            if old != new:
+                raise ImageError(
+                    f"layer {wish.layer.name}",
+                    f"its {what[:-1]} {old[name]} was changed while the layer was built",
+                    "run again",
+                )
+
+
+def find(cache: Path, key: str) -> Built | None:
+    """Return the layer with this key; None if it was not built before, or a file of it is missing or cut short."""
+    folder = cache / "layers" / key
+    try:
+        record = json.loads((folder / RECORD).read_text())
+        entry = record["entry"]
+        kernel = record["kernel"]
+        sizes = {SQUASHFS: entry["size_bytes"], **({VMLINUZ: kernel["size_bytes"]} if kernel else {})}
+        if any((folder / name).stat().st_size != size for name, size in sizes.items()):
+            return None
+        (folder / LISTING).stat()
+    except (FileNotFoundError, ValueError):
+        return None
+    os.utime(folder)  # records the last use
+    return Built(
+        folder,
+        ManifestLayer(**{**entry, "verity": Verity(**entry["verity"])}),
+        tuple(record["packages"]),
+        Kernel(**kernel) if kernel else None,
+    )
+
+
+def built(cache: Path, wish: Wish) -> Built:
+    """Return the layer, which this build found or put into the cache. Raises ImageError if it is not there now."""
+    there = find(cache, wish.key)
+    if there is None:
+        raise ImageError(
+            f"layer {wish.layer.name}",
+            f"{cache / 'layers' / wish.key} was removed or cut short while the image was built",
+            "leave node_image_cache_dir to the build, and run again",
+        )
+    return there
+
+
+def build(cache: Path, work: Path, wish: Wish, below: list[Built], progress: Callable[[str], object]) -> Built:
+    """Build the layer on top of ``below`` (lowest first) and put it into the cache, completely or not at all.
+
+    ``work`` is an empty folder; the caller must remove it. Raises ImageError.
+    """
+    layer = wish.layer
+    subject = f"layer {layer.name}"
+    run = Run(subject, progress, {"SOURCE_DATE_EPOCH": str(wish.epoch)})
+    os.environ["SOURCE_DATE_EPOCH"] = str(wish.epoch)
+    builder = builder_of(layer)
+    root, parent = work / "root", work / "parent"
+    if below:
+        lower = mount_chain(work, below, run)
+        squashfs.mount_overlay(lower, None, parent, work, run)
+        squashfs.mount_overlay(lower, work / "upper", root, work / "overlay", run)
+        tree = work / "upper"
+    else:
+        root.mkdir(mode=0o755)
+        tree = root
+    if layer.packages:
+        progress(f"{subject}: installing {_count(len(layer.packages), 'package')} and what they need")
+    with mounted_caches(cache, root, builder.caches(layer, wish.digests), run):
+        if builder is debian:
+            debian.install(root, layer, run, wish.digests)
+        else:
+            dnf.install(root, layer, run.process, wish.digests)
+    if layer.users or layer.files or any(asdict(layer.services).values()):
+        progress(f"{subject}: users, files, services")
+    tree_contents.apply(root, layer, run)
+    for role in layer.roles:
+        progress(f"{subject}: role {role.name}")
+        roles_in.apply(root, [role], run.process, layer.name)
+    require_unchanged(wish)
+    packages = debian.packages(root, run) if builder is debian else dnf.packages(root, run.process)
+    out = work / "out"
+    out.mkdir()
+    kernel = _take_kernel(root, out, subject)
+    builder.clean(root)
+    forbidden.normalise(root, wish.epoch)
+    if below:
+        run(["umount", root])
+        forbidden.prune(tree, parent, wish.epoch)
+        run(["umount", parent])
+    else:
+        os.utime(tree, (wish.epoch, wish.epoch))
+    progress(f"{subject}: writing the squashfs")
+    file = out / SQUASHFS
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        listed = pool.submit(listing, tree)
+        squashfs.pack(tree, file, wish.epoch, run)
+    # Derived from the key, so that an attacker cannot prepare blocks for many layers at once, and two builds have the
+    # same.
+    verity = squashfs.append_verity(file, hashlib.sha256(f"sailloft-verity {wish.key}".encode()).hexdigest(), run)
+    data = canonical_json(listed.result())
+    (out / LISTING).write_bytes(data)
+    entry = ManifestLayer(
+        name=layer.name,
+        key=wish.key,
+        sha256=sha256_of(file),
+        size_bytes=file.stat().st_size,
+        listing_sha256=hashlib.sha256(data).hexdigest(),
+        verity=verity,
+        inputs={**wish.inputs, "release_digests": dict(wish.digests), "source_date_epoch": wish.epoch},
+    )
+    record = {"entry": asdict(entry), "packages": packages, "kernel": asdict(kernel) if kernel else None}
+    (out / RECORD).write_bytes(canonical_json(record))
+    keep(out, cache / "layers" / wish.key)
+    progress(f"{subject}: {entry.size_bytes / 1e6:.1f} MB, {entry.sha256[:12]}")
+    return built(cache, wish)
+
+
+def keep(out: Path, place: Path) -> None:
+    """Move a complete layer to its place in the cache, and replace a damaged one there."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if place.exists():
+        shutil.rmtree(place)
+    _synced(out)
+    os.rename(out, place)
+
+
+def mount_chain(work: Path, chain: list[Built], run: Run) -> list[Path]:
+    """Mount the squashfs of each layer (lowest first) under ``work``; return the mount points, highest first."""
+    places: list[Path] = []
+    for at, part in enumerate(chain):
+        place = work / f"lower-{at}"
+        squashfs.mount_read_only(part.folder / SQUASHFS, place, run)
+        places.insert(0, place)
+    return places
+
+
+@contextlib.contextmanager
+def mounted_caches(cache: Path, root: Path, folders: Mapping[str, str], run: Run) -> Iterator[None]:
+    """Mount the builder's own folders over the image's, for downloads; in the image they are empty."""
+    done = []
+    try:
+        for name, own in sorted(folders.items()):
+            (cache / own).mkdir(parents=True, exist_ok=True)
+            os.utime(cache / own)  # records the last use
+            place = inside(root, name, follow=True)
+            place.mkdir(parents=True, exist_ok=True)
+            run(["mount", "--bind", cache / own, place])
+            done.append(place)
+        yield
+    finally:
+        for place in reversed(done):
+            run(["umount", place])
+
+
+def _take_kernel(root: Path, out: Path, subject: str) -> Kernel | None:
+    """Copy the tree's kernel to ``out``. The trees of layers below no longer have one."""
+    found: dict[str, Path] = {}
+    boot, modules = (inside(root, name, follow=True) for name in ("boot", "lib/modules"))
+    places = [(path.name[len("vmlinuz-") :], f"boot/{path.name}") for path in boot.glob("vmlinuz-*")]
+    places += [(path.name, f"lib/modules/{path.name}/vmlinuz") for path in modules.glob("*")]
+    for version, name in places:
+        path = file_inside(root, name)
+        if path and inside(root, f"lib/modules/{version}", follow=True).is_dir():
+            found[version] = path
+    if len(found) > 1:
+        raise ImageError(
+            subject,
+            f"has {len(found)} kernels: {', '.join(sorted(found))}",
+            "an image boots one; name one kernel package in packages",
+        )
+    for version, path in found.items():
+        shutil.copyfile(path, out / VMLINUZ)
+        return Kernel(version, sha256_of(out / VMLINUZ), path.stat().st_size)
+    return None
+
+
+def _synced(folder: Path) -> None:
+    """Wait until all files are on the disk, so that the cache has only complete layers after a power loss."""
+    for path in [*folder.iterdir(), folder]:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

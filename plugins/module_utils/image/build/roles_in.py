@@ -1,0 +1,154 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Apply Ansible roles inside an image's root, over the connection ``community.general.chroot``.
+
+``ansible-playbook`` of the build host runs a generated play in ``confine``'s namespaces. A role can tell an image from
+a host by Ansible's own means: ``ansible_connection`` is ``community.general.chroot``, and the fact ``is_chroot`` is
+true.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import ansible_paths
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import Run
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import run as run_command
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import file_inside
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import Role
+
+PYTHON = "/usr/bin/python3"
+# The variables of the build host's environment that find programs and archives; any others would be visible inside.
+KEPT = (
+    *("PATH", "HOME", "SOURCE_DATE_EPOCH"),
+    *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
+)
+SETTINGS = {
+    "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
+    "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "false",
+    "ANSIBLE_NOCOLOR": "true",
+    "ANSIBLE_NO_TARGET_SYSLOG": "true",
+    "ANSIBLE_PIPELINING": "true",
+    "ANSIBLE_RETRY_FILES_ENABLED": "false",
+    "LC_ALL": "C.UTF-8",
+}
+# Facts that an image itself has. Others are the build host's: its CPUs, memory, disks, addresses and kernel.
+FACTS = ["!all", "!min", "distribution", "pkg_mgr", "service_mgr", "python", "chroot", "user"]
+
+
+def apply(
+    root: Path, roles: tuple[Role, ...] | list[Role], run: Run = run_command, layer: str = "image", python: str = PYTHON
+) -> None:
+    """Apply ``roles`` in order to the image at ``root``.
+
+    The play's host has the name of ``layer``. Values in ``vars`` are used unchanged and not templated again.
+    Variables and modules are in memory only, on the build host and inside. Raises ImageError.
+    """
+    if not roles:
+        return
+    names = ", ".join(role.name for role in roles)
+    if not file_inside(root, python):
+        raise ImageError(
+            f"layer {layer}",
+            f"there is no {python} in the image, and Ansible's modules (of {names}) run on it",
+            "add python3 to its packages (on Debian python3-apt too)",
+        )
+    # In memory, because roles' variables may be secret.
+    with tempfile.TemporaryDirectory(prefix="sailloft-", dir="/dev/shm") as folder:
+        play = Path(folder, "play.yml")
+        play.write_text(_play(layer, roles), encoding="utf-8")
+        inventory = Path(folder, "inventory.json")
+        inventory.write_text(json.dumps(_inventory(layer, root, python)), encoding="utf-8")
+        # A separate configuration, so that the site's (a log, a cache of facts, other callbacks) does not affect the
+        # image.
+        configuration = Path(folder, "ansible.cfg")
+        configuration.write_text(ansible_paths.configuration(), encoding="utf-8")
+        environment = {name: os.environ[name] for name in KEPT if name in os.environ}
+        environment.update(SETTINGS, ANSIBLE_CONFIG=str(configuration), ANSIBLE_HOME=folder, ANSIBLE_LOCAL_TEMP=folder)
+        done = run(confined(root, ["ansible-playbook", "--inventory", str(inventory), str(play)]), env=environment)
+    if done.returncode != 0:
+        raise ImageError(f"layer {layer}", *_failure(done.stdout, names))
+
+
+def _inventory(layer: str, root: Path, python: str) -> dict[str, Any]:
+    host = {
+        "ansible_connection": "community.general.chroot",
+        "ansible_host": str(root),
+        "ansible_python_interpreter": python,
+        # A memory file system inside: see confine.
+        "ansible_remote_tmp": "/run/ansible",
+        "ansible_async_dir": "/run/ansible-async",
+    }
+    return {"all": {"hosts": {layer: host}}}
+
+
+def _play(layer: str, roles: tuple[Role, ...] | list[Role]) -> str:
+    """Return the play as YAML: JSON, except for the tag on values that must not be templated again."""
+    environment = {
+        "HOME": "/root",
+        # This tells Ansible for certain that it is in a chroot; the name is Debian's.
+        "debian_chroot": layer,
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        # Compiled files contain times.
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+        "SYSTEMD_OFFLINE": "1",
+    }
+    play = {
+        "name": f"Layer {layer}",
+        "hosts": layer,
+        "gather_facts": True,
+        "gather_subset": FACTS,
+        "environment": environment,
+    }
+    applied = ", ".join(f'{{"role": {json.dumps(role.name)}, "vars": {_literal(role.vars)}}}' for role in roles)
+    return f'[{json.dumps(play)[:-1]}, "roles": [{applied}]}}]\n'
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(str(key))}: {_literal(value[key])}" for key in value) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_literal(item) for item in value) + "]"
+    if isinstance(value, str):
+        # YAML has no surrogates, which JSON writes for characters beyond 16 bits.
+        return "!unsafe " + json.dumps(value, ensure_ascii=False)
+    return json.dumps(value)
+
+
+def _failure(output: str, names: str) -> tuple[str, str]:
+    """Return cause and next step from the output of ``ansible-playbook``, which omits values with no_log."""
+    task = ""
+    for line in output.splitlines():
+        heading = re.match(r"(?:TASK|RUNNING HANDLER) \[(.*)\] \**$", line)
+        task = heading[1] if heading else task
+        failed = re.match(r"fatal: \[.*?\]: (?:FAILED|UNREACHABLE)! => (\{.*)$", line)
+        if failed:
+            return f'"{task}" failed: {_message(failed[1])}', "mend the role or its variables"
+    said = "; ".join(line.strip() for line in output.splitlines() if line.strip())
+    start = said.find("[ERROR]")
+    said = said[start:] if start >= 0 else said[-600:]
+    if "was not found" in said and "role" in said:
+        return (
+            f"one of {names} is nowhere where Ansible looks for roles",
+            "install it on the build host, or correct its name",
+        )
+    return f"ansible-playbook for {names} failed: {said[:600] or 'it said nothing'}", "mend the role or its variables"
+
+
+def _message(result: str) -> str:
+    try:
+        data = json.loads(result)
+    except ValueError:
+        return result[:600]
+    if data.get("censored"):
+        return str(data["censored"])
+    said = [str(data.get("msg", "it gave no reason")), *(str(one) for one in data.get("argument_errors", []))]
+    return " ".join("; ".join(said).split())

@@ -1,0 +1,135 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Users, files and services of a layer, put into the image's tree."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run, ToolError, inside
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import File, Layer, User
+
+
+def apply(root: Path, layer: Layer, run: Run) -> None:
+    """Put the layer's users, then its files, then its services into ``root``. Raises ImageError."""
+    for user in layer.users:
+        _user(root, layer, user, run)
+    for file in layer.files:
+        _file(root, layer, file)
+    for action, units in (
+        ("enable", layer.services.enabled),
+        ("disable", layer.services.disabled),
+        ("mask", layer.services.masked),
+    ):
+        if units:
+            _services(root, layer, action, units, run)
+
+
+def _services(root: Path, layer: Layer, action: str, units: tuple[str, ...], run: Run) -> None:
+    try:
+        run(["systemctl", f"--root={root}", action, "--", *units])
+    except ToolError as error:
+        why = " / ".join(line for line in error.output.strip().splitlines()) or "it gave no reason"
+        raise ImageError(
+            f"layer {layer.name}",
+            f"systemctl {action} {' '.join(units)}: {why}",
+            "correct the unit's name, or add the package that has it",
+        ) from error
+
+
+def _user(root: Path, layer: Layer, user: User, run: Run) -> None:
+    subject = f"layer {layer.name}: user {user.name}"
+    there = _account(root, "passwd", user.name)
+    command = ["usermod"] if there else ["useradd", "--create-home", "--user-group"]
+    groups = ["--append", "--groups", ",".join(user.groups)] if there else ["--groups", ",".join(user.groups)]
+    try:
+        run(
+            confined(
+                root,
+                [
+                    "chroot",
+                    os.fspath(root),
+                    *command,
+                    "--shell",
+                    user.shell,
+                    *(groups if user.groups else []),
+                    user.name,
+                ],
+            )
+        )
+    except ToolError as error:
+        said = " / ".join(error.output.strip().splitlines()) or "it gave no reason"
+        mend = "create the group by a package, or correct its name" if "group" in said else "add passwd to its packages"
+        raise ImageError(subject, said, mend) from error
+    if not user.authorized_keys:
+        return
+    fields = _required_account(root, subject, "passwd", user.name)
+    owner, group, home = int(fields[2]), int(fields[3]), fields[5]
+    path = inside(root, f"{home}/.ssh/authorized_keys")
+    if not path.parent.is_dir():
+        path.parent.mkdir(mode=0o700, parents=True)
+        os.chown(path.parent, owner, group)
+    _write(path, "".join(f"{key}\n" for key in user.authorized_keys).encode(), 0o600, owner, group)
+
+
+def _file(root: Path, layer: Layer, file: File) -> None:
+    subject = f"layer {layer.name}: file {file.path}"
+    owner, group = _number(root, subject, "passwd", file.owner), _number(root, subject, "group", file.group)
+    try:
+        data = _data(subject, file)
+    except OSError as error:
+        raise ImageError(
+            subject, f"cannot read {file.source}: {error.strerror}", "give a file of the build host"
+        ) from error
+    path = inside(root, file.path)
+    if path.is_dir() and not path.is_symlink():
+        raise ImageError(subject, "is a folder in the image", "give the path of a file")
+    try:
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ImageError(subject, f"{error.filename} is not a folder in the image", "correct the path") from error
+    _write(path, data, int(file.mode, 8), owner, group)
+
+
+def _data(subject: str, file: File) -> bytes:
+    if file.source is not None:
+        return Path(file.source).read_bytes()
+    if file.content is None:
+        raise ImageError(subject, "has neither content nor source", "give one of them")
+    return file.content.encode()
+
+
+def _write(path: Path, data: bytes, mode: int, owner: int, group: int) -> None:
+    # Writing would follow a link, so the existing file is removed first.
+    path.unlink(missing_ok=True)
+    path.write_bytes(data)
+    os.chown(path, owner, group)
+    os.chmod(path, mode)
+
+
+def _account(root: Path, database: str, name: str) -> list[str] | None:
+    """Return the fields of a name in the image's own /etc/passwd or /etc/group."""
+    path = inside(root, f"/etc/{database}")
+    for line in path.read_text().splitlines() if path.is_file() else []:
+        fields = line.split(":")
+        if fields[0] == name:
+            return fields
+    return None
+
+
+def _number(root: Path, subject: str, database: str, name: str) -> int:
+    if name.isdigit():
+        return int(name)
+    return int(_required_account(root, subject, database, name)[2])
+
+
+def _required_account(root: Path, subject: str, database: str, name: str) -> list[str]:
+    """Return what ``_account`` does. Raises ImageError, about ``subject``, if the image does not have the name."""
+    fields = _account(root, database, name)
+    if fields is None:
+        what = "user" if database == "passwd" else "group"
+        raise ImageError(subject, f"there is no {what} {name} in the image", f"add the {what}, or correct its name")
+    return fields

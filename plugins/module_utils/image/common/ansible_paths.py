@@ -1,0 +1,59 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The paths of collections and roles, as Ansible of the build host reports them."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import run
+
+
+@functools.cache
+def collections() -> dict[str, Path]:
+    """Return each collection's folder by name, from the first place that Ansible searches. Raises ImageError."""
+    found: dict[str, Path] = {}
+    for folder, names in _ask(["ansible-galaxy", "collection", "list", "--format", "json"]).items():
+        for name in names:
+            found.setdefault(name, Path(folder, *name.split(".")))
+    return found
+
+
+def roles() -> list[Path]:
+    """Return the folders of roles without a collection, in search order. Raises ImageError."""
+    return [Path(folder) for folder in _settings()["DEFAULT_ROLES_PATH"]]
+
+
+def configuration() -> str:
+    """Return an ansible.cfg with only the search paths of this build host's configuration. Raises ImageError."""
+    settings = _settings()
+    # Ansible reads "%" in it as the beginning of a name, and "%%" as itself.
+    places = {
+        "collections_path": ":".join(settings["COLLECTIONS_PATHS"]).replace("%", "%%"),
+        "roles_path": ":".join(settings["DEFAULT_ROLES_PATH"]).replace("%", "%%"),
+    }
+    return "[defaults]\n" + "".join(f"{name} = {value}\n" for name, value in places.items())
+
+
+@functools.cache
+def _settings() -> dict[str, Any]:
+    listed = _ask(["ansible-config", "dump", "--format", "json"])
+    return {one["name"]: one["value"] for one in listed if "name" in one}
+
+
+def _ask(argv: list[str]) -> Any:
+    done = run(argv, env={**os.environ, "ANSIBLE_NOCOLOR": "true", "ANSIBLE_DEPRECATION_WARNINGS": "false"})
+    lines = done.stdout.splitlines()
+    # Warnings come before the data.
+    start = next((at for at, line in enumerate(lines) if line.startswith("{") or line in ("[", "[{")), 0)
+    try:
+        return json.loads("\n".join(lines[start:]))
+    except ValueError as error:
+        raise ImageError(
+            " ".join(argv[:2]), f"it answered: {done.stdout.strip()[:300]}", "see that Ansible runs on the build host"
+        ) from error

@@ -1,0 +1,56 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Checks of the names of images, layers, channels and nodes, and of digests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import DIGEST
+
+# They become names of files that a web server serves and iPXE requests, so no space, slash, or leading dot.
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+
+# A node, as it stands in URLs of a boot server and in kernel arguments.
+NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
+
+# The number of nodes that a message names; it only counts the others.
+LISTED = 20
+
+
+def checked_name(name: Any, what: str) -> str:
+    """Return ``name`` unchanged. ``what`` is "image", "layer" or "channel". Raises ImageError for an invalid name."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise ImageError(
+            f"{what} {name!r}",
+            "not a name",
+            "use lower-case letters, digits, '.', '_' and '-', 63 at most, a letter or digit first",
+        )
+    return name
+
+
+def checked_digest(digest: Any, subject: str) -> str:
+    """Return ``digest`` unchanged. Raises ImageError, about ``subject``, if it is not an image's digest."""
+    if not isinstance(digest, str) or not DIGEST.fullmatch(digest):
+        raise ImageError(
+            subject,
+            f"{digest!r} is not a digest",
+            "give the 64 hexadecimal digits that node_image_store lists, in full and without a prefix",
+        )
+    return digest
+
+
+def checked_node(name: Any) -> str:
+    """Return ``name`` unchanged. Raises ImageError if it is not a host name."""
+    if not isinstance(name, str) or not NODE.fullmatch(name):
+        raise ImageError(f"node {name!r}", "not a host's name", "use lower-case letters, digits, '.' and '-'")
+    return name
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the names for a message, shortened since a fleet has too many for one."""
+    more = len(names) - LISTED
+    return ", ".join(names[:LISTED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,103 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A build's own mounts and processes: all of them end with the build, however it ends."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+
+# linux/sched.h, linux/mount.h, linux/prctl.h. Python has os.unshare only from 3.12 on, and no mount.
+CLONE_NEWNS = 0x00020000
+CLONE_NEWPID = 0x20000000
+MS_REC = 0x4000
+MS_PRIVATE = 1 << 18
+MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
+PR_SET_PDEATHSIG = 1
+
+
+def isolated(work: Callable[[], None]) -> None:
+    """Run ``work`` in a process with mounts and processes of its own, and wait for it.
+
+    The process is the first of its PID namespace and ends with its parent, also by SIGKILL. The kernel then ends all
+    that it started, and with the last of them the mounts and loop devices are gone. Raises what ``work`` raised as
+    ImageError, and ImageError if the kernel refuses namespaces.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    reading, writing = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    middle = os.fork()
+    if middle == 0:
+        # unshare() puts only children into the new PID namespace, so one more fork; and this process must not stay
+        # in a namespace of its own, which is why it is not the module's.
+        os.close(reading)
+        code = 1
+        try:
+            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if libc.unshare(CLONE_NEWNS | CLONE_NEWPID):
+                number = ctypes.get_errno()
+                raise ImageError(
+                    "the build",
+                    f"the kernel refuses namespaces: {os.strerror(number)}",
+                    "build as root, outside of a container",
+                )
+            first = os.fork()
+            if first == 0:
+                libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+                code = _first(libc, work, writing)
+                os._exit(code)
+            code = os.waitstatus_to_exitcode(os.waitpid(first, 0)[1])
+            code = 0 if code == 0 else 1
+        except ImageError as error:
+            _tell(writing, error)
+        finally:
+            os._exit(code)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as stream:
+        told = stream.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(middle, 0)[1])
+    if told:
+        raise ImageError(**json.loads(told))
+    if status:
+        raise ImageError("the build", "was ended from outside", "run again: the layers that are whole are kept")
+
+
+def _first(libc: ctypes.CDLL, work: Callable[[], None], writing: int) -> int:
+    try:
+        flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
+        if libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) or libc.mount(
+            b"proc", b"/proc", b"proc", flags, None
+        ):
+            raise ImageError(
+                "the build",
+                f"mounting is refused: {os.strerror(ctypes.get_errno())}",
+                "build as root, outside of a container",
+            )
+        work()
+    except ImageError as error:
+        _tell(writing, error)
+        return 1
+    except OSError as error:
+        _tell(
+            writing,
+            ImageError(str(error.filename or "the build"), error.strerror or str(error), "mend it and run again"),
+        )
+        return 1
+    except BaseException:
+        _tell(writing, ImageError("the build", f"a fault in the builder:\n{traceback.format_exc()}", "report it"))
+        return 1
+    return 0
+
+
+def _tell(writing: int, error: ImageError) -> None:
+    data = json.dumps({"subject": error.subject, "why": error.why, "mend": error.mend}).encode()
+    while data:
+        data = data[os.write(writing, data) :]

@@ -1,0 +1,152 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Run the tools that build an image: report each failure, and the package that brings a missing tool."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import process
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+
+# The Debian packages of tools that do not have the package's name.
+PACKAGES = {
+    "apt-get": "apt",
+    "chroot": "coreutils",
+    "dnf": "dnf",
+    "dpkg-query": "dpkg",
+    "mksquashfs": "squashfs-tools",
+    "mount": "mount",
+    "systemctl": "systemd",
+    "unsquashfs": "squashfs-tools",
+    "veritysetup": "cryptsetup-bin",
+}
+# The variables of the builder's environment that are needed to reach the archives.
+PROXIES = tuple(name for word in ("http_proxy", "https_proxy", "no_proxy") for name in (word, word.upper()))
+NO_SPACE = "No space left on device"
+TAIL_LINES = 6
+MOST_LINKS = 40  # as Linux (MAXSYMLINKS in include/linux/namei.h)
+
+
+class ToolError(ImageError):
+    """A tool ended with an error; ``output`` is all that it wrote, standard error included."""
+
+    def __init__(self, subject: str, argv: Sequence[str], output: str) -> None:
+        """Describe the failure. ``subject`` names what was being built."""
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
+        if NO_SPACE in output:
+            why, mend = f"no space is left on the device ({argv[0]})", "make room where node_image_cache_dir is"
+        else:
+            why = f"{' '.join(argv[:4])} failed: {' / '.join(lines[-TAIL_LINES:]) or 'it said nothing'}"
+            mend = "mend what it names, and run again: the layers that are whole are kept"
+        super().__init__(subject, why, mend)
+        self.output = output
+
+
+def require(*tools: str) -> None:
+    """Raise ImageError for the first of ``tools`` that this machine lacks."""
+    for tool in tools:
+        if not shutil.which(tool, path=search_path()):
+            raise ImageError(
+                f"tool {tool}",
+                "not found on the machine that builds",
+                f"apt-get install {PACKAGES.get(tool, tool)} (node_image_packages_install does it)",
+            )
+
+
+def search_path() -> str:
+    """Return PATH with the folders of the administrator's tools, which Ansible's own PATH may lack."""
+    return f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A callable that runs a tool and returns its output. Raises ToolError, about ``subject``.
+
+    ``environment`` is the tool's whole environment, except what every tool needs: the settings of the builder's user
+    must not get into an image.
+    """
+
+    subject: str
+    progress: Callable[[str], object]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(
+        self, argv: Sequence[str | os.PathLike[str]], env: Mapping[str, str] | None = None, show: str | None = None
+    ) -> str:
+        """Run a tool. ``env`` is added to the environment; the first group of lines matching ``show`` is progress."""
+        done = self.process([os.fspath(item) for item in argv], env, show)
+        if done.returncode:
+            raise ToolError(self.subject, done.args, done.stdout)
+        return done.stdout
+
+    def process(
+        self, argv: list[str], env: Mapping[str, str] | None = None, show: str | Callable[[str], object] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a tool as a call does, but return any exit status; ``show`` may be a function that gets each line."""
+        require(argv[0])
+        return process.run(
+            argv,
+            {
+                **{name: os.environ[name] for name in PROXIES if name in os.environ},
+                "PATH": search_path(),
+                "LC_ALL": "C.UTF-8",
+                "HOME": "/root",
+                **self.environment,
+                **(env or {}),
+            },
+            self._progress_of(show) if isinstance(show, str) else show or (lambda line: None),
+        )
+
+    def _progress_of(self, pattern: str) -> Callable[[str], None]:
+        """Return a function that reports the first group of each matching line as progress."""
+
+        def line_seen(line: str) -> None:
+            found = re.match(pattern, line)
+            if found:
+                self.progress(f"{self.subject}: {found.group(1)}")
+
+        return line_seen
+
+
+def inside(root: Path, path: str, follow: bool = False) -> Path:
+    """Return the place of the image's ``path`` on this machine; its folder's links are followed within ``root``.
+
+    With ``follow`` the last part is followed too; it need not exist. An image's link to /run must not lead to this
+    machine's. Raises ImageError if links lead in a circle.
+    """
+    done: list[str] = []
+    ahead = [part for part in path.split("/") if part not in ("", ".")]
+    links = 0
+    while ahead:
+        part = ahead.pop(0)
+        if part == "..":
+            del done[-1:]
+            continue
+        here = root.joinpath(*done, part)
+        if (ahead or follow) and here.is_symlink():
+            links += 1
+            if links > MOST_LINKS:
+                raise ImageError(path, "its symbolic links lead in a circle", "mend the links in the image")
+            target = os.readlink(here)
+            if target.startswith("/"):
+                done = []
+            ahead = [item for item in target.split("/") if item not in ("", ".")] + ahead
+            continue
+        done.append(part)
+    return root.joinpath(*done)
+
+
+def file_inside(root: Path, path: str) -> Path | None:
+    """Return the file that ``path`` of the image leads to by the image's own links; None if there is none."""
+    try:
+        place = inside(root, path, follow=True)
+    except ImageError:
+        return None
+    return place if place.is_file() else None

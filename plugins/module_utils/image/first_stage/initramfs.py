@@ -1,0 +1,63 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Build the first stage: the initramfs that fetches an image, proves it and mounts it.
+
+Its behaviour is in the init script, a file of the role ``node_image``: Ansible ships no data files with a module.
+"""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+from pathlib import Path
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import kernel_modules, userland
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats import cpio
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import PUBLIC_KEY
+
+# All these applets are one file; the shell needs links only for programs that others start by path.
+LINKS = (("bin/sh", "busybox"), ("sbin/modprobe", "../bin/busybox"), ("sbin/dhcp-lease", "../init"))
+KEY_COMMENT = "public key of sailloft images"
+FOLDERS = ("dev", "proc", "run", "sys", "tmp")
+ZSTD = ("zstd", "-19", "--single-thread", "--no-progress", "-q", "-c")
+
+
+def build(
+    root: Path, kernel_version: str, userland_tree: Path, public_key: str, init: str, epoch: int, out: Path
+) -> None:
+    """Write the first stage to ``out``: the same inputs, by the same zstd or zlib, give the same bytes.
+
+    ``root`` is the image's whole tree, for the kernel's modules; ``userland_tree`` has busybox-static, minisign and
+    dmsetup unpacked, with their libraries; ``public_key`` is a result of ``sign.read_public_key``; ``init`` is the
+    script's text; ``epoch`` is the time of all files (s since 1970). Raises ImageError.
+    """
+    if not PUBLIC_KEY.fullmatch(public_key):
+        raise ImageError("public key", "not one of minisign's", "give the file that 'minisign -G' wrote as *.pub")
+    entries = [
+        *(cpio.folder(path) for path in FOLDERS),
+        *(cpio.link(path, target) for path, target in LINKS),
+        # Before init mounts anything, the kernel opens it to be init's standard input and output.
+        cpio.character_device("dev/console", 5, 1),
+        cpio.file("init", init.encode(), executable=True),
+        # minisign reads no file without the comment.
+        cpio.file("etc/sailloft/image.pub", f"untrusted comment: {KEY_COMMENT}\n{public_key}\n".encode()),
+        *userland.entries(userland_tree),
+        *kernel_modules.entries(root, kernel_version),
+    ]
+    out.write_bytes(_compressed(cpio.archive(entries, epoch), root, kernel_version))
+
+
+def _compressed(data: bytes, root: Path, version: str) -> bytes:
+    """Compress by zstd, which unpacks fastest, if the kernel's configuration has it; else by gzip, which all have."""
+    places = [
+        root / "boot" / f"config-{version}",
+        *(root / top / "modules" / version / "config" for top in ("lib", "usr/lib")),
+    ]
+    config = next((path.read_text("utf-8", "replace") for path in places if path.is_file()), "")
+    if "CONFIG_RD_ZSTD=y" not in config.splitlines():
+        return gzip.compress(data, 9, mtime=0)
+    try:
+        return subprocess.run(ZSTD, input=data, stdout=subprocess.PIPE, check=True).stdout
+    except FileNotFoundError as error:
+        raise ImageError("tool zstd", "not found on the machine that builds", "apt-get install zstd") from error

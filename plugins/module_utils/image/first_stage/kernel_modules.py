@@ -1,0 +1,127 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The kernel modules that the first stage needs, from an image's root: drivers of NICs, and modules to mount layers."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import re
+import subprocess
+from pathlib import Path
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats import cpio
+
+# NICs that machines of a data centre boot from: virtual ones, Intel, Broadcom, NVIDIA, Realtek, Marvell, Amazon,
+# Google, Microsoft. None of them needs a firmware file to bring up a link, which the first stage does not carry.
+NETWORK = (
+    *("virtio_net", "vmxnet3", "hv_netvsc", "ena", "gve"),
+    *("e1000", "e1000e", "igb", "igc", "ixgbe", "ixgbevf", "i40e", "iavf", "ice"),
+    *("bnxt_en", "tg3", "mlx4_en", "mlx5_core", "r8169", "atlantic"),
+)
+# The modules for the buses of NICs, and the one that udhcpc sends through.
+BUSES = ("virtio_pci", "virtio_mmio", "hv_vmbus", "af_packet")
+MOUNTING = ("loop", "squashfs", "overlay")
+# dm-verity asks for sha256 by name, so that modules.dep does not know of it.
+VERITY = ("dm_mod", "dm_verity", "sha256_generic", "sha256_ssse3", "sha256_arm64", "sha2_ce")
+
+FILE = re.compile(r"(?:.*/)?([^/]+)\.ko(?:\.(gz|xz|zst))?")
+
+
+def entries(root: Path, version: str) -> list[cpio.Entry]:
+    """Return the modules, unpacked (the archive is compressed as a whole), and modprobe's tables of them.
+
+    Raises ImageError if the kernel is missing, or lacks something that the first stage requires.
+    """
+    subject = f"kernel {version}"
+    folder = next((path for top in ("usr/lib", "lib") if (path := root / top / "modules" / version).is_dir()), None)
+    if folder is None:
+        raise ImageError(subject, f"has no folder in {root}/lib/modules", "give the version of a kernel in the image")
+    try:
+        dependencies = _dependencies((folder / "modules.dep").read_text("utf-8"))
+        builtin = {module_name(path) for path in (folder / "modules.builtin").read_text("utf-8").split()}
+        aliases = (folder / "modules.alias").read_text("utf-8").splitlines()
+        soft = _soft_dependencies(folder / "modules.softdep")
+    except OSError as error:
+        raise ImageError(
+            subject, f"{error.filename}: {error.strerror}", "install the kernel's package whole, and run depmod"
+        ) from error
+    for name in MOUNTING:
+        if name not in dependencies and name not in builtin:
+            raise ImageError(subject, f"has no {name}", "take a kernel package with all modules")
+    if not any(name in dependencies or name in builtin for name in NETWORK):
+        raise ImageError(
+            subject, f"has none of the network drivers {', '.join(NETWORK)}", "take a kernel package with all modules"
+        )
+
+    paths = _closure([*NETWORK, *BUSES, *MOUNTING, *VERITY], dependencies, soft)
+    names = {module_name(path) for path in paths}
+    place = f"lib/modules/{version}"
+    found = [cpio.file(f"{place}/{plain(path)}", _unpacked(folder / path)) for path in paths]
+    table = [f"{plain(path)}: {' '.join(map(plain, dependencies[module_name(path)][1]))}".strip() for path in paths]
+    kept = [line for line in aliases if line.startswith("alias ") and line.split()[-1].replace("-", "_") in names]
+    found.append(cpio.file(f"{place}/modules.dep", _text(table)))
+    found.append(cpio.file(f"{place}/modules.alias", _text(kept)))
+    return found
+
+
+def module_name(path: str) -> str:
+    """Return the kernel's name for the module in this file."""
+    match = FILE.fullmatch(path)
+    return (match.group(1) if match else path).replace("-", "_")
+
+
+def plain(path: str) -> str:
+    """Return the path without the suffix of its compression."""
+    return re.sub(r"\.ko\.(gz|xz|zst)$", ".ko", path)
+
+
+def _dependencies(text: str) -> dict[str, tuple[str, list[str]]]:
+    """Return name -> its path and the paths of all that it needs, directly or indirectly, as depmod writes them."""
+    found = {}
+    for line in text.splitlines():
+        path, _colon, needs = line.partition(":")
+        found[module_name(path)] = (path, needs.split())
+    return found
+
+
+def _soft_dependencies(path: Path) -> dict[str, list[str]]:
+    """Return name -> the names of its soft dependencies. Not every kernel has such a table."""
+    found: dict[str, list[str]] = {}
+    if path.exists():
+        for line in path.read_text("utf-8").splitlines():
+            words = line.split()
+            if words[:1] == ["softdep"]:
+                others = [word.replace("-", "_") for word in words[2:] if not word.endswith(":")]
+                found.setdefault(words[1].replace("-", "_"), []).extend(others)
+    return found
+
+
+def _closure(names: list[str], dependencies: dict[str, tuple[str, list[str]]], soft: dict[str, list[str]]) -> list[str]:
+    """Return the paths of those ``names`` that the kernel has, and of all that they need; sorted."""
+    found: set[str] = set()
+    ahead = list(names)
+    while ahead:
+        name = ahead.pop()
+        if name not in dependencies or dependencies[name][0] in found:
+            continue
+        path, needs = dependencies[name]
+        found.add(path)
+        ahead += [module_name(need) for need in needs] + soft.get(name, [])
+    return sorted(found)
+
+
+def _unpacked(path: Path) -> bytes:
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        return gzip.decompress(data)
+    if path.suffix == ".xz":
+        return lzma.decompress(data)
+    if path.suffix == ".zst":
+        return subprocess.run(["zstd", "-dc"], input=data, stdout=subprocess.PIPE, check=True).stdout
+    return data
+
+
+def _text(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()

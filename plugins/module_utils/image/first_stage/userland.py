@@ -1,0 +1,78 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The first stage's programs and the shared libraries that they need, from a tree of unpacked packages."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import file_inside
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats import cpio, elf
+
+# Program, its path in the first stage, its Debian package.
+PROGRAMS = (
+    ("busybox", "bin/busybox", "busybox-static"),
+    ("minisign", "bin/minisign", "minisign"),
+    ("dmsetup", "sbin/dmsetup", "dmsetup"),
+)
+PACKAGES = tuple(package for _name, _place, package in PROGRAMS)
+PROGRAM_FOLDERS = ("bin", "usr/bin", "sbin", "usr/sbin")
+# The loader's own default folders: Debian's with their architecture, and the common ones.
+LIBRARY_FOLDERS = tuple(
+    f"{top}{folder}"
+    for folder in ("lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "lib64", "lib")
+    for top in ("", "usr/")
+)
+
+
+def entries(tree: Path) -> list[cpio.Entry]:
+    """Return PROGRAMS, their loader and libraries. Raises ImageError if the tree lacks one."""
+    found: dict[str, cpio.Entry] = {}
+    wanted: list[str] = []
+    for program, place, package in PROGRAMS:
+        path = _first(tree, PROGRAM_FOLDERS, program)
+        if path is None:
+            raise ImageError(f"first stage {tree}", f"has no {program}", f"unpack Debian's package {package} there")
+        wanted += _add(found, place, path)
+    while wanted:
+        need = wanted.pop()
+        place = need.lstrip("/")
+        if need.startswith("/"):
+            # Packages since Debian 13 and Ubuntu 24.04 have it in /usr, and /lib64 is a link of the installed system.
+            path = file_inside(tree, place) or file_inside(tree, f"usr/{place}")
+        else:
+            path = None
+            folder = next((folder for folder in LIBRARY_FOLDERS if file_inside(tree, f"{folder}/{need}")), None)
+            if folder:
+                place = f"{folder}/{need}"
+                path = file_inside(tree, place)
+        if path is None:
+            raise ImageError(
+                f"first stage {tree}", f"has no {need}, which its programs need", "unpack the package that has it there"
+            )
+        if place not in found:
+            wanted += _add(found, place, path)
+    return list(found.values())
+
+
+def digest(tree: Path) -> str:
+    """Return the sha256 of all ``entries``. Raises ImageError."""
+    return hashlib.sha256(cpio.archive(entries(tree), 0)).hexdigest()
+
+
+def _add(found: dict[str, cpio.Entry], place: str, path: Path) -> list[str]:
+    """Add the file to ``found``; return the loader and the libraries that it needs."""
+    data = path.read_bytes()
+    try:
+        needs = elf.needs(data)
+    except ValueError as error:
+        raise ImageError(f"first stage {path}", str(error), "unpack packages of the image's architecture") from error
+    found[place] = cpio.file(place, data, executable=True)
+    return [*([needs.loader] if needs.loader else []), *needs.libraries]
+
+
+def _first(tree: Path, folders: tuple[str, ...], name: str) -> Path | None:
+    found = (file_inside(tree, f"{folder}/{name}") for folder in folders)
+    return next((path for path in found if path), None)

@@ -1,0 +1,73 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The decision to seal secrets to a TPM that a node has shown: approved by the operator, or certified by its maker.
+
+Anyone who answers as a new node can show a TPM of their own, so a shown TPM is not trusted by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import DIGEST
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
+
+
+@dataclass(frozen=True)
+class Approval:
+    """The decision about a key, its fingerprint (the sha256 of its public part, hexadecimal), and the reason."""
+
+    approved: bool
+    fingerprint: str
+    why: str
+
+
+def decide(
+    node: str,
+    ek: bytes,
+    certificate: bytes | None,
+    enrolled: bytes | None,
+    approved: Sequence[str],
+    verify: Callable[[bytes], str] | None,
+) -> Approval:
+    """Return the approval of the endorsement key ``ek`` that ``node`` has shown.
+
+    ``enrolled`` is the key that the inventory has for it, and ``approved`` are fingerprints. ``verify`` returns the
+    problem of a certificate, an empty text if there is none; it is None if no authority is given. A certificate
+    replaces no enrolled key, since another machine's TPM has one too. Raises ImageError for a certificate of another
+    key, for a key that is neither the enrolled one nor approved, and for an invalid fingerprint.
+    """
+    subject = f"node {node}"
+    for fingerprint in approved:
+        if not isinstance(fingerprint, str) or not DIGEST.fullmatch(fingerprint):
+            raise ImageError(
+                subject,
+                f"node_identity_approved has {fingerprint!r}, which is no fingerprint",
+                "give the 64 hexadecimal digits that the enrolment shows",
+            )
+    fingerprint = identity.ek_digest(ek)
+    if certificate is not None and not identity.certificate_is_of(certificate, ek):
+        raise ImageError(subject, "the TPM's certificate is of another key", "do not enrol it before you know why")
+    if fingerprint in approved:
+        return Approval(True, fingerprint, "its fingerprint is in node_identity_approved")
+    if enrolled is not None and enrolled != ek:
+        raise ImageError(
+            subject,
+            "its TPM has another endorsement key than node_identity_ek",
+            "see whether the board was changed or this is another machine; if it is right, put its fingerprint "
+            f"{fingerprint} into node_identity_approved, and its key into node_identity_ek",
+        )
+    if enrolled is not None:
+        return Approval(True, fingerprint, "it is the enrolled one")
+    unknown = "its fingerprint is not in node_identity_approved"
+    if verify is None:
+        return Approval(False, fingerprint, unknown)
+    if certificate is None:
+        return Approval(False, fingerprint, f"{unknown}, and it has no certificate")
+    wrong = verify(certificate)
+    if wrong:
+        why = f"{unknown}, and its certificate does not verify against node_identity_tpm_ca: {wrong}"
+        return Approval(False, fingerprint, why)
+    return Approval(True, fingerprint, "its certificate verifies against node_identity_tpm_ca")

@@ -1,0 +1,192 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Nodes' bundles in a store: compute and write the requested ones. No other node's bundle is touched."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import (
+    make_folder,
+    remove_if_there,
+    sync_folder,
+    write_atomic,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import checked_node
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.tools import (
+    KEY_BYTES,
+    Signer,
+    encrypt,
+    wrap,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import IDENTITY, LEFT_BEHIND, Store
+
+
+@dataclass(frozen=True)
+class Node:
+    """The inputs of a node's bundle."""
+
+    name: str
+    ek: bytes
+    secrets: tuple[identity.Secret, ...]
+
+    @property
+    def subject(self) -> str:
+        """The name of the node in error messages."""
+        return f"node {self.name}"
+
+
+@dataclass(frozen=True)
+class Change:
+    """Bundles by node: the public data of all before and of the requested ones after, and the nodes that change.
+
+    None stands for a file that is no bundle of ours. ``others`` are the nodes whose bundles were not requested.
+    """
+
+    before: Mapping[str, Mapping[str, str] | None]
+    after: Mapping[str, Mapping[str, str]]
+    written: tuple[str, ...]
+    removed: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+def read_nodes(nodes: Sequence[Mapping[str, Any]]) -> list[Node]:
+    """Return the nodes from dicts {name, ek, secrets}, sorted by name. Raises ImageError."""
+    found: dict[str, Node] = {}
+    owners: dict[bytes, str] = {}
+    for given in nodes:
+        name = checked_node(given["name"])
+        subject = f"node {name}"
+        ek = identity.read_ek(given["ek"], subject)
+        if name in found:
+            raise ImageError(subject, "is there twice", "give each node once")
+        if ek in owners:
+            raise ImageError(
+                subject, f"has the endorsement key of node {owners[ek]}", "each TPM has its own: enrol both again"
+            )
+        owners[ek] = name
+        found[name] = Node(name, ek, identity.read_secrets(given["secrets"], subject))
+    return [found[name] for name in sorted(found)]
+
+
+def ensure(store: Store, nodes: Sequence[Node], signer: Signer, check: bool, removed: Sequence[str] = ()) -> Change:
+    """Put these nodes' bundles into the store, and remove those of the nodes named in ``removed``.
+
+    An existing bundle stays if it has the digest of the requested one and a signature by the signing key.
+    Raises ImageError before anything is touched.
+    """
+    both = sorted({checked_node(name) for name in removed} & {node.name for node in nodes})
+    if both:
+        raise ImageError(
+            f"node {both[0]}",
+            "its bundle is to be written and removed",
+            "take its node_identity_ek out of the inventory, or its name out of node_identity_removed",
+        )
+    store.require()
+    with store.locked():
+        there = {name: store.contents(IDENTITY, name) or b"" for name in _names(store)}
+        parsed = {name: _parsed(data, name) for name, data in there.items()}
+        kept = _kept(nodes, parsed, signer)
+        wanted = {node.name: digest for node, digest in zip(nodes, kept.digests)}
+        new = [node for node in nodes if node.name not in kept.names]
+        change = Change(
+            before={name: identity.stated(found[0]) if found else None for name, found in parsed.items()},
+            after={
+                node.name: {"node": node.name, "ek": identity.ek_digest(node.ek), "digest": wanted[node.name]}
+                for node in nodes
+            },
+            written=tuple(node.name for node in new),
+            removed=tuple(sorted(set(there) & set(removed))),
+            others=tuple(sorted(set(there) - set(wanted) - set(removed))),
+        )
+        # In check mode too: refusals of openssl or the TPM's tool must be known before.
+        bundles = _bundles(new, wanted, signer)
+        if not check:
+            _apply(store, bundles, change.removed)
+    return change
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """The requested digests in the nodes' order, and the nodes whose bundles stay."""
+
+    digests: list[str]
+    names: set[str]
+
+
+def _names(store: Store) -> list[str]:
+    return [name for name in store.entries(IDENTITY) if not LEFT_BEHIND.fullmatch(name)]
+
+
+def _parsed(data: bytes, name: str) -> tuple[identity.Bundle, bytes, bytes] | None:
+    try:
+        return identity.parse(data, f"node {name}")
+    except ImageError:
+        return None
+
+
+def _kept(
+    nodes: Sequence[Node], parsed: Mapping[str, tuple[identity.Bundle, bytes, bytes] | None], signer: Signer
+) -> _Kept:
+    """Return the bundles to keep, with all signatures made by one call of minisign.
+
+    With a password each call takes about a second.
+    """
+    candidates = [(node.name, found) for node in nodes if (found := parsed.get(node.name))]
+    key_signature, *signatures = signer.sign([identity.DIGEST_KEY_MESSAGE, *(found[1] for _name, found in candidates)])
+    genuine = {name: found[0] for (name, found), signature in zip(candidates, signatures) if found[2] == signature}
+    key = identity.digest_key(key_signature)
+    digests = [identity.digest(key, node.name, node.ek, node.secrets) for node in nodes]
+    names = set()
+    for node, digest in zip(nodes, digests):
+        stated = {"node": node.name, "ek": identity.ek_digest(node.ek), "digest": digest}
+        bundle = genuine.get(node.name)
+        if bundle and identity.stated(bundle) == stated:
+            names.add(node.name)
+    return _Kept(digests, names)
+
+
+def _bundles(nodes: Sequence[Node], digests: Mapping[str, str], signer: Signer) -> dict[str, bytes]:
+    if not nodes:
+        return {}
+    signed = []
+    for node in nodes:
+        key = os.urandom(KEY_BYTES)
+        bundle = identity.Bundle(
+            node=node.name,
+            ek=identity.ek_digest(node.ek),
+            digest=digests[node.name],
+            credential=wrap(key, node.ek, node.subject),
+            secrets=encrypt(identity.payload(node.secrets), key, node.subject),
+        )
+        signed.append(identity.render(bundle))
+    found = {node.name: text + signature for node, text, signature in zip(nodes, signed, signer.sign(signed))}
+    for node in nodes:
+        if len(found[node.name]) > identity.LARGEST_BUNDLE_BYTES:
+            raise ImageError(
+                node.subject,
+                f"its bundle has {len(found[node.name])} bytes, {identity.LARGEST_BUNDLE_BYTES} is the most",
+                "give it fewer or smaller secrets",
+            )
+    return found
+
+
+def _apply(store: Store, bundles: Mapping[str, bytes], removed: Sequence[str]) -> None:
+    with store.reported():
+        folder = store.place(IDENTITY)
+        if not os.path.isdir(folder):
+            make_folder(folder)
+        for name in store.entries(IDENTITY):
+            if LEFT_BEHIND.fullmatch(name):
+                remove_if_there(os.path.join(folder, name))
+        for name, data in bundles.items():
+            write_atomic(os.path.join(folder, name), data)
+        for name in removed:
+            remove_if_there(os.path.join(folder, name))
+        if removed:
+            sync_folder(folder)

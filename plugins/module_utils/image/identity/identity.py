@@ -1,0 +1,280 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A node's secrets as a bundle that anyone may fetch and only the node's TPM 2.0 can open.
+
+A bundle is ASCII text, ten lines: six of its own, and the four of minisign's signature of those six.
+
+    sailloft-identity/2
+    node: bm01
+    ek: sha256 of the endorsement key's public part, hexadecimal
+    digest: what the secrets are, by ``digest``, hexadecimal
+    credential: base64 of a key of 32 bytes, wrapped by TPM2_MakeCredential to the endorsement key
+    secrets: base64 of the payload, encrypted with that key
+
+The payload has a line a file: mode, owner, group, path, and base64 of the content, "-" for an empty one.
+
+Sources: TCG, "TPM 2.0 Library", part 1 "Credential Protection" and "Names", part 2 "TPMT_PUBLIC"; TCG, "EK Credential
+Profile for TPM Family 2.0", template L-1 (RSA 2048).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import posixpath
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import DIGEST, canonical_json
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import NODE
+
+FORMAT = "sailloft-identity/2"
+# Signed with a bundle, so that no signature of other data by the same key is valid for a bundle.
+TRUSTED_COMMENT = "sailloft node identity"
+UNTRUSTED_COMMENT = "signature of a sailloft node identity"
+SIGNATURE_LINES = 4
+# The key of ``digest`` is derived from the signature of this message, which is never published.
+DIGEST_KEY_MESSAGE = b"sailloft node identity: key of digests, a signature of this is a secret\n"
+# The node fetches no more than this (see the role's script).
+LARGEST_BUNDLE_BYTES = 1 << 20
+ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,31}|0|[1-9][0-9]{0,9}")
+MODE = re.compile(r"0?[0-7]{3}")
+# The kernel's own file systems.
+NO_FILES = ("/dev", "/proc", "/sys")
+
+# Template L-1: TPM_ALG_RSA, name by SHA-256, fixedTPM fixedParent sensitiveDataOrigin adminWithPolicy restricted
+# decrypt, PolicyA (PolicySecret of the endorsement hierarchy), AES-128-CFB, no scheme, 2048 bits, exponent 65537.
+EK_POLICY = bytes.fromhex("837197674484b3f81a90cc8d46a5d724fd52d76e06520b64f2a1da1b331469aa")
+EK_UNIQUE_BYTES = 256
+EK_TEMPLATE = (
+    struct.pack(">HHIH", 0x0001, 0x000B, 0x000300B2, len(EK_POLICY))
+    + EK_POLICY
+    + struct.pack(">HHHHHIH", 0x0006, 128, 0x0043, 0x0010, 2048, 0, EK_UNIQUE_BYTES)
+)
+RSA_EXPONENT = 65537
+
+# A credential is bound to a second key beside the endorsement key. It cannot be the endorsement key itself, because its
+# policy does not allow it the role ADMIN. The second key belongs to nobody: a P-256 key whose private part is sha256 of
+# this text, so that only a node's endorsement key is enrolled. The endorsement key alone decides who can open a
+# credential.
+ACTIVATED_KEY_TEXT = b"sailloft node identity: this key keeps no secret"
+ACTIVATED_KEY_X = bytes.fromhex("2ccd0fa1428cb1e04dbec1a130a144be4a4c45ac1b714d9fd90647abfa5f708b")
+ACTIVATED_KEY_Y = bytes.fromhex("28cba12357d5ca0756b5fb4257582bdb280bee83bb93e4e5f83f3a3e4e977a31")
+
+
+@dataclass(frozen=True)
+class Secret:
+    """One file of a node. ``content`` is the secret; no representation of this object shows it."""
+
+    path: str
+    content: str
+    mode: str
+    owner: str
+    group: str
+
+    def __repr__(self) -> str:
+        return f"Secret({self.path!r}, mode={self.mode!r}, owner={self.owner!r}, group={self.group!r})"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle that is not opened. ``ek`` and ``digest`` are hexadecimal."""
+
+    node: str
+    ek: str
+    digest: str
+    credential: bytes
+    secrets: bytes
+
+
+def read_ek(text: Any, subject: str) -> bytes:
+    """Return the endorsement key's public part (a TPM2B_PUBLIC) from its base64.
+
+    Raises ImageError, about ``subject``, also for a key that is not made by the template: nothing shows that a key with
+    other attributes never leaves a TPM. Only the key's certificate shows that it is in a TPM at all.
+    """
+    mend = "give what node_identity_info returns as ek"
+    try:
+        data = base64.b64decode("".join(text.split()), validate=True)
+    except (AttributeError, binascii.Error, ValueError) as error:
+        raise ImageError(subject, "the endorsement key is not base64", mend) from error
+    size = len(EK_TEMPLATE) + EK_UNIQUE_BYTES
+    if len(data) != 2 + size or data[: 2 + len(EK_TEMPLATE)] != struct.pack(">H", size) + EK_TEMPLATE:
+        raise ImageError(subject, "not an endorsement key of RSA 2048 by the TCG's template L-1", mend)
+    return data
+
+
+def ek_digest(ek: bytes) -> str:
+    """Return the hexadecimal sha256 that identifies an endorsement key in bundles."""
+    return hashlib.sha256(ek).hexdigest()
+
+
+def activated_name() -> str:
+    """Return the hexadecimal Name of the key that credentials are bound to: algorithm and sha256 of its public area."""
+    # ECC, SHA-256; userWithAuth, sign, and noDA. Without noDA each power cut after its use would count as a wrong
+    # guess, and after a few the TPM would open nothing for a while (TPM 2.0 library, part 1, "Dictionary Attack
+    # Protection").
+    public = struct.pack(">HHIH", 0x0023, 0x000B, 0x00040440, 0)  # no policy
+    public += struct.pack(">HHHH", 0x0010, 0x0010, 0x0003, 0x0010)  # no cipher, no scheme, NIST P-256, no KDF
+    for part in (ACTIVATED_KEY_X, ACTIVATED_KEY_Y):
+        public += struct.pack(">H", len(part)) + part
+    return "000b" + hashlib.sha256(public).hexdigest()
+
+
+def certificate_of(stored: bytes) -> bytes | None:
+    """Return the X.509 certificate, DER, at the start of a TPM's stored certificate data; None if there is none."""
+    try:
+        _tag, start, end = _der(stored, 0)
+    except (IndexError, ValueError):
+        return None
+    return stored[:end] if stored[0] == 0x30 and start < end <= len(stored) else None
+
+
+def certificate_is_of(certificate: bytes, ek: bytes) -> bool:
+    """Return whether a DER certificate is of this endorsement key. The certificate's signer is not checked."""
+    modulus = ek[-EK_UNIQUE_BYTES:]
+    # RFC 8017 A.1.1: SEQUENCE of two INTEGERs, here of 256 bytes with the zero before, and of 3.
+    numbers = b"\x02\x82\x01\x01\x00" + modulus + b"\x02\x03" + RSA_EXPONENT.to_bytes(3, "big")
+    try:
+        return _subject_public_key(certificate) == b"\x00\x30\x82" + struct.pack(">H", len(numbers)) + numbers
+    except (IndexError, ValueError):
+        return False
+
+
+def _subject_public_key(certificate: bytes) -> bytes:
+    """Return the content of subjectPublicKey, a BIT STRING (RFC 5280 4.1). The algorithm may be RSA or RSAES-OAEP."""
+    _tag, at, _end = _der(certificate, 0)
+    _tag, at, _end = _der(certificate, at)
+    if certificate[at] == 0xA0:  # version
+        at = _der(certificate, at)[2]
+    for _field in ("serialNumber", "signature", "issuer", "validity", "subject"):
+        at = _der(certificate, at)[2]
+    _tag, at, _end = _der(certificate, at)
+    tag, start, end = _der(certificate, _der(certificate, at)[2])
+    if tag != 0x03:
+        raise ValueError("no BIT STRING")
+    return certificate[start:end]
+
+
+def _der(data: bytes, at: int) -> tuple[int, int, int]:
+    """Return tag, start and end of the content of the DER element at ``at``. Raises IndexError, ValueError."""
+    tag, length = data[at], data[at + 1]
+    start = at + 2
+    if length & 0x80:
+        count = length & 0x7F
+        if not 1 <= count <= 4:
+            raise ValueError("not DER")
+        length = int.from_bytes(data[start : start + count], "big")
+        start += count
+    return tag, start, start + length
+
+
+def read_secrets(files: Sequence[Mapping[str, Any]], subject: str) -> tuple[Secret, ...]:
+    """Return a node's files from dicts {path, content, mode, owner, group}, sorted by path.
+
+    Raises ImageError, without the contents.
+    """
+    found: dict[str, Secret] = {}
+    for file in files:
+        path, mode, content = file["path"], file["mode"], file["content"]
+        good = path.startswith("/") and path == posixpath.normpath(path) and not path.startswith("//") and path != "/"
+        if not good or not re.fullmatch(r"[!-~]+", path):
+            raise ImageError(
+                subject,
+                f"{path!r} is not an absolute path",
+                "write it like /etc/ssh/ssh_host_ed25519_key, without spaces",
+            )
+        if any(path == folder or path.startswith(f"{folder}/") for folder in NO_FILES):
+            raise ImageError(subject, f"{path} is in the kernel's own file systems", "name another path")
+        if path in found:
+            raise ImageError(subject, f"{path} is there twice", "give it once")
+        if not MODE.fullmatch(mode):
+            raise ImageError(subject, f"mode {mode!r} of {path} is not of octal digits", 'quote it: "0600"')
+        for what in ("owner", "group"):
+            if not ACCOUNT.fullmatch(file[what]):
+                raise ImageError(subject, f"{what} {file[what]!r} of {path} is no name", "write it like root")
+        if not isinstance(content, str) or re.search("[\ud800-\udfff]", content):
+            raise ImageError(subject, f"the content of {path} is not UTF-8 text", "encode it, as base64 for instance")
+        found[path] = Secret(path, content, mode.zfill(4), file["owner"], file["group"])
+    for path in found:
+        above = posixpath.dirname(path)
+        while above != "/":
+            if above in found:
+                raise ImageError(subject, f"{above} is a file and the folder of {path}", "leave one of them out")
+            above = posixpath.dirname(above)
+    return tuple(found[path] for path in sorted(found))
+
+
+def payload(secrets: Sequence[Secret]) -> bytes:
+    """Return the text to be encrypted: one line per file, in their order."""
+    lines = []
+    for secret in secrets:
+        content = base64.b64encode(secret.content.encode()).decode() or "-"
+        lines.append(f"{secret.mode} {secret.owner} {secret.group} {secret.path} {content}\n")
+    return "".join(lines).encode("ascii")
+
+
+def digest_key(signature: bytes) -> bytes:
+    """Return the key of ``digest``, 32 bytes, from minisign's signature of DIGEST_KEY_MESSAGE.
+
+    An Ed25519 signature is the same each time (RFC 8032 5.1.6), and only the owner of the signing key can make it, so
+    there is no other secret to keep.
+    """
+    return hashlib.sha256(b"sailloft node identity: key of digests\n" + signature).digest()
+
+
+def digest(key: bytes, node: str, ek: bytes, secrets: Sequence[Secret]) -> str:
+    """Return the HMAC-SHA256 of all that a bundle depends on.
+
+    It shows a run whether a bundle is the requested one without opening it. Without ``key`` it reveals nothing, not
+    even about a secret that can be guessed or that two nodes share.
+    """
+    wanted = {"format": FORMAT, "node": node, "ek": ek_digest(ek), "payload": payload(secrets).decode("ascii")}
+    return hmac.new(key, canonical_json(wanted), hashlib.sha256).hexdigest()
+
+
+def render(bundle: Bundle) -> bytes:
+    """Return the lines that are signed."""
+    return (
+        f"{FORMAT}\nnode: {bundle.node}\nek: {bundle.ek}\ndigest: {bundle.digest}\n"
+        f"credential: {base64.b64encode(bundle.credential).decode()}\n"
+        f"secrets: {base64.b64encode(bundle.secrets).decode()}\n"
+    ).encode("ascii")
+
+
+def parse(data: bytes, subject: str) -> tuple[Bundle, bytes, bytes]:
+    """Return a bundle, its signed lines, and their signature. Raises ImageError, about ``subject``, if it is none."""
+    broken = ImageError(subject, f"not a bundle of {FORMAT}", "publish it again")
+    lines = data.split(b"\n")
+    own = len(("format", *Bundle.__dataclass_fields__))
+    if len(lines) != own + SIGNATURE_LINES + 1 or lines[-1] or lines[0] != FORMAT.encode():
+        raise broken
+    fields = {}
+    for line, name in zip(lines[1:own], Bundle.__dataclass_fields__):
+        label, _colon, value = line.decode("ascii", "replace").partition(": ")
+        if label != name:
+            raise broken
+        fields[name] = value
+    if (
+        not NODE.fullmatch(fields["node"])
+        or not DIGEST.fullmatch(fields["ek"])
+        or not DIGEST.fullmatch(fields["digest"])
+    ):
+        raise broken
+    try:
+        opened = [base64.b64decode(fields[name], validate=True) for name in ("credential", "secrets")]
+    except (binascii.Error, ValueError) as error:
+        raise broken from error
+    signed = b"\n".join(lines[:own]) + b"\n"
+    return Bundle(fields["node"], fields["ek"], fields["digest"], *opened), signed, data[len(signed) :]
+
+
+def stated(bundle: Bundle) -> dict[str, str]:
+    """Return the fields of a bundle that may be shown."""
+    return {"node": bundle.node, "ek": bundle.ek, "digest": bundle.digest}

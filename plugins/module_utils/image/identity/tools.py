@@ -1,0 +1,140 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The tools that make a bundle: tpm2_makecredential, openssl and minisign.
+
+Secrets reach them by pipes and by files of a folder in memory, never by arguments, which every user can see.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import search_path
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.sign import MEMORY, read_public_key, signatures
+
+PACKAGES = {"tpm2_makecredential": "tpm2-tools", "openssl": "openssl", "minisign": "minisign"}
+KEY_BYTES = 32
+# Counter mode adds no padding, and the signature authenticates it. The key is random, so that one round of derivation
+# is enough. The node's script has the same words.
+CIPHER = ("-aes-256-ctr", "-pbkdf2", "-iter", "1", "-md", "sha256")
+
+
+def wrap(key: bytes, ek: bytes, subject: str) -> bytes:
+    """Return a credential that gives ``key`` only to the TPM with this endorsement key. Raises ImageError."""
+    with _folder() as folder:
+        public, credential = os.path.join(folder, "ek.pub"), os.path.join(folder, "credential")
+        with open(public, "wb") as stream:
+            stream.write(ek)
+        name = identity.activated_name()
+        # -T none: in software, without a TPM.
+        argv = ["tpm2_makecredential", "-Q", "-T", "none", "-u", public, "-n", name, "-s", "-", "-o", credential]
+        _run(argv, subject, "look at its endorsement key", key)
+        with open(credential, "rb") as stream:
+            return stream.read()
+
+
+def encrypt(data: bytes, key: bytes, subject: str) -> bytes:
+    """Encrypt ``data`` with a key that was used for nothing else. Raises ImageError."""
+    reading, writing = os.pipe()
+    try:
+        with open(writing, "wb") as stream:
+            stream.write(key.hex().encode() + b"\n")
+        argv = ["openssl", "enc", "-e", *CIPHER, "-pass", f"fd:{reading}"]
+        return _run(argv, subject, "look at openssl on this machine", data, pass_fds=(reading,))
+    finally:
+        os.close(reading)
+
+
+def verify(certificate: bytes, authorities: Sequence[str]) -> str:
+    """Return the problem of a DER certificate; empty if its chain ends at a root among the ``authorities``.
+
+    The authorities are files of PEM certificates, roots and intermediates; the system's own are ignored. Raises
+    ImageError for a file that cannot be read or has no certificate.
+    """
+    chain = b"".join(_pem(path) for path in authorities)
+    _require("openssl")
+    with _folder() as folder:
+        for name, data in (("chain.pem", chain), ("certificate.der", certificate)):
+            with open(os.path.join(folder, name), "wb") as stream:
+                stream.write(data)
+        for argv in (
+            ("openssl", "x509", "-inform", "DER", "-in", "certificate.der", "-out", "certificate.pem"),
+            # Certificate authorities of the web, which the system may have, certify no TPM.
+            ("openssl", "verify", "-no-CApath", "-no-CAstore", "-CAfile", "chain.pem", "certificate.pem"),
+        ):
+            environment = {"PATH": search_path(), "LC_ALL": "C.UTF-8"}
+            done = subprocess.run(argv, check=False, capture_output=True, env=environment, cwd=folder)
+            if done.returncode:
+                lines = done.stderr.decode("utf-8", "replace").splitlines()
+                return next((line for line in lines if line.startswith("error ")), " ".join(lines))
+    return ""
+
+
+def _pem(path: str) -> bytes:
+    subject = f"node_identity_tpm_ca {path}"
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ImageError(subject, str(error.strerror), "give a file that is there") from error
+    if b"-----BEGIN CERTIFICATE-----" not in data:
+        raise ImageError(subject, "it has no certificate in PEM", "convert it to PEM")
+    return data.rstrip(b"\n") + b"\n"
+
+
+@dataclass(frozen=True)
+class Signer:
+    """A pair of minisign's keys, files of this machine. ``password`` is the secret key's, or None."""
+
+    secret_key: str
+    public_key: str
+    password: str | None = field(repr=False)
+
+    def sign(self, messages: Sequence[bytes]) -> list[bytes]:
+        """Return the signature of each message, by one call; a message always gives the same bytes.
+
+        Raises ImageError.
+        """
+        _require("minisign")
+        public_key = read_public_key(Path(self.public_key))
+        comments = (identity.TRUSTED_COMMENT, identity.UNTRUSTED_COMMENT)
+        return signatures(messages, Path(self.secret_key), public_key, self.password, comments)
+
+
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """Return a folder in memory that only this user can enter; it is removed at the end of the ``with``."""
+    return tempfile.TemporaryDirectory(prefix="sailloft-", dir=MEMORY if os.path.isdir(MEMORY) else None)
+
+
+def _require(tool: str) -> None:
+    if not shutil.which(tool, path=search_path()):
+        raise ImageError(f"tool {tool}", "not found on this machine", f"install {PACKAGES[tool]}")
+
+
+def _run(
+    argv: Sequence[str],
+    subject: str,
+    mend: str,
+    given: bytes = b"",
+    pass_fds: Sequence[int] = (),
+) -> bytes:
+    _require(argv[0])
+    done = subprocess.run(
+        argv,
+        input=given,
+        check=False,
+        capture_output=True,
+        env={"PATH": search_path(), "LC_ALL": "C.UTF-8"},
+        pass_fds=pass_fds,
+    )
+    if done.returncode:
+        said = " ".join((done.stdout + b" " + done.stderr).decode("utf-8", "replace").split())
+        raise ImageError(subject, f"{argv[0]} failed: {said or 'it gave no reason'}", mend)
+    return done.stdout

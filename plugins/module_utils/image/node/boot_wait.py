@@ -1,0 +1,68 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The check that a power-cycled node is up again, by the node's own report and not by its BMC's. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+
+# systemd's states once its start is over (systemctl(1), is-system-running).
+FINISHED = ("running", "degraded")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Time limits of a restart. ``boot_id`` is that of the previous boot (empty if unknown).
+
+    Within ``restart_s`` after the restart that boot must be over, and within ``boot_s`` systemd must have finished.
+    """
+
+    boot_id: str
+    restart_s: float
+    boot_s: float
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A node's answer: node_image_info's result, or else the reason why it could not be asked."""
+
+    state: dict[str, Any] | None = None
+    why: str = ""
+
+
+def is_new(state: dict[str, Any], elapsed_s: float, limits: Limits) -> bool:
+    """Return whether the node runs a boot that began after the restart ``elapsed_s`` ago."""
+    return state["boot_id"] != limits.boot_id and state["uptime_s"] <= elapsed_s
+
+
+def phase(reading: Reading, elapsed_s: float, limits: Limits) -> str:
+    """Return the current phase of the restart as readable text; empty once the node is up."""
+    if reading.state is None:
+        return f"does not answer yet ({reading.why})"
+    if not is_new(reading.state, elapsed_s, limits):
+        return "still runs the boot from before"
+    systemd = reading.state["systemd"]["state"]
+    return "" if systemd in FINISHED else f"has booted, systemd is {systemd}"
+
+
+def check(subject: str, reading: Reading, elapsed_s: float, limits: Limits) -> None:
+    """Raise ImageError if there is nothing left to wait for."""
+    now = phase(reading, elapsed_s, limits)
+    if not now:
+        return
+    old = reading.state is not None and not is_new(reading.state, elapsed_s, limits)
+    if old and elapsed_s > limits.restart_s:
+        raise ImageError(
+            subject,
+            f"still runs the boot from before {elapsed_s:.0f} s after the restart, whatever its BMC answered",
+            "see whether node_boot_bmc names this node's BMC and system, and what the BMC's event log says",
+        )
+    if elapsed_s > limits.boot_s:
+        raise ImageError(
+            subject,
+            f"is not up {elapsed_s:.0f} s after the restart: it {now}",
+            "look at its console; the first stage says there what it refused or could not reach",
+        )

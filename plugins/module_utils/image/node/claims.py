@@ -1,0 +1,172 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Compare what a node booted with what the inventory names, claim by claim. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_report import PATH
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Manifest
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
+
+# The layers of the proof: claims about the image, the kernel, the image's own layers, the services, the gate.
+IMAGE, KERNEL, LAYER, SERVICES, HEALTH = "image", "kernel", "image_layers", "services", "health"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The image and settings that a node should run.
+
+    ``digest`` is named by its pin or by ``channel`` (empty for a pin), ``manifest`` is the manifest of this digest,
+    ``kernel_arguments`` are the node's own, ``may_fail`` are units whose failure the inventory expects.
+    """
+
+    digest: str
+    manifest: Manifest
+    channel: str = ""
+    kernel_arguments: tuple[str, ...] = ()
+    may_fail: tuple[str, ...] = ()
+
+    @classmethod
+    def of_text(cls, digest: str, text: str, channel: str, kernel_arguments: list[str], may_fail: list[str]) -> Wish:
+        """Build it from the bytes of manifest.json as text. Raises ImageError if they do not match ``digest``."""
+        data = text.encode()
+        found = manifest.digest(data)
+        if found != digest:
+            why = f"its manifest has the digest {found}"
+            raise ImageError(f"image {digest}", why, "publish the image to the boot servers again")
+        whole = manifest.load(data, f"image {digest}")
+        return cls(digest, whole, channel, tuple(kernel_arguments), tuple(may_fail))
+
+    @property
+    def arguments(self) -> list[str]:
+        """Return the image's kernel arguments, and then the node's."""
+        return [*self.manifest.kernel_arguments, *self.kernel_arguments]
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The health gate's result. ``held`` is None if it could not be asked; ``said`` is its answer."""
+
+    what: str
+    held: bool | None
+    said: str = ""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A node as node_image_info read it (``state``, empty for a node that does not answer), and its health gate."""
+
+    state: dict[str, Any] = field(default_factory=dict)
+    gate: Gate | None = None
+
+
+def prove(name: str, wish: Wish, seen: Seen) -> Proof:
+    """Return the proof of the node ``name``. Raises ProofError if the name is no file name."""
+    title = f"Node {name} runs the image {wish.manifest.name}"
+    claims = [*_image(wish, seen.state), *_kernel(wish, seen.state), *_layers(wish, seen.state)]
+    claims += _services(wish, seen.state)
+    if seen.gate:
+        claims.append(_gate(seen.gate))
+    return Proof(name, title, name, claims)
+
+
+def _image(wish: Wish, state: dict[str, Any]) -> list[Claim]:
+    by = f"the channel {wish.channel}" if wish.channel else "its pin"
+    reason = state.get("reason", "")
+    report = state.get("report") or {}
+    # Without a report there is nothing to compare the command line with.
+    named = _argument(state.get("command_line"), "sailloft.image=") if report.get("image") else None
+    return [
+        compare(IMAGE, f"the node runs the image that {by} names", wish.digest, state.get("image"), PATH, reason),
+        # The kernel's command line names the image that the first stage should boot; the report must name the same.
+        compare(
+            IMAGE,
+            "the kernel's command line names the image of the report",
+            f"sailloft.image={report.get('image', wish.digest)}",
+            named,
+            "/proc/cmdline",
+        ),
+    ]
+
+
+def _argument(command_line: str | None, start: str) -> str | None:
+    return next((word for word in (command_line or "").split() if word.startswith(start)), None)
+
+
+def _kernel(wish: Wish, state: dict[str, Any]) -> list[Claim]:
+    arguments = state.get("arguments")
+    # Under UEFI, iPXE's first word is the file's name (efi_image_cmdline in its efi_image.c): the kernel's digest.
+    if arguments and arguments[0] == wish.manifest.kernel.sha256:
+        arguments = arguments[1:]
+    return [
+        compare(
+            KERNEL,
+            "the kernel is the image's",
+            wish.manifest.kernel.version,
+            state.get("kernel"),
+            "/proc/sys/kernel/osrelease",
+        ),
+        compare(
+            KERNEL,
+            "the kernel arguments are the image's and then the node's",
+            wish.arguments,
+            arguments,
+            "/proc/cmdline",
+        ),
+    ]
+
+
+def _layers(wish: Wish, state: dict[str, Any]) -> list[Claim]:
+    report = state.get("report") or {}
+    booted = report.get("layers")
+    wanted = [layer.name for layer in wish.manifest.layers]
+    claims = [
+        compare(
+            LAYER,
+            "the layers are the image's, lowest first",
+            wanted,
+            None if booted is None else [layer["name"] for layer in booted],
+            PATH,
+        )
+    ]
+    by_name = {layer["name"]: layer for layer in booted or []}
+    for layer in wish.manifest.layers:
+        name, seen = layer.name, by_name.get(layer.name, {})
+        claims.append(compare(LAYER, f"layer {name} has its digest", layer.sha256, seen.get("sha256"), PATH))
+        verity = f"every read of layer {name} is held against its digest (dm-verity)"
+        if state.get("verity_possible") is False and not seen.get("verity"):
+            claims.append(not_applicable(LAYER, verity, True, PATH, "the kernel has no dm-verity", seen.get("verity")))
+        else:
+            claims.append(compare(LAYER, verity, True, seen.get("verity"), PATH))
+    return claims
+
+
+def _services(wish: Wish, state: dict[str, Any]) -> list[Claim]:
+    failed = state.get("failed_units")
+    if failed is not None:
+        failed = [unit for unit in failed if unit not in wish.may_fail]
+    aside = f" ({', '.join(wish.may_fail)} aside)" if wish.may_fail else ""
+    systemd = state.get("systemd") or {}
+    return [
+        Claim(
+            SERVICES,
+            "systemd has started everything",
+            "running, or degraded by what the next claim names",
+            systemd.get("state"),
+            systemd.get("state") in ("running", "degraded"),
+            "systemctl show",
+        ),
+        compare(SERVICES, f"no unit has failed{aside}", [], failed, "systemctl list-units --state=failed"),
+    ]
+
+
+def _gate(gate: Gate) -> Claim:
+    seen = None if gate.held is None else ("healthy" if gate.held else gate.said or "it said nothing")
+    # The output does not decide: a command that fails may print "healthy".
+    return Claim(HEALTH, "the health gate holds", "healthy", seen, gate.held is True, gate.what)

@@ -1,0 +1,109 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Read the state of a running node: its boot report, the progress of systemd, and failures."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import asdict
+from typing import Any, Callable
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_report import FORMAT, PATH, load
+
+# Properties of systemd's manager (org.freedesktop.systemd1(5)), in microseconds of CLOCK_MONOTONIC, which starts with
+# the kernel; 0 until the point is reached.
+_POINTS = {
+    "userspace_s": "UserspaceTimestampMonotonic",
+    "finished_s": "FinishTimestampMonotonic",
+}
+_ASK = ["systemctl", "show", "--property=" + ",".join(["SystemState", *_POINTS.values()])]
+_ASK_FAILED = ["systemctl", "list-units", "--state=failed", "--all", "--plain", "--no-legend", "--full", "--no-pager"]
+
+# Arguments that boot loader and scripts add to the command line themselves, not requested by image or node.
+_OF_THE_BOOT = re.compile(r"(sailloft\.(image|servers|node|report)|BOOTIF|BOOT_IMAGE|initrd)(=.*)?")
+
+Run = Callable[[list], "tuple[int, str, str]"]
+
+
+def read(subject: str, run: Run, root: str = "/") -> dict[str, Any]:
+    """Return the state of the node ``subject``: the result of the module node_image_info, without ``changed``.
+
+    ``run`` takes a command's words and returns its status, output and errors. Raises ImageError if the report exists
+    and cannot be used, or systemd does not answer.
+    """
+    kernel = _read(root, "proc/sys/kernel/osrelease").strip()
+    command_line = _read(root, "proc/cmdline").strip()
+    state, times = _systemd(subject, run)
+    report, reason = _report(subject, root)
+    return {
+        "image": report["image"] if report else None,
+        "report": report,
+        "reason": reason,
+        "uptime_s": float(_read(root, "proc/uptime").split()[0]),
+        "boot_id": _read(root, "proc/sys/kernel/random/boot_id").strip(),
+        "kernel": kernel,
+        "command_line": command_line,
+        "arguments": wished_arguments(command_line),
+        "verity_possible": _has_verity(root, kernel),
+        "systemd": {"state": state, **times},
+        "failed_units": _failed_units(subject, run),
+    }
+
+
+def wished_arguments(command_line: str) -> list[str]:
+    """Return the arguments of ``command_line`` that image and node request, in order: all except the boot's own."""
+    return [argument for argument in command_line.split() if not _OF_THE_BOOT.fullmatch(argument)]
+
+
+def _report(subject: str, root: str) -> tuple[dict[str, Any] | None, str]:
+    try:
+        text = _read(root, PATH.lstrip("/"))
+    except FileNotFoundError:
+        return None, (
+            f"{subject} did not boot a Sailloft image: it has no {PATH}; "
+            "it runs what is on its disk, or an image of another system"
+        )
+    except OSError as error:
+        raise ImageError(subject, f"cannot read {PATH}: {error.strerror}", "read it as root (become)") from error
+    return {"format": FORMAT, **asdict(load(text, subject))}, ""
+
+
+def _read(root: str, path: str) -> str:
+    with open(os.path.join(root, path), encoding="utf-8", errors="replace") as stream:
+        return stream.read()
+
+
+def _has_verity(root: str, kernel: str) -> bool:
+    """Return whether the kernel has dm-verity: loaded, built in, or as a module of its own."""
+    if os.path.isdir(os.path.join(root, "sys/module/dm_verity")):
+        return True
+    for index in ("modules.builtin", "modules.dep"):
+        try:
+            if "/dm-verity.ko" in _read(root, f"lib/modules/{kernel}/{index}"):
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _systemd(subject: str, run: Run) -> tuple[str, dict[str, float | None]]:
+    status, output, errors = run(_ASK)
+    if status != 0:
+        raise _silent(subject, _ASK, errors or output)
+    values = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
+    times = {name: int(values.get(key) or 0) for name, key in _POINTS.items()}
+    return values.get("SystemState", ""), {name: round(time / 1e6, 3) or None for name, time in times.items()}
+
+
+def _failed_units(subject: str, run: Run) -> list[str]:
+    status, output, errors = run(_ASK_FAILED)
+    if status != 0:
+        raise _silent(subject, _ASK_FAILED, errors or output)
+    return sorted(line.split()[0] for line in output.splitlines() if line.strip())
+
+
+def _silent(subject: str, command: list[str], said: str) -> ImageError:
+    why = f"{' '.join(command[:2])} failed: {' '.join(said.split()) or 'it said nothing'}"
+    return ImageError(subject, why, "a node runs systemd; look at its console")

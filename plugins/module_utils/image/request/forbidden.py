@@ -1,0 +1,233 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Remove what must not be in an image, and what is not a layer's own."""
+
+from __future__ import annotations
+
+import errno
+import filecmp
+import fnmatch
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import inside
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats.listing import is_whiteout
+
+# Folders that are mounted over at boot, or whose content belongs to one running machine.
+EMPTIED = ("dev", "proc", "sys", "run", "tmp", "var/tmp", "var/lib/systemd/coredump", "lost+found")
+# Their folders stay, since services expect theirs; their files are removed.
+FILES_GO = ("var/log", "var/cache")
+# debconf's answers lie in a cache folder but are no cache: the layer above needs them.
+KEPT = ("var/cache/debconf",)
+# Globs of files that are random or specific to the node or the build.
+REMOVED = (
+    # Keys that all nodes would share.
+    *("etc/ssh/ssh_host_*_key", "etc/ssh/ssh_host_*_key.pub"),
+    *("etc/munge/munge.key", "etc/bind/rndc.key", "etc/dropbear/dropbear_*_host_key"),
+    *("etc/ssl/private/ssl-cert-snakeoil.key", "etc/ssl/certs/ssl-cert-snakeoil.pem"),
+    *("var/lib/NetworkManager/secret_key", "var/lib/NetworkManager/seen-bssids"),
+    # Names and seeds that must differ between nodes; their services make them.
+    *("etc/nvme/hostid", "etc/nvme/hostnqn", "etc/iscsi/initiatorname.iscsi", "var/lib/dbus/machine-id"),
+    *("var/lib/systemd/random-seed", "var/lib/systemd/credential.secret", "var/lib/urandom/random-seed"),
+    # shadow's copies of the previous files.
+    *(f"etc/{name}-" for name in ("passwd", "shadow", "group", "gshadow", "subuid", "subgid")),
+    # The node boots our first stage and a kernel by HTTP; neither is read from its root.
+    *("boot/initrd*", "boot/initramfs*", "boot/vmlinuz*", "boot/System.map*", "boot/.vmlinuz*", "boot/loader"),
+    *("vmlinuz", "vmlinuz.old", "initrd.img", "initrd.img.old", "usr/lib/modules/*/vmlinuz", "lib/modules/*/vmlinuz"),
+    *("root/.ansible", "root/.bash_history", "root/.cache", "root/.wget-hsts", "root/.lesshst"),
+)
+# machine-id(5): made at each boot. With "uninitialized" each boot would count as the first: systemd-firstboot would ask
+# at the console and wait, and systemd would enable by its presets what the image has disabled.
+MACHINE_ID = ""
+DAY_S = 86400
+OVERLAY = "trusted.overlay."
+# squashfs cannot hold ACLs (system.posix_acl_*): systemd-tmpfiles sets the journal's again at boot.
+NOT_KEPT = (OVERLAY, "system.")
+OPAQUE = "trusted.overlay.opaque"
+
+
+def takes_away(path: str) -> bool:
+    """Return whether ``normalise`` removes a file at this absolute path, by its name."""
+    parts = path.strip("/").split("/")
+
+    def below(pattern: str) -> bool:
+        wanted = pattern.split("/")
+        return len(wanted) <= len(parts) and all(map(fnmatch.fnmatchcase, parts, wanted))
+
+    if any(map(below, KEPT)):
+        return False
+    return any(map(below, (*EMPTIED, *FILES_GO, *REMOVED)))
+
+
+def normalise(root: Path, epoch: int) -> None:
+    """Remove from ``root`` what differs between builds or must differ between nodes. ``epoch``: s since 1970."""
+    for name in EMPTIED:
+        folder = _own(root, name)
+        if folder and folder.is_dir():
+            for entry in list(folder.iterdir()):
+                _remove(entry)
+    for name in FILES_GO:
+        folder = _own(root, name)
+        for path in _files_below(folder, [root / kept for kept in KEPT]) if folder and folder.is_dir() else []:
+            path.unlink()
+    for pattern in REMOVED:
+        for path in sorted(root.glob(pattern)):
+            if _own(root, os.fspath(path.parent.relative_to(root))) or path.parent == root:
+                _remove(path)
+    machine_id = inside(root, "/etc/machine-id")
+    if machine_id.parent.is_dir() and (machine_id.is_symlink() or _text(machine_id) != MACHINE_ID):
+        machine_id.unlink(missing_ok=True)
+        machine_id.write_text(MACHINE_ID)
+        machine_id.chmod(0o444)
+    _shadow(root, epoch)
+
+
+def prune(upper: Path, parent: Path, epoch: int) -> None:
+    """Remove from overlayfs's ``upper`` what equals ``parent`` (the tree below it), and overlayfs's own attributes.
+
+    The result depends on content alone: not on which files a package manager rewrote, nor on the kernel.
+    """
+    _strip(upper)  # since Linux 6.6 with a UUID, a random one
+    _prune(upper, parent)
+    status = parent.stat()
+    os.chown(upper, status.st_uid, status.st_gid)
+    upper.chmod(stat.S_IMODE(status.st_mode))
+    os.utime(upper, (epoch, epoch))
+
+
+def _prune(upper: Path, parent: Path, opaque: bool = False) -> None:
+    for entry in sorted(upper.iterdir()):
+        below = parent / entry.name
+        status = entry.lstat()
+        there = below.lstat() if os.path.lexists(below) else None
+        if is_whiteout(status):
+            if there is None:
+                entry.unlink()
+        elif stat.S_ISDIR(status.st_mode):
+            _prune_folder(entry, below, there, opaque)
+        else:
+            _strip(entry)
+            if there is not None and _equal(entry, status, below, there):
+                entry.unlink()
+
+
+def _prune_folder(entry: Path, below: Path, there: os.stat_result | None, opaque: bool) -> None:
+    # All folders in an opaque folder are opaque, also those that overlayfs does not mark (ovl_create_upper in Linux'
+    # fs/overlayfs/dir.c does not).
+    opaque = opaque or OPAQUE in _xattr_names(entry)
+    if there is None or not stat.S_ISDIR(there.st_mode):
+        # There is nothing below to hide: overlayfs may or may not set "opaque" here, and a whiteout removes nothing.
+        _strip_tree(entry)
+        return
+    if opaque:
+        # It becomes a whiteout for each name that it hides: a layer then needs no attribute that only root can read,
+        # and its listing is complete.
+        names = {path.name for path in entry.iterdir()}
+        for hidden in below.iterdir():
+            if hidden.name not in names:
+                os.mknod(entry / hidden.name, stat.S_IFCHR, os.makedev(0, 0))
+    _strip(entry)
+    _prune(entry, below, opaque)
+    if not any(entry.iterdir()) and _same_inode(entry, entry.lstat(), below, there):
+        entry.rmdir()
+
+
+def _strip_tree(folder: Path) -> None:
+    _strip(folder)
+    for entry in sorted(folder.iterdir()):
+        status = entry.lstat()
+        if is_whiteout(status):
+            entry.unlink()
+        elif stat.S_ISDIR(status.st_mode):
+            _strip_tree(entry)
+        else:
+            _strip(entry)
+
+
+def _strip(path: Path) -> None:
+    """Remove overlayfs's attributes (the origin of a file, the mark of a folder with changes)."""
+    for name in _xattr_names(path):
+        if name.startswith(OVERLAY):
+            os.removexattr(path, name, follow_symlinks=False)
+
+
+def _equal(entry: Path, status: os.stat_result, below: Path, there: os.stat_result) -> bool:
+    if not _same_inode(entry, status, below, there):
+        return False
+    if stat.S_ISREG(status.st_mode):
+        return status.st_size == there.st_size and filecmp.cmp(entry, below, shallow=False)
+    if stat.S_ISLNK(status.st_mode):
+        return os.readlink(entry) == os.readlink(below)
+    return status.st_rdev == there.st_rdev
+
+
+def _same_inode(entry: Path, status: os.stat_result, below: Path, there: os.stat_result) -> bool:
+    """Return whether type, mode, owner, group and extended attributes are the same; times are not compared."""
+    return (status.st_mode, status.st_uid, status.st_gid) == (there.st_mode, there.st_uid, there.st_gid) and _xattrs(
+        entry
+    ) == _xattrs(below)
+
+
+def _xattrs(path: Path) -> dict[str, bytes]:
+    return {
+        name: os.getxattr(path, name, follow_symlinks=False)
+        for name in _xattr_names(path)
+        if not name.startswith(NOT_KEPT)
+    }
+
+
+def _xattr_names(path: Path) -> list[str]:
+    try:
+        return os.listxattr(path, follow_symlinks=False)
+    except OSError as error:
+        # A squashfs without any attribute does not support them.
+        if error.errno == errno.ENOTSUP:
+            return []
+        raise
+
+
+def _own(root: Path, name: str) -> Path | None:
+    """Return the path of ``name`` in the image; None if a link leads elsewhere, since its target has its own name."""
+    path = inside(root, f"/{name}")
+    return path if path == root / name and not path.is_symlink() else None
+
+
+def _files_below(folder: Path, kept: list[Path]) -> Iterator[Path]:
+    for entry in sorted(folder.iterdir()):
+        if entry in kept or entry.is_symlink():
+            continue
+        if entry.is_dir():
+            yield from _files_below(entry, kept)
+        else:
+            yield entry
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def _text(path: Path) -> str | None:
+    return path.read_text(errors="replace") if path.is_file() else None
+
+
+def _shadow(root: Path, epoch: int) -> None:
+    """Limit the days of password changes to the archive's (shadow(5), field 3): some tools write the build's day."""
+    path = _own(root, "etc/shadow")
+    if path is None or not path.is_file():
+        return
+    day = epoch // DAY_S
+    old = path.read_text()
+
+    def clamped(found: re.Match[str]) -> str:
+        return found.group(1) + str(min(int(found.group(2)), day)) + ":"
+
+    new = re.sub(r"^([^:\n]*:[^:\n]*:)(\d+):", clamped, old, flags=re.MULTILINE)
+    if new != old:
+        path.write_text(new)

@@ -1,0 +1,138 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The plan of a boot server: its networks, the firmwares that it answers, and capacities for its nodes. Pure.
+
+All limits that dnsmasq, nginx and Linux have by default are far below a large site's nodes; here each is a formula of
+their number.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import listed
+
+DEFAULT_CPU = "x86_64"
+CPUS = (DEFAULT_CPU, "aarch64")
+
+
+@dataclass(frozen=True)
+class Firmware:
+    """A way in which firmware asks for what to boot.
+
+    ``architectures`` are of IANA's list "Processor Architecture Types" (RFC 4578, section 2.1, began it); ``services``
+    are dnsmasq's names of them for a proxy (dnsmasq(8), --pxe-service). ``file`` is what the firmware gets, by TFTP, or
+    by HTTP where ``http``.
+    """
+
+    tag: str
+    cpu: str
+    architectures: tuple[int, ...]
+    services: tuple[str, ...]
+    file: str
+    http: bool
+
+
+# 7 stands for x86_64 UEFI in IANA's list and 9 for EBC; RFC 4578 had them the other way round, and firmware sends both.
+# UEFI specification, section 24.7 (HTTP boot): the answer carries the vendor class HTTPClient and a URL as boot file. A
+# proxy of dnsmasq answers PXE clients only.
+FIRMWARES = (
+    Firmware("bios", "x86_64", (0,), ("x86PC",), "undionly.kpxe", False),
+    Firmware("efi-x86_64", "x86_64", (7, 9), ("BC_EFI", "X86-64_EFI"), "ipxe.efi", False),
+    Firmware("efi-aarch64", "aarch64", (11,), ("ARM64_EFI",), "ipxe-arm64.efi", False),
+    Firmware("http-x86_64", "x86_64", (16,), (), "ipxe.efi", True),
+    Firmware("http-aarch64", "aarch64", (19,), (), "ipxe-arm64.efi", True),
+)
+
+# dnsmasq's own defaults (MAXLEASES and TFTP_MAX_CONNECTIONS in its src/config.h).
+LEAST_LEASES = 1000
+LEAST_TRANSFERS = 50
+# Files beside those of transfers: dnsmasq keeps 50 and its DNS sockets (64) for itself (src/dnsmasq.c).
+DNSMASQ_FILES = 256
+LEAST_CONNECTIONS = 4096
+# A node has one transfer, and for a moment a report or what is left of a transfer that it gave up.
+CONNECTIONS_PER_NODE = 2
+OPEN_FILE_CACHE = 4096
+# nginx, ngx_http_limit_conn_module and ngx_http_limit_req_module: 128 bytes at most for an address on 64-bit machines,
+# so that 1 MiB has 8192. A full zone answers 503 to everybody: twice as much.
+NODES_PER_ZONE_MIB = 4096
+# Linux (net/ipv4/arp.c) has 128, 512 and 1024. Above the third new neighbours are refused ("neighbour table overflow"),
+# and above the second the kernel throws some away at each new one: all nodes stay below it.
+NEIGHBOURS = {"gc_thresh1": 128, "gc_thresh2": 512, "gc_thresh3": 1024}
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Limits for a number of nodes.
+
+    leases and transfers are dnsmasq's, which may open dnsmasq_files; connections and files are each nginx worker's;
+    zone_mib is the size of nginx' tables of addresses; neighbours are Linux' settings below net.ipv4.neigh.default, and
+    empty where its defaults are enough.
+    """
+
+    leases: int
+    transfers: int
+    dnsmasq_files: int
+    connections: int
+    files: int
+    zone_mib: int
+    neighbours: dict[str, int]
+
+
+def capacity(nodes: int, own: int) -> Capacity:
+    """Return the limits for ``nodes`` nodes, of which ``own`` are in the server's own network."""
+    # Twice: a firmware that asks again begins a second transfer.
+    transfers = max(LEAST_TRANSFERS, 2 * nodes)
+    connections = max(LEAST_CONNECTIONS, 1024 + CONNECTIONS_PER_NODE * nodes)
+    times = -(-2 * own // NEIGHBOURS["gc_thresh2"])
+    return Capacity(
+        # Twice: the lease of a node that was taken out of the inventory ends with its time.
+        leases=max(LEAST_LEASES, 2 * nodes),
+        transfers=transfers,
+        dnsmasq_files=transfers + DNSMASQ_FILES,
+        connections=connections,
+        # A connection, and the file that it sends.
+        files=2 * connections + 2 * OPEN_FILE_CACHE,
+        zone_mib=1 + nodes // NODES_PER_ZONE_MIB,
+        neighbours={name: value * times for name, value in NEIGHBOURS.items()} if times > 1 else {},
+    )
+
+
+def plan(
+    address: str, netmask: str, gateway: str, subnets: Sequence[Mapping[str, str]], nodes: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return networks, firmwares, files and capacity of a boot server, whose variables boot_server.problems accepts.
+
+    A file has the nodes that need it, as a text for messages.
+    """
+    own = ipaddress.IPv4Network(f"{address}/{netmask}", strict=False)
+    networks = [{"tag": "net0", "first": address, "netmask": netmask, "gateway": gateway}]
+    for number, subnet in enumerate(subnets, 1):
+        network = ipaddress.ip_network(subnet["network"])
+        first = str(network.network_address)
+        networks.append(
+            {"tag": f"net{number}", "first": first, "netmask": str(network.netmask), "gateway": subnet["gateway"]}
+        )
+    by_cpu: dict[str, list[str]] = {} if nodes else {DEFAULT_CPU: []}
+    for node in nodes:
+        by_cpu.setdefault(node.get("architecture", DEFAULT_CPU), []).append(node["name"])
+    firmwares = [firmware for firmware in FIRMWARES if firmware.cpu in by_cpu]
+    files = {firmware.file: firmware.cpu for firmware in firmwares}
+    inside = sum(_is_in(node.get("address"), own) for node in nodes)
+    return {
+        "networks": networks,
+        "firmwares": [asdict(firmware) for firmware in firmwares],
+        "files": [{"name": name, "cpu": cpu, "nodes": listed(by_cpu[cpu])} for name, cpu in files.items()],
+        "capacity": asdict(capacity(len(nodes), inside)),
+    }
+
+
+def _is_in(address: Any, network: ipaddress.IPv4Network) -> bool:
+    """Return whether the node is in the network. Its address may be unknown beside another DHCP server: then True."""
+    try:
+        return ipaddress.IPv4Address(address) in network
+    except ValueError:
+        return True

@@ -1,0 +1,156 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""iPXE's scripts: an image's script boots it, and a node's script finds the node's image.
+
+A node's script names the servers. The image's script names none: it requests the files beside it on the server that it
+came from. Every failure returns to the node's script, which asks the next server, with increasing pauses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import (
+    checked_digest,
+    checked_name,
+    checked_node,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import (
+    ARGUMENT,
+    MOST_ARGUMENT_BYTES,
+    RESERVED_ARGUMENTS,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Manifest
+
+# An address, not a name: the first stage has no resolver. Only http: digest and signature prove what is fetched.
+ADDRESS = r"(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)"
+SERVER = re.compile(rf"http://{ADDRESS}(:\d{{1,5}})?(/[A-Za-z0-9._~-]+)*")
+MAC = re.compile(r"(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}")
+# The scripts set the first stage's own arguments. This is the only one of them that a node may set.
+OWN_ARGUMENT_ALLOWED = "sailloft.reboot_after_s="
+SECONDS = re.compile(r"[1-9][0-9]{0,8}")
+# Kernels silently cut the command line at 2048 bytes, including the zero at its end. This is what the image's arguments
+# (spec.MOST_ARGUMENT_BYTES) leave of them.
+NODE_BYTES = 2047 - MOST_ARGUMENT_BYTES
+# The text around the values: "initrd=first-stage", the names of settings, the image's digest, BOOTIF.
+FIXED_BYTES = 192
+# Pauses between two rounds over all servers begin between 1 and 8 s, by the node, and double up to LONGEST_PAUSE_S.
+FIRST_PAUSES_S = 8
+DOUBLED = 4
+# The time that iPXE waits for a server that sends nothing.
+TIMEOUT_MS = 20000
+
+
+def image_script(manifest: Manifest, digest: str) -> str:
+    """Return the text of an image's boot.ipxe. Raises ImageError."""
+    checked_digest(digest, f"image {manifest.name}")
+    arguments = " ".join(manifest.kernel_arguments)
+    settings = (
+        f"sailloft.image={digest} sailloft.servers=${{servers}} sailloft.node=${{node}} sailloft.report=${{report}} "
+        "BOOTIF=01-${mac:hexhyp}"
+    )
+    words = " ".join(part for part in ("initrd=first-stage", arguments, "${node_args}", settings) if part)
+    return f"""#!ipxe
+# image {manifest.name}, {manifest.distribution} {manifest.suite}, kernel {manifest.kernel.version}
+echo ${{node}}: image {manifest.name} {digest}
+kernel --timeout {TIMEOUT_MS} ../../blobs/{manifest.kernel.sha256} {words} || goto failed
+initrd --timeout {TIMEOUT_MS} --name first-stage ../../blobs/{manifest.first_stage.sha256} || goto failed
+boot || goto failed
+:failed
+imgfree
+exit 1
+"""
+
+
+def target_path(channel: str | None, digest: str | None, subject: str) -> str:
+    """Return the path in a store of the script that boots the channel or the image.
+
+    Raises ImageError unless exactly one of them is given.
+    """
+    if (channel is None) == (digest is None):
+        raise ImageError(subject, "needs a channel or a digest, one of them", "say which image it boots")
+    if channel is not None:
+        return f"channels/{checked_name(channel, 'channel')}.ipxe"
+    return f"images/{checked_digest(digest, subject)}/boot.ipxe"
+
+
+def node_script(
+    node: str, mac: str, target: str, servers: Sequence[str], arguments: Sequence[str], report: str = ""
+) -> str:
+    """Return the text of a node's nodes/MAC.ipxe.
+
+    ``target`` is a result of ``target_path``; ``report`` is the URL for reports, or empty. The first server and the
+    lengths of the pauses depend on the node. Raises ImageError.
+    """
+    subject = f"node {node}"
+    checked_node(node)
+    checked_mac(mac, subject)
+    for url in (*servers, *([report] if report else [])):
+        checked_server(url, subject)
+    if not servers:
+        raise ImageError(subject, "no servers are given", "name at least one, http://ADDRESS")
+    for argument in arguments:
+        _check_argument(argument, subject)
+    text = " ".join(arguments)
+    size_bytes = FIXED_BYTES + len(text) + len(",".join(servers)) + len(node) + len(report)
+    if size_bytes > NODE_BYTES:
+        raise ImageError(
+            subject,
+            f"its kernel arguments, servers and report take {size_bytes} bytes of the kernel's command line",
+            f"leave some out, {NODE_BYTES} are the most",
+        )
+    number = int.from_bytes(hashlib.sha256(node.encode()).digest()[:4], "big")
+    first = number % len(servers)
+    pause_s = 1 + number // len(servers) % FIRST_PAUSES_S
+    tries = "".join(
+        f"chain --autofree --timeout {TIMEOUT_MS} {url}/{target} ||\n" for url in (*servers[first:], *servers[:first])
+    )
+    return f"""#!ipxe
+# node {node}
+set node {node}
+set servers {",".join(servers)}
+set report {report}
+set node_args {text}
+set pause:int32 {pause_s}
+:again
+{tries}echo {node}: no server boots it by {target}, trying again in ${{pause}} s
+sleep ${{pause}}
+iseq ${{pause}} {pause_s << DOUBLED} || inc pause ${{pause}}
+goto again
+"""
+
+
+def checked_server(url: str, subject: str) -> str:
+    """Return ``url`` unchanged. Raises ImageError if a first stage could not fetch from it."""
+    if not isinstance(url, str) or not SERVER.fullmatch(url):
+        raise ImageError(
+            subject,
+            f"{url!r} is not the URL of a server",
+            "give http://ADDRESS, with an IPv4 address and no '/' at the end",
+        )
+    return url
+
+
+def checked_mac(mac: str, subject: str) -> str:
+    """Return ``mac`` in the form of iPXE's hexhyp. Raises ImageError if it is no MAC or not a single machine's."""
+    text = mac.lower() if isinstance(mac, str) else ""
+    if not MAC.fullmatch(text) or int(text[:2], 16) & 1 or not text.strip("0:-"):
+        raise ImageError(subject, f"{mac!r} is not the MAC address of a NIC", "give six pairs, as aa:bb:cc:dd:ee:ff")
+    return text.replace(":", "-")
+
+
+def _check_argument(argument: str, subject: str) -> None:
+    if not isinstance(argument, str) or not ARGUMENT.fullmatch(argument) or "${" in argument:
+        raise ImageError(
+            subject,
+            f"kernel argument {argument!r} cannot be passed on by iPXE",
+            "use printable ASCII, a letter, digit or '_' first, without spaces, quotes, backslashes and ${",
+        )
+    if argument.startswith(RESERVED_ARGUMENTS) and not argument.startswith(OWN_ARGUMENT_ALLOWED):
+        raise ImageError(subject, f"kernel argument {argument!r} is set by its script", "take it away")
+    # The first stage compares it with numbers: with a word, it would reboot at its first pause, again and again.
+    if argument.startswith(OWN_ARGUMENT_ALLOWED) and not SECONDS.fullmatch(argument[len(OWN_ARGUMENT_ALLOWED) :]):
+        raise ImageError(subject, f"kernel argument {argument!r} is not in whole seconds", "give a number, as 600")

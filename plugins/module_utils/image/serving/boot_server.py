@@ -1,0 +1,280 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Checks of a boot server's variables, for values that dnsmasq, nginx and iPXE accept but serve no node with. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import InvalidValueError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import checked_node, listed
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_plan import CPUS, DEFAULT_CPU
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_script import (
+    checked_mac,
+    checked_server,
+)
+
+Address = ipaddress.IPv4Address
+Found = Callable[[Any], Optional[str]]
+Network = ipaddress.IPv4Network
+_FOUR = re.compile(r"(?:0|[1-9][0-9]{0,2})(?:\.(?:0|[1-9][0-9]{0,2})){3}")
+# IFNAMSIZ of linux/if.h is 16 with the closing NUL. dnsmasq reads '*' as a pattern and ':' as an alias.
+_INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}")
+# It stands bare in the configurations of nginx and dnsmasq, which read quotes, semicolons, braces, '$' and '#'.
+_FOLDER = re.compile(r"[A-Za-z0-9/._-]+")
+# dnsmasq(8), --dhcp-range: two minutes are its least; RFC 2132, section 9.2: 32 bits, of which all ones mean for ever.
+LEAST_LEASE_S, MOST_LEASE_S = 120, 2**32 - 2
+
+
+@dataclass(frozen=True)
+class Server:
+    """A boot server as the role's variables give it, unchecked. ``gives`` says that it gives the addresses."""
+
+    address: str
+    netmask: str
+    gateway: str
+    name_servers: tuple[str, ...]
+    urls: tuple[str, ...]
+    gives: bool
+    subnets: tuple[Any, ...] = ()
+    interface: str = "eth0"
+    http_port: int = 80
+    lease_seconds: int = 43200
+    store_dir: str = "/srv/sailloft"
+    tftp_dir: str = "/srv/tftp"
+
+
+def problems(server: Server, nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what is wrong, in sentences that name the variable or the nodes and the next step.
+
+    A node has name and mac, and address if the server gives the addresses; it may have architecture.
+    """
+    found, network = _of_server(server)
+    wrong, subnets = _of_subnets(server, network)
+    found += wrong
+    networks = [each for each in (network, *subnets) if each]
+    gateways = {each.get("gateway"): "a gateway's" for each in server.subnets if isinstance(each, Mapping)}
+    for node in nodes:
+        found += _said(checked_node, node.get("name"))
+        found += _said(checked_mac, node.get("mac"), _subject(node))
+        found += _value(_subject(node), _architecture, node)
+        if server.gives:
+            # A problem of a network itself is reported once and not for each node.
+            found += _of_address(node, server, [] if wrong or not network else networks, gateways)
+    found += _shared(nodes, "name", lambda value: value)
+    found += _shared(nodes, "mac", _mac)
+    if server.gives:
+        found += _shared(nodes, "address", lambda value: str(_address(value) or "") or None)
+    return found
+
+
+def _of_server(server: Server) -> tuple[list[str], Network | None]:
+    """Return what is wrong with the server's own variables; and its network, None if it is unknown."""
+    found: list[str] = [
+        *_value("boot_server_interface", _matching, server.interface, _INTERFACE, "name one interface, as eth1"),
+        *_value("boot_server_http_port", values.whole, server.http_port, 1, 65535),
+        *_value("boot_server_lease_seconds", values.whole, server.lease_seconds, LEAST_LEASE_S, MOST_LEASE_S),
+        *_value("boot_server_store_dir", _folder, server.store_dir),
+        *_value("boot_server_tftp_dir", _folder, server.tftp_dir),
+    ]
+    network = None
+    address = _address(server.address)
+    if not address:
+        found.append(f"boot_server_address is {_shown(server.address)}, give an IPv4 address")
+    mask = _mask_bits(server.netmask)
+    if mask is None:
+        found.append(f"boot_server_netmask is {_shown(server.netmask)}, give a mask like 255.255.255.0")
+    elif address:
+        network = Network(f"{address}/{mask}", strict=False)
+        if not _is_host(address, network):
+            found.append(f"boot_server_address is {server.address}, which is no host's in {network}, give its own")
+    if server.gateway:
+        gateway = _address(server.gateway)
+        if not gateway:
+            found.append(f"boot_server_gateway is {_shown(server.gateway)}, give an IPv4 address")
+        elif network and not _is_host(gateway, network):
+            found.append(f"boot_server_gateway is {gateway}, give an address of {network}, where the nodes are")
+    found += [
+        f"boot_server_name_servers names {_shown(value)}, give IPv4 addresses"
+        for value in server.name_servers
+        if not _address(value)
+    ]
+    for url in server.urls:
+        found += _said(checked_server, url, "boot_server_servers")
+    if not server.urls:
+        found.append("boot_server_servers is empty, give http://ADDRESS of each boot server")
+    return found, network
+
+
+def _of_subnets(server: Server, own: Network | None) -> tuple[list[str], list[Network]]:
+    """Return what is wrong with boot_server_subnets, and the networks of those that are right."""
+    found: list[str] = []
+    networks: list[Network] = []
+    for subnet in server.subnets:
+        try:
+            network, gateway = _subnet(subnet)
+        except InvalidValueError as error:
+            found.append(f"boot_server_subnets: {error.why}, {error.remedy}")
+            continue
+        subject = f"boot_server_subnets: {network}"
+        if own and network.overlaps(own):
+            found.append(f"{subject} overlaps {own}, the network of boot_server_address; leave it out or correct it")
+        elif any(network.overlaps(other) for other in networks):
+            other = next(other for other in networks if network.overlaps(other))
+            found.append(f"{subject} overlaps {other}; correct one of them")
+        elif not _is_host(gateway, network):
+            found.append(f"{subject} has the gateway {gateway}, give an address of that network")
+        networks.append(network)
+    return found, networks
+
+
+def _subnet(given: Any) -> tuple[Network, Address]:
+    """Return network and gateway of an item of boot_server_subnets. Raises InvalidValueError."""
+    if not isinstance(given, Mapping) or set(given) != {"network", "gateway"}:
+        raise InvalidValueError(
+            f"{given!r} is no subnet", "give {network: ADDRESS/BITS, gateway: ADDRESS}, and nothing else"
+        )
+    text, _slash, bits = str(given["network"]).partition("/")
+    first = _address(text)
+    if not first or not re.fullmatch(r"[1-9]|[12][0-9]|30", bits):
+        raise InvalidValueError(f"{given['network']!r} is no network", "give ADDRESS/BITS, as 10.9.16.0/20")
+    network = Network(f"{first}/{bits}", strict=False)
+    if network.network_address != first:
+        raise InvalidValueError(
+            f"{given['network']!r} begins with a host's address", f"give {network}, if that is meant"
+        )
+    gateway = _address(given["gateway"])
+    if not gateway:
+        raise InvalidValueError(
+            f"{network} has the gateway {_shown(given['gateway'])}", "give the IPv4 address of its router"
+        )
+    return network, gateway
+
+
+def _of_address(
+    node: Mapping[str, Any], server: Server, networks: Sequence[Network], gateways: Mapping[Any, str]
+) -> list[str]:
+    """Return what is wrong with the address that the server is to give to the node; no ``networks`` where unknown."""
+    subject = _subject(node)
+    address = _address(node.get("address"))
+    if not address:
+        return [
+            f"{subject} has the address {_shown(node.get('address'))}, give an IPv4 address (ansible_host), or set "
+            "boot_server_dhcp to proxy"
+        ]
+    taken = {server.address: "this boot server's", server.gateway: "the gateway's", **gateways}
+    taken.update(dict.fromkeys(server.name_servers, "a name server's"))
+    # http://ADDRESS:PORT/PATH
+    taken.update({url[len("http://") :].split("/")[0].split(":")[0]: "a boot server's" for url in server.urls})
+    if str(address) in taken:
+        return [f"{subject} has the address {address}, which is {taken[str(address)]}, give it its own"]
+    if networks and not any(_is_host(address, network) for network in networks):
+        if len(networks) == 1:
+            where = f"{networks[0]}, the network of boot_server_address"
+            mend = "boot_server_netmask, or name its network in boot_server_subnets"
+        else:
+            where = f"any of {listed([str(network) for network in networks])}"
+            mend = "boot_server_subnets"
+        return [
+            f"{subject} has the address {address}, which is no host's in {where}; correct the address (ansible_host) "
+            f"or {mend}"
+        ]
+    return []
+
+
+def _shared(nodes: Sequence[Mapping[str, Any]], key: str, form: Found) -> list[str]:
+    """Return the problems of nodes that share a value of ``key``, which must differ between nodes."""
+    words = {"name": "name", "mac": "MAC address", "address": "address"}[key]
+    owners: dict[str, list[str]] = {}
+    for node in nodes:
+        value = form(node.get(key))
+        if value:
+            owners.setdefault(value, []).append(str(node.get("name")))
+    return [
+        f"nodes {listed(names)} have the {words} {value}, give each its own"
+        for value, names in owners.items()
+        if len(names) > 1
+    ]
+
+
+def _value(subject: str, check: Callable[..., Any], *given: Any) -> list[str]:
+    try:
+        check(*given)
+    except InvalidValueError as error:
+        return [f"{subject}: {error.why}, {error.remedy}"]
+    return []
+
+
+def _matching(value: Any, pattern: re.Pattern[str], remedy: str) -> None:
+    if not pattern.fullmatch(values.text(value)):
+        raise InvalidValueError(f"{value!r} is not possible", remedy)
+
+
+def _folder(value: Any) -> None:
+    _matching(values.path(value), _FOLDER, "use letters, digits, '/', '.', '_' and '-'")
+
+
+def _architecture(node: Mapping[str, Any]) -> None:
+    try:
+        values.one_of(node.get("architecture", DEFAULT_CPU), CPUS)
+    except InvalidValueError as error:
+        raise InvalidValueError(
+            f"its architecture {error.why}", f"{error.remedy} (boot_server_architecture)"
+        ) from error
+
+
+def _mac(value: Any) -> str | None:
+    try:
+        return checked_mac(value, "").replace("-", ":")
+    except ImageError:
+        return None
+
+
+def _said(check: Callable[..., Any], *given: Any) -> list[str]:
+    try:
+        check(*given)
+    except ImageError as error:
+        return [f"{error.subject}: {error.why}, {error.mend}"]
+    return []
+
+
+def _address(value: Any) -> Address | None:
+    """Return an address of four numbers, None for all else; dnsmasq reads 010.9.0.1 as a different address."""
+    if not isinstance(value, str) or not _FOUR.fullmatch(value):
+        return None
+    try:
+        return ipaddress.IPv4Address(value)
+    except ValueError:
+        return None
+
+
+def _mask_bits(value: Any) -> int | None:
+    mask = _address(value)
+    if mask is None:
+        return None
+    bits = f"{int(mask):032b}".rstrip("0")
+    return len(bits) if bits and "0" not in bits else None
+
+
+def _is_host(address: Address, network: Network) -> bool:
+    """Return whether the address can be a host's in the network.
+
+    The first and the last address are reserved (RFC 919), except in a /31 (RFC 3021) and a /32.
+    """
+    if address not in network:
+        return False
+    return network.prefixlen >= 31 or address not in (network.network_address, network.broadcast_address)
+
+
+def _subject(node: Mapping[str, Any]) -> str:
+    return f"node {node.get('name')}"
+
+
+def _shown(value: Any) -> str:
+    return str(value) if value not in (None, "") else "(none)"

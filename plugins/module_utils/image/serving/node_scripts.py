@@ -1,0 +1,166 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Nodes' scripts on a boot server: compute and write the requested ones. No other node's script is touched."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import (
+    make_folder,
+    remove_if_there,
+    sync_folder,
+    write_atomic,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import checked_node, listed
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.boot_script import (
+    checked_mac,
+    node_script,
+    target_path,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.channels import SUFFIX
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import CHANNELS, NODES, Store
+
+# As boot_script.node_script writes it.
+OWNER = re.compile(r"^set node (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Change:
+    """Scripts by file name without their suffix: those to write, with their text before, and those to remove.
+
+    ``others`` are the nodes whose scripts exist and were not requested, by name.
+    """
+
+    before: Mapping[str, str]
+    written: Mapping[str, str]
+    removed: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+def wanted(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return MAC as in the file's name -> script.
+
+    A node has name, mac, servers, channel or digest, kernel_arguments and report. Raises ImageError.
+    """
+    found: dict[str, str] = {}
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for node in nodes:
+        name = node["name"]
+        subject = f"node {name}"
+        mac = checked_mac(node["mac"], subject)
+        if mac in names:
+            raise ImageError(subject, f"has the MAC address {mac} of node {names[mac]}", "give each node its own")
+        if name in taken:
+            raise ImageError(subject, "is there twice", "give each node a name of its own")
+        names[mac] = name
+        taken.add(name)
+        target = target_path(node.get("channel"), node.get("digest"), subject)
+        arguments, report = node.get("kernel_arguments") or [], node.get("report") or ""
+        found[mac] = node_script(name, mac, target, node["servers"], arguments, report)
+    return found
+
+
+def ensure(
+    store: Store,
+    nodes: Sequence[Mapping[str, Any]],
+    check: bool,
+    removed: Sequence[str] = (),
+    channels_to_come: Sequence[str] = (),
+    hold: str = "",
+) -> Change:
+    """Put the scripts of ``nodes`` into the store, and remove those of the nodes named in ``removed``.
+
+    A node that follows one of ``channels_to_come`` has no script until the store has the channel. If a node's MAC
+    address changed, its script under the old one is removed. ``hold`` is the run's own. Raises ImageError before
+    anything is touched, also if another run's hold covers one of these nodes.
+    """
+    wanted(nodes)
+    names = {node["name"] for node in nodes}
+    for name in removed:
+        if checked_node(name) in names:
+            raise ImageError(
+                f"node {name}", "its script is to be written and removed", "take it out of the inventory, or keep it"
+            )
+    store.require()
+    with store.locked():
+        if not check:
+            holds.permit(store, hold, holds.Scope(nodes=tuple(sorted(names | set(removed)))))
+        away = [
+            name for name in channels_to_come if not os.path.exists(os.path.join(store.path, CHANNELS, name + SUFFIX))
+        ]
+        nodes = [node for node in nodes if node.get("channel") not in away]
+        scripts = wanted(nodes)
+        _require_targets(store, nodes)
+        there = channels.node_scripts(store)
+        owners = {mac: _owner(text) for mac, text in there.items()}
+        ours = names | set(removed)
+        for node in nodes:
+            mac = checked_mac(node["mac"], "")
+            if mac in owners and owners[mac] not in ours:
+                raise ImageError(
+                    f"node {node['name']}",
+                    f"its MAC address {mac} has the script of node {owners[mac] or '(none)'}",
+                    "correct node_boot_mac, run for both nodes, or, where that node is gone, name it in "
+                    "node_boot_removed",
+                )
+        change = Change(
+            before=there,
+            written={mac: text for mac, text in sorted(scripts.items()) if there.get(mac) != text},
+            removed=tuple(sorted(mac for mac in there if owners[mac] in ours and mac not in scripts)),
+            others=tuple(sorted({owner for owner in owners.values() if owner and owner not in ours})),
+        )
+        if not check and (change.written or change.removed):
+            _apply(store, change)
+    return change
+
+
+def _owner(script: str) -> str:
+    found = OWNER.search(script)
+    return found[1] if found else ""
+
+
+def _require_targets(store: Store, nodes: Sequence[Mapping[str, Any]]) -> None:
+    followers: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.get("channel"):
+            followers.setdefault(node["channel"], []).append(node["name"])
+    for name, of in sorted(followers.items()):
+        try:
+            channels.known(store, name)
+        except ImageError as error:
+            raise ImageError(f"{error.subject}, which {listed(of)} would boot", error.why, error.mend) from error
+    whole: set[str] = set()
+    for node in nodes:
+        digest = node.get("digest")
+        if digest and digest not in whole:
+            subject = f"node {node['name']}"
+            if digest not in store.images():
+                raise ImageError(
+                    subject, f"{store.subject} has no image {digest}", "publish the image there, or name another"
+                )
+            missing = sorted(store.missing_blobs(store.manifest(digest)))
+            if missing:
+                raise ImageError(
+                    subject, f"image {digest} lacks blob {missing[0]} in {store.subject}", "publish the image again"
+                )
+            whole.add(digest)
+
+
+def _apply(store: Store, change: Change) -> None:
+    with store.reported():
+        folder = store.place(NODES)
+        if not os.path.isdir(folder):
+            make_folder(folder)
+        for mac, text in change.written.items():
+            write_atomic(os.path.join(folder, mac + SUFFIX), text.encode("ascii"))
+        for mac in change.removed:
+            remove_if_there(os.path.join(folder, mac + SUFFIX))
+        sync_folder(folder)

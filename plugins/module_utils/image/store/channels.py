@@ -1,0 +1,227 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Channels: a name that nodes follow, and the image that it names now.
+
+A channel is one file, which iPXE runs unchanged. It is replaced atomically, so there is no partial promotion.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import (
+    DIGEST,
+    make_folder,
+    sync_folder,
+    write_atomic,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import (
+    NAME,
+    checked_digest,
+    checked_name,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import holds
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import (
+    BOOT_SCRIPT,
+    CHANNELS,
+    NODES,
+    SIGNATURE,
+    Store,
+)
+
+SUFFIX = ".ipxe"
+# The number of earlier images that a channel can return to. The limit keeps the file from growing without end.
+HISTORY_ENTRIES = 10
+COMMENT = "# sailloft-channel "
+FOLLOWS = re.compile(r"channels/([a-z0-9][a-z0-9._-]*)\.ipxe")
+PINS = re.compile(r"images/([0-9a-f]{64})")
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A channel: the digest that it names, and those that it named before, the latest first."""
+
+    name: str
+    digest: str
+    history: tuple[str, ...] = ()
+
+
+def render(channel: Channel) -> bytes:
+    """Return the bytes of the channel's file; ``parse`` is the inverse."""
+    state = {"channel": channel.name, "digest": channel.digest, "history": list(channel.history)}
+    return f"#!ipxe\n{COMMENT}{json.dumps(state)}\nchain ../images/{channel.digest}/boot.ipxe\n".encode()
+
+
+def parse(data: bytes, subject: str) -> Channel:
+    """Parse a channel. Raises ImageError, about ``subject``, if ``render`` would write different bytes."""
+    try:
+        lines = data.decode("ascii").splitlines()
+        state: dict[str, Any] = json.loads(lines[1][len(COMMENT) :])
+        channel = Channel(state["channel"], state["digest"], tuple(state["history"]))
+        if (
+            render(channel) == data
+            and NAME.fullmatch(channel.name)
+            and all(DIGEST.fullmatch(digest) for digest in (channel.digest, *channel.history))
+        ):
+            return channel
+    except (ValueError, IndexError, KeyError, TypeError):
+        pass
+    raise ImageError(subject, "not as a channel is written", "remove the file, and promote the channel's image again")
+
+
+def promoted(channel: Channel | None, name: str, digest: str) -> Channel:
+    """Return the channel naming ``digest``, unchanged if it already does; ``channel`` is None for a new one."""
+    if channel is None:
+        return Channel(name, digest)
+    if channel.digest == digest:
+        return channel
+    return replace(channel, digest=digest, history=(channel.digest, *channel.history)[:HISTORY_ENTRIES])
+
+
+def rolled_back(channel: Channel) -> Channel:
+    """Return the channel naming its previous image again. Raises ImageError if there is no previous image."""
+    if not channel.history:
+        raise ImageError(
+            f"channel {channel.name}", "has no history, it never named another image", "promote an image instead"
+        )
+    return replace(channel, digest=channel.history[0], history=channel.history[1:])
+
+
+def path_of(store: Store, name: str) -> str:
+    """Return the path of the channel's file. Raises ImageError if ``name`` is not a valid name."""
+    return store.place(CHANNELS, checked_name(name, "channel") + SUFFIX)
+
+
+def read(store: Store, name: str) -> Channel | None:
+    """Return the channel, None if there is none. Raises ImageError."""
+    data = store.contents(CHANNELS, os.path.basename(path_of(store, name)))
+    if data is None:
+        return None
+    channel = parse(data, f"channel {name}")
+    if channel.name != name:
+        raise ImageError(
+            f"channel {name}", f"its file is that of channel {channel.name}", "promote it anew under its name"
+        )
+    return channel
+
+
+def read_all(store: Store) -> dict[str, Channel]:
+    """Return all channels by name. Raises ImageError."""
+    names = [
+        name[: -len(SUFFIX)] for name in store.entries(CHANNELS) if name.endswith(SUFFIX) and not name.startswith(".")
+    ]
+    found = {name: read(store, name) for name in names}
+    return {name: channel for name, channel in found.items() if channel is not None}
+
+
+def known(store: Store, name: str) -> Channel:
+    """Return the channel. Raises ImageError if there is none."""
+    channel = read(store, name)
+    if channel is None:
+        names = ", ".join(read_all(store))
+        raise ImageError(
+            f"channel {name}", f"{store.subject} has no such channel", f"there are {names}" if names else "promote one"
+        )
+    return channel
+
+
+def require_image(store: Store, name: str, digest: str) -> None:
+    """Raise ImageError, about channel ``name``, if the store does not have the whole image."""
+    checked_digest(digest, f"channel {name}")
+    for file in (BOOT_SCRIPT, SIGNATURE):
+        store.read(digest, file)
+    missing = sorted(store.missing_blobs(store.manifest(digest)))
+    if missing:
+        raise ImageError(
+            f"channel {name}",
+            f"image {digest} is not whole, blob {missing[0]} is missing or cut short",
+            "copy or publish the image again",
+        )
+
+
+def promote(
+    store: Store, name: str, digest: str, check: bool = False, hold: str = ""
+) -> tuple[Channel | None, Channel]:
+    """Make the channel, which may be new, name ``digest``; return it as before and as after.
+
+    ``hold`` is the run's own. Raises ImageError, also if another run's hold covers the channel.
+    """
+    checked_digest(digest, f"channel {name}")
+    store.require()
+    with store.locked():
+        _permit(store, name, check, hold)
+        old = read(store, name)
+        new = promoted(old, name, digest)
+        require_image(store, name, digest)
+        return _replace(store, old, new, check)
+
+
+def rollback(
+    store: Store, name: str, digest: str | None = None, check: bool = False, hold: str = ""
+) -> tuple[Channel, Channel]:
+    """Make the channel name its previous image; return it as before and as after.
+
+    With ``digest``, only if it names that now, so a second call does not go back further. ``hold`` is the run's own.
+    Raises ImageError, also if another run's hold covers the channel.
+    """
+    if digest is not None:
+        checked_digest(digest, f"channel {name}")
+    store.require()
+    with store.locked():
+        _permit(store, name, check, hold)
+        old = known(store, name)
+        if digest is not None and old.digest != digest:
+            return old, old
+        new = rolled_back(old)
+        require_image(store, name, new.digest)
+        _replace(store, old, new, check)
+        return old, new
+
+
+def remove(store: Store, name: str, check: bool = False, hold: str = "") -> Channel | None:
+    """Remove the channel if there is one; return it as it was.
+
+    ``hold`` is the run's own. Raises ImageError if a node follows the channel or another run's hold covers it.
+    """
+    store.require()
+    with store.locked():
+        _permit(store, name, check, hold)
+        old = read(store, name)
+        followers = sorted(node for node, text in node_scripts(store).items() if name in FOLLOWS.findall(text))
+        if old is not None and followers:
+            raise ImageError(
+                f"channel {name}", f"{', '.join(followers)} would boot nothing", "let these nodes follow another first"
+            )
+        if old is not None and not check:
+            with store.reported():
+                os.remove(path_of(store, name))
+                sync_folder(store.place(CHANNELS))
+        return old
+
+
+def node_scripts(store: Store) -> dict[str, str]:
+    """Return node (the file name of its script) -> script. Raises ImageError."""
+    names = [name for name in store.entries(NODES) if name.endswith(SUFFIX) and not name.startswith(".")]
+    texts = {name[: -len(SUFFIX)]: store.contents(NODES, name) for name in names}
+    return {node: text.decode("utf-8", "replace") for node, text in texts.items() if text is not None}
+
+
+def _permit(store: Store, name: str, check: bool, hold: str) -> None:
+    # A run in check mode has no hold, and may look.
+    if not check:
+        holds.permit(store, hold, holds.Scope(channel=name))
+
+
+def _replace(store: Store, old: Channel | None, new: Channel, check: bool) -> tuple[Channel | None, Channel]:
+    if new != old and not check:
+        with store.reported():
+            folder = store.place(CHANNELS)
+            if not os.path.isdir(folder):
+                make_folder(folder)
+            write_atomic(path_of(store, new.name), render(new))
+    return old, new

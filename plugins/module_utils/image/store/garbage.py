@@ -1,0 +1,103 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Garbage collection of a store: remove what nothing names, and nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sync_folder, temporary_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import checked_digest
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import BLOBS, IMAGES, Store
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """The paths in the store to be removed, sorted, and the bytes of all files in them."""
+
+    paths: tuple[str, ...]
+    size_bytes: int
+
+
+def reasons(store: Store, keep: Iterable[str], history: int) -> dict[str, list[str]]:
+    """Return digest -> reasons why its image stays, sorted by digest; the image need not be in the store.
+
+    ``keep``: digests that nodes report to run; ``history``: the number of a channel's earlier images that it can return
+    to. Raises ImageError, also if a channel cannot be read: nothing is removed on a guess.
+    """
+    if history < 0:
+        raise ImageError(store.subject, f"history {history} is less than 0", "say how many images back channels can go")
+    found: dict[str, list[str]] = {}
+    for name, channel in channels.read_all(store).items():
+        found.setdefault(channel.digest, []).append(f"channel {name}")
+        for digest in channel.history[:history]:
+            found.setdefault(digest, []).append(f"history of channel {name}")
+    for node, script in channels.node_scripts(store).items():
+        for digest in channels.PINS.findall(script):
+            found.setdefault(digest, []).append(f"node {node}")
+    for name, digest in store.currents().items():
+        found.setdefault(digest, []).append(f"last build of {name}")
+    for digest in keep:
+        found.setdefault(checked_digest(digest, f"{store.subject}: keep"), []).append("keep")
+    return {digest: list(dict.fromkeys(found[digest])) for digest in sorted(found)}
+
+
+def paths(store: Store) -> list[str]:
+    """Return the paths in the store that ``collect`` looks at, sorted. Raises ImageError."""
+    images = [os.path.join(IMAGES, digest) for digest in store.images()]
+    blobs = [os.path.join(BLOBS, sha256) for sha256 in store.blobs()]
+    return sorted([*images, *blobs, *store.left_behind()])
+
+
+def garbage(store: Store, keep: Iterable[str], history: int) -> Garbage:
+    """Return what ``collect`` would remove. Raises ImageError."""
+    staying = set(reasons(store, keep, history))
+    going = []
+    used: set[str] = set()
+    for digest in store.images():
+        if digest in staying:
+            used |= store.manifest(digest).blobs()
+        else:
+            going.append(os.path.join(IMAGES, digest))
+    going += [os.path.join(BLOBS, sha256) for sha256 in store.blobs() if sha256 not in used]
+    # A folder is removed with all that it contains.
+    going += [path for path in store.left_behind() if os.path.dirname(path) not in going]
+    with store.reported():
+        return Garbage(tuple(sorted(going)), sum(_size_bytes(store.place(path)) for path in going))
+
+
+def collect(store: Store, keep: Iterable[str], history: int, hold: str = "") -> Garbage:
+    """Remove what nothing names, the images before their blobs; return what was removed.
+
+    Raises ImageError as ``reasons`` does. ``hold`` is the run's own; if there is any other, nothing is removed.
+    An image's folder is removed by one rename, so that no reader finds an image without its blobs. The next run
+    completes one that was killed.
+    """
+    store.require()
+    with store.locked():
+        holds.permit(store, hold, holds.Scope(whole=True))
+        found = garbage(store, keep, history)
+        images = [path for path in found.paths if os.path.dirname(path) == IMAGES and path not in store.left_behind()]
+        store.sweep()
+        with store.reported():
+            for path in images:
+                os.rename(store.place(path), temporary_of(store.place(path)))
+            if images:
+                sync_folder(store.place(IMAGES))
+            for path in found.paths:
+                if os.path.dirname(path) == BLOBS and os.path.lexists(store.place(path)):
+                    os.remove(store.place(path))
+        store.sweep()
+    return found
+
+
+def _size_bytes(path: str) -> int:
+    if not os.path.isdir(path):
+        return os.lstat(path).st_size
+    return sum(
+        os.lstat(os.path.join(folder, name)).st_size for folder, _folders, names in os.walk(path) for name in names
+    )

@@ -1,0 +1,79 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The images of a site that stay in all its stores: those that nodes run or that anything names. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import checked_digest, listed
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node and its answer.
+
+    ``running`` is the digest that it runs, empty if that is none of Sailloft's; ``silence`` is the reason why it did
+    not answer, empty if it did; ``pinned`` is the digest that the inventory names for it, or empty.
+    """
+
+    name: str
+    running: str = ""
+    silence: str = ""
+    pinned: str = ""
+
+
+@dataclass(frozen=True)
+class Named:
+    """An image that a store has, or lacks, and the reasons why it stays there (``garbage.reasons``)."""
+
+    store: str
+    digest: str
+    name: str
+    reasons: tuple[str, ...]
+
+
+def kept(nodes: Sequence[Node], images: Iterable[Named], without: Iterable[str]) -> dict[str, list[str]]:
+    """Return digest -> reasons why it stays, sorted by digest.
+
+    A node that did not answer may run any image, so nothing is decided without its answer. ``without`` are nodes that
+    the operator takes the responsibility for. Raises ImageError.
+    """
+    left_out = set(without)
+    unknown = sorted(left_out - {node.name for node in nodes})
+    if unknown:
+        raise ImageError(
+            f"node {unknown[0]}", "is to be left out, and is none of the inventory's nodes", "correct its name"
+        )
+    silent = [node for node in nodes if node.silence and node.name not in left_out]
+    if silent:
+        raise ImageError(
+            "what the nodes run",
+            f"{listed([node.name for node in silent])} did not say; {silent[0].name}: {silent[0].silence}",
+            "bring them up, or name those that may lose their images in node_boot_collect_without",
+        )
+    found: dict[str, list[str]] = {}
+    for image in images:
+        for reason in image.reasons:
+            found.setdefault(image.digest, []).append(f"{reason} ({image.store})")
+    for node in nodes:
+        if node.pinned:
+            checked_digest(node.pinned, f"node {node.name}")
+    for words, of in (("the inventory names it for", "pinned"), ("it runs on", "running")):
+        by_digest: dict[str, list[str]] = {}
+        for node in nodes:
+            by_digest.setdefault(getattr(node, of), []).append(node.name)
+        for digest, names in by_digest.items():
+            if digest:
+                found.setdefault(digest, []).append(f"{words} {listed(names)}")
+    return {digest: list(dict.fromkeys(found[digest])) for digest in sorted(found)}
+
+
+def table(reasons: dict[str, list[str]], images: Iterable[Named]) -> list[str]:
+    """Return the images that stay, with their reasons, as lines for a terminal."""
+    names = {image.digest: image.name for image in images if image.name}
+    return [
+        f"stays {digest[:12]} {names.get(digest, '(in no store)')}: {', '.join(why)}" for digest, why in reasons.items()
+    ]

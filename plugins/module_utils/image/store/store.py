@@ -1,0 +1,361 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A store: a folder of images by digest, as a web server serves it. Nothing in it is ever incomplete.
+
+    blobs/SHA256                    layers, kernels, first stages, listings, SBOMs
+    images/DIGEST/                  manifest.json, manifest.json.minisig, boot.ipxe
+    current/NAME                    the digest that the last build of image NAME has
+    channels/, nodes/, identity/    of a boot server: see channels, and the roles
+    holds/NAME.json                 of a boot server: the run that changes something now, see holds
+
+A kill at any point leaves at most hidden files and blobs that no image names. The next ``publish`` removes the former,
+and ``garbage.collect`` removes both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import (
+    CHUNK_BYTES,
+    DIGEST,
+    make_folder,
+    remove_if_there,
+    sync_folder,
+    temporary_of,
+    write_atomic,
+    write_synced,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names import checked_digest, checked_name
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest as manifests
+
+BLOBS, IMAGES, CURRENT, CHANNELS, NODES, IDENTITY = "blobs", "images", "current", "channels", "nodes", "identity"
+HOLDS = "holds"
+MANIFEST, SIGNATURE, BOOT_SCRIPT = "manifest.json", "manifest.json.minisig", "boot.ipxe"
+# A store may be a separate file system.
+ITS_OWN = {BLOBS, IMAGES, CURRENT, CHANNELS, NODES, IDENTITY, HOLDS, "lost+found"}
+# The names that files.temporary_of makes.
+LEFT_BEHIND = re.compile(r"\..+\.new")
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+REBUILD = "build the image again"
+MAKE_ROOM = "make room there, or collect what nothing names: node_image_store with collected: true"
+# Most file systems give out space in blocks of 4 KiB; folders and the file system's own tables take some more.
+BLOCK_BYTES = 4096
+MARGIN_BYTES = 1 << 20
+LOCK_WAIT_S = 30.0
+LOCK_LOOK_S = 0.1
+
+
+@dataclass(frozen=True)
+class Store:
+    """The store at ``path``. All methods raise ImageError, also for errors of the system."""
+
+    path: str
+
+    @property
+    def subject(self) -> str:
+        """The name of the store in error messages."""
+        return f"store {self.path}"
+
+    def place(self, *names: str) -> str:
+        """Return the path of something in the store."""
+        return os.path.join(self.path, *names)
+
+    def require(self) -> None:
+        """Raise ImageError if the path is no store."""
+        for name in (BLOBS, IMAGES):
+            if not os.path.isdir(self.place(name)):
+                raise ImageError(
+                    self.subject, f"not a store, it has no folder {name}", "give the path of one, or build an image"
+                )
+
+    def images(self) -> list[str]:
+        """Return the digests of all images, sorted."""
+        self.require()
+        return [name for name in self.entries(IMAGES) if DIGEST.fullmatch(name)]
+
+    def blobs(self) -> dict[str, int]:
+        """Return sha256 -> bytes of all blobs, sorted."""
+        self.require()
+        with self.reported():
+            return {
+                name: os.stat(self.place(BLOBS, name)).st_size for name in self.entries(BLOBS) if DIGEST.fullmatch(name)
+            }
+
+    def manifest(self, digest: str) -> manifests.Manifest:
+        """Return the manifest of the image with this digest, which is checked."""
+        data = self.read(digest, MANIFEST)
+        there = manifests.digest(data)
+        if there != digest:
+            raise ImageError(
+                f"{self.subject}: image {digest}",
+                f"its manifest was changed, the digest is {there}",
+                "remove the image's folder, and publish or copy it again",
+            )
+        return manifests.load(data, f"{self.subject}: image {digest}")
+
+    def read(self, digest: str, name: str) -> bytes:
+        """Return the bytes of one of an image's files: MANIFEST, SIGNATURE or BOOT_SCRIPT."""
+        self.require()
+        checked_digest(digest, self.subject)
+        if not os.path.isdir(self.place(IMAGES, digest)):
+            raise ImageError(self.subject, f"has no image {digest}", "build or copy it, or name one that it lists")
+        data = self.contents(IMAGES, digest, name)
+        if data is None:
+            raise ImageError(f"{self.subject}: image {digest}", f"has no {name}", "publish or copy the image again")
+        return data
+
+    def missing_blobs(self, manifest: manifests.Manifest) -> set[str]:
+        """Return the sha256 of the image's blobs that are missing or have a wrong size."""
+        sizes = manifest.boot_blobs()
+        there = self.blobs()
+        return {sha256 for sha256 in manifest.blobs() if there.get(sha256) != sizes.get(sha256, there.get(sha256, -1))}
+
+    def current(self, name: str) -> str | None:
+        """Return the digest of the last build of the image ``name``; None before the first."""
+        checked_name(name, "image")
+        data = self.contents(CURRENT, name)
+        if data is None:
+            return None
+        return checked_digest(data.decode("ascii", "replace").rstrip("\n"), f"{self.subject}: {CURRENT}/{name}")
+
+    def currents(self) -> dict[str, str]:
+        """Return image name -> digest of its last build."""
+        found = {name: self.current(name) for name in self.entries(CURRENT) if not name.startswith(".")}
+        return {name: digest for name, digest in found.items() if digest is not None}
+
+    def publish(
+        self,
+        manifest_bytes: bytes,
+        signature_bytes: bytes,
+        boot_script: bytes,
+        blobs: Mapping[str, str | os.PathLike[str]],
+    ) -> str:
+        """Put an image into the store and make it its name's current one; return its digest.
+
+        ``blobs``: sha256 -> file, of at least those blobs that the store does not have. They are copied, and their
+        digests are compared with their names. If anything is refused or fails, the store stays as it was.
+        """
+        manifest = manifests.load(manifest_bytes, "manifest to publish")
+        digest = manifests.digest(manifest_bytes)
+        subject = f"{self.subject}: image {manifest.name} {digest[:12]}"
+        if not signature_bytes or not boot_script:
+            raise ImageError(subject, "no signature or no boot script", "give both")
+        odd = sorted(set(blobs) - manifest.blobs())
+        if odd:
+            raise ImageError(subject, f"blob {odd[0]} is not of this image", "give those that its manifest names")
+        files = {MANIFEST: manifest_bytes, SIGNATURE: signature_bytes, BOOT_SCRIPT: boot_script}
+        self._require_ours()
+        if not os.path.isdir(self.path):
+            self._require_room(subject, {sha256: _size(source, subject) for sha256, source in blobs.items()}, files)
+        with self._folders(), self.locked():
+            self.sweep()
+            missing = self.missing_blobs(manifest)
+            absent = sorted(missing - set(blobs))
+            if absent:
+                raise ImageError(subject, f"blob {absent[0]} is neither in the store nor given", REBUILD)
+            sizes = {sha256: _size(blobs[sha256], subject) for sha256 in sorted(missing)}
+            for sha256, size in manifest.boot_blobs().items():
+                if sizes.get(sha256, size) != size:
+                    why = f"{blobs[sha256]} has {sizes[sha256]} bytes, the manifest says {size}"
+                    raise ImageError(subject, why, REBUILD)
+            self._require_room(subject, sizes, files)
+            self._put(subject, manifest.name, digest, files, {sha256: blobs[sha256] for sha256 in sizes})
+        return digest
+
+    @contextlib.contextmanager
+    def _folders(self) -> Iterator[None]:
+        """Make the folders of a store; remove those made here if the work under it fails."""
+        made = []
+        with self.reported():
+            os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)
+            for folder in (self.path, self.place(BLOBS), self.place(IMAGES), self.place(CURRENT)):
+                if not os.path.isdir(folder):
+                    make_folder(folder)
+                    made.append(folder)
+        try:
+            yield
+        except BaseException:
+            for folder in reversed(made):
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder)
+            raise
+
+    def _put(
+        self,
+        subject: str,
+        name: str,
+        digest: str,
+        files: Mapping[str, bytes],
+        blobs: Mapping[str, str | os.PathLike[str]],
+    ) -> None:
+        """Write all that is new under temporary names, then rename: blobs, the image's folder, its name."""
+        image, current = self.place(IMAGES, digest), self.place(CURRENT, name)
+        there = os.path.isdir(image)
+        done: list[str] = []
+        try:
+            with self.reported():
+                for sha256, source in blobs.items():
+                    _copy(source, temporary_of(self.place(BLOBS, sha256)), sha256, subject)
+                if not there:
+                    make_folder(temporary_of(image))
+                    for file, data in files.items():
+                        write_synced(os.path.join(temporary_of(image), file), data)
+                    sync_folder(temporary_of(image))
+                write_synced(temporary_of(current), f"{digest}\n".encode())
+                for sha256 in blobs:
+                    blob = self.place(BLOBS, sha256)
+                    if not os.path.lexists(blob):
+                        done.append(blob)
+                    os.replace(temporary_of(blob), blob)
+                sync_folder(self.place(BLOBS))
+                if there:
+                    for file, data in files.items():
+                        if not _holds(os.path.join(image, file), data):
+                            write_atomic(os.path.join(image, file), data)
+                else:
+                    os.rename(temporary_of(image), image)
+                    sync_folder(self.place(IMAGES))
+                if _holds(current, f"{digest}\n".encode()):
+                    os.remove(temporary_of(current))
+                else:
+                    os.replace(temporary_of(current), current)
+                    sync_folder(self.place(CURRENT))
+        except BaseException:
+            if not os.path.isdir(image):
+                for blob in done:
+                    remove_if_there(blob)
+            self.sweep()
+            raise
+
+    def sweep(self) -> None:
+        """Remove what killed runs left behind; only under ``locked``."""
+        with self.reported():
+            for path in self.left_behind():
+                if os.path.isdir(self.place(path)):
+                    shutil.rmtree(self.place(path))
+                else:
+                    os.remove(self.place(path))
+
+    def left_behind(self) -> list[str]:
+        """Return the paths in the store of what killed runs left behind."""
+        folders = [BLOBS, CHANNELS, CURRENT, HOLDS, IMAGES, NODES]
+        folders += [os.path.join(IMAGES, digest) for digest in self.images()]
+        return [
+            os.path.join(folder, name)
+            for folder in folders
+            for name in self.entries(folder)
+            if LEFT_BEHIND.fullmatch(name)
+        ]
+
+    def entries(self, folder: str) -> list[str]:
+        """Return the names in one of the store's folders, sorted; none if the folder does not exist."""
+        with self.reported():
+            try:
+                return sorted(os.listdir(self.place(folder)))
+            except FileNotFoundError:
+                return []
+
+    def contents(self, *names: str) -> bytes | None:
+        """Return the bytes of a file of the store; None if there is none."""
+        with self.reported():
+            try:
+                with open(self.place(*names), "rb") as stream:
+                    return stream.read()
+            except FileNotFoundError:
+                return None
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Lock the store for changes; wait up to LOCK_WAIT_S seconds for another run to finish."""
+        with self.reported():
+            folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            until = time.monotonic() + LOCK_WAIT_S
+            while True:
+                try:
+                    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= until:
+                        raise ImageError(
+                            self.subject, "another run is changing it", "run again when that has finished"
+                        ) from None
+                    time.sleep(LOCK_LOOK_S)
+            yield
+        finally:
+            os.close(folder)
+
+    @contextlib.contextmanager
+    def reported(self) -> Iterator[None]:
+        """Turn an OSError into an ImageError."""
+        try:
+            yield
+        except OSError as error:
+            where = f"{error.strerror}: {error.filename}" if error.filename else f"{error.strerror}"
+            mend = MAKE_ROOM if error.errno in NO_ROOM else "run as the user who owns it, and look at the disk"
+            raise ImageError(self.subject, where, mend) from error
+
+    def _require_ours(self) -> None:
+        """Raise ImageError for a folder with other things in it; a missing or empty one becomes a store."""
+        if os.path.isdir(self.path):
+            odd = sorted(set(self.entries("")) - ITS_OWN)
+            if odd and not os.path.isdir(self.place(IMAGES)):
+                raise ImageError(
+                    self.subject, f"not a store, it has {odd[0]} in it", "give the path of a store or an empty folder"
+                )
+        elif os.path.lexists(self.path):
+            raise ImageError(self.subject, "not a folder", "give the path of a store or an empty folder")
+
+    def _require_room(self, subject: str, sizes: Mapping[str, int], files: Mapping[str, bytes]) -> None:
+        """Raise ImageError if the data does not fit; ``sizes`` in bytes."""
+        needed = MARGIN_BYTES
+        for size in [*sizes.values(), *(len(data) for data in files.values())]:
+            needed += -(-size // BLOCK_BYTES) * BLOCK_BYTES
+        folder = os.path.abspath(self.path)
+        while not os.path.isdir(folder):
+            folder = os.path.dirname(folder)
+        with self.reported():
+            found = os.statvfs(folder)
+        free = found.f_bavail * found.f_frsize
+        if needed > free:
+            raise ImageError(subject, f"needs {needed} bytes, and {free} are free", MAKE_ROOM)
+
+
+def _size(path: str | os.PathLike[str], subject: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError as error:
+        raise ImageError(subject, f"cannot read {path}: {error.strerror}", REBUILD) from error
+
+
+def _copy(source: str | os.PathLike[str], path: str, sha256: str, subject: str) -> None:
+    found = hashlib.sha256()
+    with open(source, "rb") as stream, open(path, "wb") as copy:
+        for chunk in iter(lambda: stream.read(CHUNK_BYTES), b""):
+            found.update(chunk)
+            copy.write(chunk)
+        copy.flush()
+        os.fchmod(copy.fileno(), 0o644)
+        os.fsync(copy.fileno())
+    if found.hexdigest() != sha256:
+        why = f"{source} has sha256 {found.hexdigest()}, the manifest says {sha256}"
+        raise ImageError(subject, why, "look at the disk, remove this file, and build the image again")
+
+
+def _holds(path: str, data: bytes) -> bool:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read() == data
+    except FileNotFoundError:
+        return False

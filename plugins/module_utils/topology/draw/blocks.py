@@ -1,0 +1,194 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The content of a picture of a host, as nested blocks of text, with notes of what is left out. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, NumaNode
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import port_role
+
+NAMES = {"gpu": "GPU", "nic": "NIC", "nvme": "NVMe", "nvswitch": "NVSwitch", "bridge": "Bridge", "other": "PCI"}
+ROLES = {"root_port": "root port", "switch_upstream": "switch", "switch_downstream": "port"}
+
+
+@dataclass
+class Block:
+    """One box. ``style`` is "node", "complex", "bridge", "port", "device" or "note"."""
+
+    style: str
+    title: str
+    detail: str = ""
+    side: str = ""  # at the right end of a device's title; below a port's detail
+    label: str = ""  # of a passed-through device: where it is on the other side
+    tooltip: str = ""
+    kind: str = ""
+    children: list[Block] = field(default_factory=list)
+
+
+class Blocks:
+    """Builder of the blocks of one host. ``pairs`` maps an address here to the address on the other side."""
+
+    def __init__(self, host: Host, pairs: dict[str, str], other_side: str) -> None:
+        self._host = host
+        self._pairs = pairs
+        self._other_side = other_side
+        self._below: dict[str | None, list[Function]] = {}
+        for function in host.functions:
+            self._below.setdefault(function.parent, []).append(function)
+        addresses = [function.address for function in host.functions] + list(pairs.values())
+        self._one_domain = all(address.startswith("0000:") for address in addresses)
+
+    def build(self) -> list[Block]:
+        """Return one block for each NUMA node, in their order, and one for the functions without a node."""
+        numbers = {item.numa_node for item in self._host.root_complexes}
+        blocks = [self._node(node.id, node) for node in self._host.numa_nodes]
+        known = {node.id for node in self._host.numa_nodes}
+        blocks += [self._node(number, None) for number in sorted(numbers - known - {None}, key=str)]
+        return blocks + ([self._node(None, None)] if None in numbers else [])
+
+    def _node(self, number: int | None, node: NumaNode | None) -> Block:
+        complexes = [self._complex(item.name) for item in self._host.root_complexes if item.numa_node == number]
+        title = "No NUMA node" if number is None else f"NUMA node {number}"
+        return Block("node", title, _node_detail(node) if node else "", children=complexes)
+
+    def _complex(self, name: str) -> Block:
+        functions = [function for function in self._below.get(None, []) if function.root_complex == name]
+        return Block("complex", name, "root complex", children=self._children(functions))
+
+    def _children(self, functions: list[Function]) -> list[Block]:
+        """Return the blocks of the functions that get a box, and one note for all others."""
+        blocks: list[Block] = []
+        others = empty = 0
+        for function in functions:
+            if function.kind == "bridge":
+                ends = self._ends(function)
+                if any(self._shown(end) for end in ends):
+                    blocks.append(self._bridge(function))
+                elif ends:
+                    others += len(ends)
+                else:
+                    empty += 1
+            elif self._shown(function):
+                blocks.append(self._device(function))
+            elif function.physical_function is None:
+                others += 1
+        notes = [_count(others, "other function"), _count(empty, "port") + " with nothing below" if empty else ""]
+        text = ", ".join(note for note in notes if note)
+        return blocks + ([Block("note", text)] if text else [])
+
+    def _ends(self, bridge: Function) -> list[Function]:
+        """Return all functions below a bridge that are no bridges."""
+        ends: list[Function] = []
+        for function in self._below.get(bridge.address, []):
+            ends += self._ends(function) if function.kind == "bridge" else [function]
+        return ends
+
+    def _shown(self, function: Function) -> bool:
+        if function.address in self._pairs or function.used_by_host:
+            return True
+        return function.kind != "other" and function.physical_function is None
+
+    def _bridge(self, function: Function) -> Block:
+        """Return the block of a bridge: a port with devices is a row; a chain of single bridges is one box.
+
+        The box has the names of all bridges of the chain.
+        """
+        chain = [function]
+        while True:
+            below = self._below[chain[-1].address]
+            if len(below) == 1 and below[0].kind == "bridge" and self._below.get(below[0].address):
+                chain.append(below[0])
+            else:
+                break
+        tooltip = "\n".join(self._tooltip(step) for step in chain)
+        if len(chain) == 1 and all(item.kind != "bridge" for item in below):
+            return Block(
+                style="port",
+                title=self._short(function.address),
+                detail=self._role(function),
+                side=_acs(function),
+                tooltip=tooltip,
+                children=self._children(below),
+            )
+        title = " → ".join(f"{self._short(step.address)} {self._role(step)}" for step in chain)
+        acs = [f"{self._short(step.address)} {_acs(step)}" for step in chain if _acs(step)]
+        return Block("bridge", title, " · ".join(acs), tooltip=tooltip, children=self._children(below))
+
+    def _role(self, function: Function) -> str:
+        return ROLES.get(port_role(self._host, function.address) or "", "bridge")
+
+    def _device(self, function: Function) -> Block:
+        name = "VF" if function.physical_function else NAMES[function.kind]
+        known = function.driver or ("no driver" if self._host.source == "sysfs" else "")
+        details = [known or f"{function.vendor_id:04x}:{function.device_id:04x}"]
+        if function.iommu_group is not None:
+            details.append(f"group {function.iommu_group}")
+        if function.link and function.link.speed_gt_s and function.link.width:
+            details.append(f"{function.link.speed_gt_s:g} GT/s x{function.link.width}")
+        if function.sriov and function.sriov.now:
+            details.append(f"{function.sriov.now} of {function.sriov.total} VFs")
+        names = " ".join(name for key in sorted(function.interfaces) for name in function.interfaces[key])
+        twin = self._pairs.get(function.address)
+        return Block(
+            style="device",
+            title=f"{name} {self._short(function.address)}",
+            detail=" · ".join(details),
+            side="in use" if function.used_by_host else names,
+            label=f"{self._other_side} {self._short(twin)}" if twin else "",
+            tooltip=self._tooltip(function),
+            kind=function.kind,
+        )
+
+    def _tooltip(self, function: Function) -> str:
+        lines = [
+            f"{function.address} class {function.class_code:06x}, {function.vendor_id:04x}:{function.device_id:04x}",
+            f"NUMA node {function.numa_node}, IOMMU group {function.iommu_group}, driver {function.driver}",
+        ]
+        if function.link:
+            link = function.link
+            lines.append(f"link {link.speed_gt_s} GT/s x{link.width}, at most {link.max_speed_gt_s} x{link.max_width}")
+        if function.max_read_request_bytes:
+            lines.append(f"MaxReadReq {function.max_read_request_bytes} bytes")
+        if function.ats:
+            lines.append(f"ATS {'on' if function.ats.enabled else 'off'}")
+        return "\n".join(lines + function.used_by_host)
+
+    def _short(self, address: str) -> str:
+        return address[len("0000:") :] if self._one_domain else address
+
+
+def _acs(function: Function) -> str:
+    if function.acs:
+        return f"ACS {function.acs.control:#04x}"
+    return "no ACS" if function.config_bytes == 4096 else ""
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}" if number else ""
+
+
+def _node_detail(node: NumaNode) -> str:
+    parts = [f"CPUs {_ranges(node.cpus)}" if node.cpus else "no CPUs", _bytes(node.memory_bytes)]
+    parts += [f"{pages.total} huge pages of {_bytes(pages.size_bytes)}" for pages in node.huge_pages if pages.total]
+    return " · ".join(parts)
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Return [0, 1, 2, 8] as the kernel writes it: "0-2,8"."""
+    runs = [
+        [number for _index, number in run] for _key, run in groupby(enumerate(sorted(numbers)), lambda p: p[1] - p[0])
+    ]
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def _bytes(number: int) -> str:
+    """Return the size in the largest binary unit that gives at least 1: "47.2 GiB"."""
+    value, unit = float(number), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.1f}".rstrip("0").rstrip(".") + f" {unit}" if number else "no memory"

@@ -1,0 +1,51 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The inventory's entries for accelerators that the table of kinds lacks or lists as another kind. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kinds import ACCELERATOR_CLASSES
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, TopologyError
+
+# The form of the other selectors (host/common/selectors.py): vendor:device, or all of a vendor.
+IDS = re.compile(r"([0-9a-f]{4}):([0-9a-f]{4}|\*)")
+
+
+def recognise(host: Host, says: dict[str, bool]) -> None:
+    """Set the kind of the functions in ``host`` that ``says`` names ("1002:744c" or "1002:*" -> True if it is a GPU).
+
+    An entry for a device takes precedence over an entry for its vendor. A name that matches nothing on this host is no
+    error: servers of a fleet differ. Raises TopologyError for a malformed name, and for a named device that cannot be
+    a GPU.
+    """
+    rules: dict[str, bool] = {}
+    for name, is_gpu in says.items():
+        text = str(name).strip().lower()
+        if not IDS.fullmatch(text) or not isinstance(is_gpu, bool):
+            raise TopologyError(
+                f"accelerators: {name!r}: {is_gpu!r} is not vendor:device and whether it is a GPU; write it like "
+                '"1002:744c": true'
+            )
+        rules[text] = is_gpu
+    for function in host.functions:
+        vendor, device = f"{function.vendor_id:04x}", f"{function.device_id:04x}"
+        exact, all_of_it = rules.get(f"{vendor}:{device}"), rules.get(f"{vendor}:*")
+        possible = function.class_code >> 16 in ACCELERATOR_CLASSES and function.kind in ("gpu", "other")
+        if exact and not possible:
+            raise TopologyError(
+                f"accelerators: {vendor}:{device} is {function.address}, of class {function.class_code:06x} and kind "
+                f"{function.kind}, which is no accelerator; leave it out"
+            )
+        answer = all_of_it if exact is None else exact
+        if possible and answer is not None:
+            function.kind = "gpu" if answer else "other"
+
+
+def models(functions: list[Function]) -> dict[str, list[str]]:
+    """Return the addresses of ``functions`` by model ("10de:2330"), both in order."""
+    found: dict[str, list[str]] = {}
+    for function in functions:
+        found.setdefault(f"{function.vendor_id:04x}:{function.device_id:04x}", []).append(function.address)
+    return {model: sorted(found[model]) for model in sorted(found)}

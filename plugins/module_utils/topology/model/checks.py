@@ -1,0 +1,228 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Check once, on input, that a Host is consistent, so that no later code has to. Pure.
+
+Unusual but possible hosts pass, and the planner handles them: nodes without CPUs or memory, functions whose node, BARs
+or config space are not known, bridges without bus numbers. Types are not checked here: see shape.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kinds import INTERFACES, NAMES, PORT_TYPES
+
+if TYPE_CHECKING:
+    from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
+        Bar,
+        Function,
+        Host,
+        NumaNode,
+    )
+
+# A domain has four digits or, below a volume management device, more.
+ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):[01][0-9a-f]\.[0-7]")
+LAST_BUS = 0xFF
+# An address is of 64 bits at most, and nothing with GPUs has fewer than 32.
+FEWEST_ADDRESS_BITS, MOST_ADDRESS_BITS = 32, 64
+# Of PCI's configuration header.
+ID_BITS = {"class_code": 24, "vendor_id": 16, "device_id": 16, "subsystem_vendor_id": 16, "subsystem_device_id": 16}
+# The System Locality Information Table of the ACPI Specification: a node is 10 from itself, 0 to 9 are reserved, 255 is
+# out of reach. Linux on POWER has 10 for nodes that its firmware does not tell apart, too.
+OWN_DISTANCE, UNREACHABLE = 10, 255
+NODE_NUMBER = re.compile(r"[0-9]{1,9}")
+ROM_BAR = 6
+
+
+def check(host: Host) -> None:
+    """Raise TopologyError for the first thing in ``host`` that no machine has, naming it and the next step."""
+    bits = host.cpu.physical_address_bits
+    if bits is not None and not FEWEST_ADDRESS_BITS <= bits <= MOST_ADDRESS_BITS:
+        raise _wrong(f"the processor has {bits} physical address bits")
+    _check_nodes(host.numa_nodes)
+    domains: dict[str, int] = {}
+    buses: dict[str, int] = {}
+    for item in host.root_complexes:
+        if item.name in domains:
+            raise _wrong(f"root complex {item.name!r} is listed twice")
+        if item.domain < 0 or not 0 <= item.bus <= LAST_BUS:
+            raise _wrong(f"root complex {item.name}: domain {item.domain} and bus {item.bus} cannot be")
+        _check_node_of(item.numa_node, f"root complex {item.name}")
+        domains[item.name] = item.domain
+        buses[item.name] = item.bus
+    known: dict[str, Function] = {}
+    for function in host.functions:
+        if function.address in known:
+            raise _wrong(f"PCI function {function.address} is listed twice")
+        known[function.address] = function
+    for function in known.values():
+        _check_function(function, known, domains)
+        # NCCL knows no root complexes: one stands for all below a NUMA node (read/nccl.py).
+        if host.source != "nccl" and _domain(function) != domains[function.root_complex]:
+            raise _wrong(
+                f"PCI function {function.address} has another PCI domain than its root complex {function.root_complex}"
+            )
+        if function.parent is not None:
+            _check_place(function, function.parent, known)
+        elif (
+            host.source != "nccl"
+            and function.physical_function is None
+            and _bus(function) != buses[function.root_complex]
+        ):
+            # NCCL's XML does not say root buses; the others do, and a virtual function may be on the next one.
+            raise _wrong(
+                f"PCI function {function.address} is below no bridge, and the root bus of {function.root_complex} is "
+                f"{buses[function.root_complex]:02x}"
+            )
+    _check_loops(known)
+
+
+def _wrong(words: str) -> TopologyError:
+    return TopologyError(f"the topology contradicts itself: {words}; read it again with host_topology_info")
+
+
+def _check_node_of(node: int | None, owner: str) -> None:
+    if node is not None and node < 0:
+        raise _wrong(f"{owner}: numa_node is {node}, it is the number of a node or, where that is not known, null")
+
+
+def _check_nodes(nodes: list[NumaNode]) -> None:
+    owner: dict[int, int] = {}
+    seen: set[int] = set()
+    for node in nodes:
+        where = f"NUMA node {node.id}"
+        if node.id in seen or node.id < 0:
+            raise _wrong(f"{where} is listed twice or has a number below 0")
+        seen.add(node.id)
+        for cpu in node.cpus:
+            if cpu in owner or cpu < 0:
+                raise _wrong(f"CPU {cpu} of {where} is on node {owner.get(cpu)} too, or has a number below 0")
+            owner[cpu] = node.id
+        threads = [cpu for core in node.siblings for cpu in core]
+        if threads and (sorted(threads) != sorted(node.cpus) or not all(node.siblings)):
+            raise _wrong(f"{where}: its siblings are not its CPUs, each once")
+        if node.memory_bytes < 0:
+            raise _wrong(f"{where}: its memory is {node.memory_bytes} bytes")
+        for pages in node.huge_pages:
+            if pages.size_bytes <= 0 or pages.total < 0 or pages.free < 0:
+                raise _wrong(f"{where}: {pages.total} huge pages of {pages.size_bytes} bytes, {pages.free} free")
+        for other, distance in node.distances.items():
+            if not NODE_NUMBER.fullmatch(other):
+                raise _wrong(f"{where}: it has a distance to {other!r:.60}, which is no node")
+            if int(other) == node.id and distance != OWN_DISTANCE:
+                raise _wrong(f"{where}: its distance to itself is {distance}, and ACPI's SLIT has {OWN_DISTANCE} there")
+            if not OWN_DISTANCE <= distance <= UNREACHABLE:
+                raise _wrong(
+                    f"{where}: its distance to node {other} is {distance}, and ACPI's SLIT has {OWN_DISTANCE} to "
+                    f"{UNREACHABLE}"
+                )
+
+
+def _check_function(function: Function, known: dict[str, Function], domains: dict[str, int]) -> None:
+    where = f"PCI function {function.address}"
+    if not ADDRESS.fullmatch(function.address):
+        raise _wrong(f"PCI function {function.address!r}: not an address like 0000:3b:00.0")
+    if function.root_complex not in domains:
+        raise _wrong(f"{where} is below root complex {function.root_complex!r}, which is not there")
+    if function.kind not in NAMES:
+        raise _wrong(f"{where} is of kind {function.kind!r}; there are {', '.join(sorted(NAMES))}")
+    if function.port_type is not None and function.port_type not in PORT_TYPES.values():
+        raise _wrong(f"{where} has port_type {function.port_type!r}; there are {', '.join(PORT_TYPES.values())}")
+    for name, bits in ID_BITS.items():
+        number = getattr(function, name)
+        if number is not None and number >> bits:
+            raise _wrong(f"{where}: {name} is {number}, of {bits} bits")
+    for width in (function.link.width, function.link.max_width) if function.link else ():
+        if width is not None and width < 0:
+            raise _wrong(f"{where}: its link has {width} lanes")
+    for name in function.interfaces:
+        if name not in INTERFACES.values():
+            raise _wrong(f"{where} has interfaces of class {name!r:.60}; there are {', '.join(INTERFACES.values())}")
+    _check_node_of(function.numa_node, where)
+    _check_bars(function.bars, where)
+    if function.sriov is not None:
+        _check_bars(function.sriov.vf_bars, where)
+        for address in function.sriov.vfs:
+            if address not in known:
+                raise _wrong(f"{where} has the virtual function {address}, which is not there")
+    if function.physical_function is not None and function.physical_function not in known:
+        raise _wrong(f"{where} is a virtual function of {function.physical_function}, which is not there")
+    buses = _buses_below(function)
+    if buses is not None:
+        first, last = buses
+        if not 0 < first <= last <= LAST_BUS:
+            raise _wrong(f"bridge {function.address} has the buses {first:02x}-{last:02x}, which cannot be")
+
+
+def _domain(function: Function) -> int:
+    return int(function.address.split(":", 1)[0], 16)
+
+
+def _bus(function: Function) -> int:
+    return int(function.address.split(":", 2)[1], 16)
+
+
+def _check_bars(bars: Iterable[Bar], where: str) -> None:
+    for region in bars:
+        good = 0 <= region.index <= ROM_BAR and region.size_bytes > 0 and region.kind in ("memory", "io")
+        if not good or region.width_bits not in (32, 64):
+            raise _wrong(
+                f"{where}: BAR {region.index} is of {region.size_bytes} bytes, {region.kind!r}, {region.width_bits} bit"
+            )
+
+
+def _buses_below(bridge: Function) -> tuple[int, int] | None:
+    """Return the first and the last bus below a bridge; None if they are not known: a bridge without buses has 0."""
+    if not bridge.secondary_bus or bridge.subordinate_bus is None:
+        return None
+    return bridge.secondary_bus, bridge.subordinate_bus
+
+
+def _check_place(function: Function, above: str, known: dict[str, Function]) -> None:
+    """Check that a function is on the bus of the bridge ``above``, and that its own buses are within the bridge's."""
+    where = f"PCI function {function.address} is below {above}"
+    parent = known.get(above)
+    if parent is None:
+        raise _wrong(f"{where}, which is not there")
+    if parent.kind != "bridge":
+        raise _wrong(f"{where}, which is no bridge")
+    if parent.root_complex != function.root_complex:
+        raise _wrong(f"{where}, which is under another root complex")
+    buses = _buses_below(parent)
+    if buses is None:
+        return
+    first, last = buses
+    bus = _bus(function)
+    # A virtual function's bus follows from its PF's address (SR-IOV's First VF Offset and VF Stride).
+    if bus != first and not (function.physical_function is not None and first <= bus <= last):
+        raise _wrong(f"{where}, whose bus is {first:02x}")
+    own = _buses_below(function)
+    if own is not None and not first < own[0] <= own[1] <= last:
+        raise _wrong(
+            f"bridge {function.address} has the buses {own[0]:02x}-{own[1]:02x}, and {above} above it "
+            f"{first:02x}-{last:02x}"
+        )
+
+
+def _check_loops(known: dict[str, Function]) -> None:
+    """Check that every path up ends on a root bus, over no more bridges than there can be buses."""
+    depths: dict[str, int] = {}
+    for address in known:
+        way: list[str] = []
+        here: str | None = address
+        while here is not None and here not in depths:
+            if here in way:
+                raise _wrong(f"PCI function {here} is above itself: the tree has a loop")
+            way.append(here)
+            here = known[here].parent
+        above = depths[here] if here is not None else 0
+        for depth, step in enumerate(reversed(way), above + 1):
+            if depth > LAST_BUS + 1:
+                raise _wrong(
+                    f"PCI function {step} is below {LAST_BUS + 1} bridges or more, and a PCI domain has "
+                    f"{LAST_BUS + 1} buses"
+                )
+            depths[step] = depth

@@ -1,0 +1,233 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The model of a host: the one structure that every reader writes and every planner reads.
+
+A ``Host`` is plain data. ``Host.to_dict`` gives JSON-ready dictionaries with sorted, stable
+content; ``Host.from_dict`` is its inverse. Nothing here does I/O.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.checks import check
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.shape import build
+
+FORMAT = "sailloft-topology/1"
+
+
+@dataclass
+class HugePages:
+    """Huge pages of one size on one NUMA node (counts of pages)."""
+
+    size_bytes: int
+    total: int
+    free: int
+
+
+@dataclass
+class NumaNode:
+    """One NUMA node. ``distances`` maps node id (as text) to the ACPI SLIT distance (10 = local)."""
+
+    id: int
+    cpus: list[int]
+    # Hardware threads of one core together, ascending: [[0, 4], [1, 5]].
+    siblings: list[list[int]]
+    memory_bytes: int
+    memory_free_bytes: int | None = None
+    huge_pages: list[HugePages] = field(default_factory=list)
+    distances: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class Bar:
+    """A base address register: what the function asks for. ``index`` 0-5; 6 is the expansion ROM."""
+
+    index: int
+    size_bytes: int
+    kind: str  # "memory" or "io"
+    width_bits: int  # 32 or 64
+    prefetchable: bool
+
+
+@dataclass
+class Link:
+    """PCIe link, gigatransfers per second and lanes; None where the kernel says "Unknown"."""
+
+    speed_gt_s: float | None
+    width: int | None
+    max_speed_gt_s: float | None
+    max_width: int | None
+
+
+@dataclass
+class Sriov:
+    """SR-IOV of a physical function: how many VFs it can have and has, and their addresses by VF index.
+
+    ``vf_bars`` is what each VF asks for, known before there is any VF.
+    """
+
+    total: int
+    now: int
+    vfs: list[str] = field(default_factory=list)
+    vf_bars: list[Bar] = field(default_factory=list)
+
+
+@dataclass
+class Acs:
+    """Access Control Services: the capability and control registers as in the specification.
+
+    Bits (Linux PCI_ACS_*): 0 source validation, 1 translation blocking, 2 P2P request redirect,
+    3 P2P completion redirect, 4 upstream forwarding, 5 P2P egress control, 6 direct translated P2P.
+    """
+
+    capability: int
+    control: int
+
+
+@dataclass
+class Ats:
+    """Address Translation Services of an endpoint."""
+
+    enabled: bool
+    smallest_translation_unit: int
+
+
+@dataclass
+class Function:
+    """One PCI function. ``None`` means "not known" (or, for acs, ats, sriov, link: "has no such capability")."""
+
+    address: str  # "0000:3b:00.0", lower case
+    root_complex: str  # name of the RootComplex it is under
+    parent: str | None  # address of the bridge above; None when directly on the root bus
+    class_code: int  # 24 bits: 0x030200 is a 3D controller
+    vendor_id: int
+    device_id: int
+    kind: str  # "gpu", "nic", "nvme", "nvswitch", "bridge", "other": see topology/model/kinds.py
+    port_type: (
+        str | None
+    )  # a value of PORT_TYPES in topology/model/kinds.py; None where config space was not readable so far
+    subsystem_vendor_id: int | None = None
+    subsystem_device_id: int | None = None
+    secondary_bus: int | None = None  # of a bridge: the first bus below it
+    subordinate_bus: int | None = None  # of a bridge: the last bus below it
+    driver: str | None = None
+    numa_node: int | None = None  # None where the kernel says -1
+    iommu_group: int | None = None
+    bars: list[Bar] = field(default_factory=list)
+    link: Link | None = None
+    sriov: Sriov | None = None
+    physical_function: str | None = None  # of a VF: its PF
+    acs: Acs | None = None
+    ats: Ats | None = None
+    max_read_request_bytes: int | None = None
+    max_payload_bytes: int | None = None
+    relaxed_ordering: bool | None = None
+    config_bytes: int = 0  # how much of config space could be read: 0, 64 (not root), 256 or 4096
+    # The host's use of it, by kernel object: {"net": ["eno1"], "block": ["nvme0n1"], "rdma": ["mlx5_0"]}
+    interfaces: dict[str, list[str]] = field(default_factory=dict)
+    # Why the host itself needs it: ["holds the mounted file system /", "carries the default route"]; empty: free.
+    used_by_host: list[str] = field(default_factory=list)
+
+
+@dataclass
+class RootComplex:
+    """A PCI host bridge: one root bus. ``name`` is the kernel's ("pci0000:10")."""
+
+    name: str
+    domain: int
+    bus: int
+    numa_node: int | None = None
+
+
+@dataclass
+class Cpu:
+    """The properties of the processors that planning needs."""
+
+    architecture: str | None = None  # "x86_64"
+    vendor: str | None = None  # "GenuineIntel", "AuthenticAMD"
+    model: str | None = None
+    virtualization: str | None = None  # "vmx", "svm" or None
+    physical_address_bits: int | None = None
+
+
+@dataclass
+class Iommu:
+    """The IOMMU as the kernel runs it. ``kind`` is "intel", "amd", "other" or None where there is none."""
+
+    kind: str | None = None
+    # "identity" is what iommu=pt gives ("passthrough"); of the default domain.
+    default_domain: str | None = None
+    interrupt_remapping: bool | None = None
+
+
+@dataclass
+class Host:
+    """A whole host, as one reader call saw it."""
+
+    numa_nodes: list[NumaNode]
+    root_complexes: list[RootComplex]
+    functions: list[Function]
+    cpu: Cpu = field(default_factory=Cpu)
+    iommu: Iommu = field(default_factory=Iommu)
+    kernel_release: str | None = None
+    kernel_arguments: list[str] = field(default_factory=list)
+    source: str = "sysfs"  # which reader: "sysfs", "hwloc", "nccl", "recording"
+    # Notes of what a reader left out or assumed, because the recording does not say it or contradicts itself.
+    notes: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON-ready form; ``Host.from_dict`` is its inverse."""
+        return {"format": FORMAT, **asdict(self)}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Host:
+        """Return the Host of ``to_dict``'s data. Raises TopologyError if it has another shape or contradicts itself."""
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            found = data.get("format") if isinstance(data, dict) else type(data).__name__
+            raise TopologyError(
+                f"not a topology: its format is {found!r}, wanted {FORMAT!r}; read it again with host_topology_info"
+            )
+        host = build(cls, {key: value for key, value in data.items() if key != "format"})
+        check(host)
+        return host
+
+    def function(self, address: str) -> Function:
+        """Return the function at ``address``. Raises TopologyError naming what is there instead."""
+        for function in self.functions:
+            if function.address == address:
+                return function
+        raise TopologyError(f"no PCI function {address} on this host")
+
+    def by_address(self) -> dict[str, Function]:
+        """Return all functions by their address."""
+        return {function.address: function for function in self.functions}
+
+    def node_of(self, function: Function) -> int | None:
+        """Return the NUMA node of a device: its own, else its root complex's, else the only one; None if not known."""
+        if function.numa_node is not None:
+            return function.numa_node
+        for item in self.root_complexes:
+            if item.name == function.root_complex and item.numa_node is not None:
+                return item.numa_node
+        return self.numa_nodes[0].id if len(self.numa_nodes) == 1 else None
+
+    def path(self, address: str) -> list[Function]:
+        """Return the functions from the root bus down to ``address``, both ends included."""
+        known = self.by_address()
+        steps: list[Function] = []
+        here: str | None = address
+        while here is not None:
+            if here not in known:
+                raise TopologyError(f"no PCI function {here} on this host")
+            if any(step.address == here for step in steps):
+                raise TopologyError(f"PCI function {here} is above itself: the topology has a loop")
+            steps.append(known[here])
+            here = known[here].parent
+        return steps[::-1]
+
+    def group_members(self, group: int) -> list[Function]:
+        """Return all functions of an IOMMU group."""
+        return [function for function in self.functions if function.iommu_group == group]

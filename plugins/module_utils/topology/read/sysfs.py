@@ -1,0 +1,234 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Read a Host from ``/sys`` and ``/proc`` of the machine itself or of a recording.
+
+Formats: Linux Documentation/ABI/testing/sysfs-bus-pci, sysfs-devices-node, sysfs-kernel-iommu_groups.
+No process is started and few files are opened: for a PCI function its ``uevent``, ``resource``, ``numa_node``
+and the needed registers of ``config``.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.checks import check
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
+    Cpu,
+    Host,
+    HugePages,
+    Iommu,
+    NumaNode,
+    TopologyError,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.files import LIMIT_CPUS, Files
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.functions import read_functions
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.usage import find_usage
+
+# A key of /proc/cpuinfo of each architecture, the first that is there counts: s390x has a vendor_id, too. Linux
+# arch/{s390,riscv,x86,arm64,powerpc}: show_cpuinfo and what it calls.
+ARCHITECTURES = {
+    "# processors": "s390x",
+    "hart": "riscv64",
+    "vendor_id": "x86_64",
+    "CPU implementer": "aarch64",
+    "cpu": "ppc64le",
+}
+# Names of the devices in /sys/class/iommu: drivers/iommu/intel/dmar.c and drivers/iommu/amd/init.c.
+IOMMU_KINDS = {"dmar": "intel", "ivhd": "amd"}
+
+
+def read_host(root: str = "/") -> Host:
+    """Return the whole host below ``root``, which holds ``sys`` and ``proc``.
+
+    Raises TopologyError naming the path of what is missing, malformed or contradicts itself.
+    """
+    files = Files(root)
+    if not files.exists("sys/devices/system/cpu") and not files.exists("sys/devices/system/node"):
+        raise TopologyError(f"{files.path('sys/devices/system')} holds no cpu and no node: no /sys is mounted there")
+    root_complexes, functions, notes = read_functions(files)
+    find_usage(files, functions)
+    host = Host(
+        numa_nodes=read_numa_nodes(files),
+        root_complexes=root_complexes,
+        functions=list(functions.values()),
+        cpu=read_cpu(files),
+        iommu=read_iommu(files),
+        kernel_release=read_kernel_release(files),
+        kernel_arguments=read_kernel_arguments(files),
+        notes=notes,
+    )
+    try:
+        check(host)
+    except TopologyError as error:
+        raise TopologyError(f"{files.path('sys')}: {error}") from error
+    return host
+
+
+def parse_list(text: str, path: str) -> list[int]:
+    """Return a kernel list ("0-3,8") as numbers. Raises TopologyError naming ``path``."""
+    numbers: list[int] = []
+    for part in text.strip().split(","):
+        match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part)
+        if match:
+            first, last = int(match[1]), int(match[2] or match[1])
+            if last - first + len(numbers) >= LIMIT_CPUS:
+                raise TopologyError(f"{path}: {text.strip()!r:.60} has more than {LIMIT_CPUS} numbers")
+            numbers.extend(range(first, last + 1))
+        elif text.strip():
+            raise TopologyError(f"{path}: {text.strip()!r:.60} is not a list of numbers")
+    return numbers
+
+
+def read_numa_nodes(files: Files) -> list[NumaNode]:
+    """Return all NUMA nodes, ascending. A kernel built without NUMA has one node 0 with everything."""
+    top = "sys/devices/system/node"
+    ids = sorted(int(name[4:]) for name in files.names(top) if re.fullmatch(r"node\d+", name))
+    if not ids:
+        return [_only_node(files)]
+    siblings: dict[int, list[int]] = {}
+    return [_numa_node(files, node, ids, siblings) for node in ids]
+
+
+def _only_node(files: Files) -> NumaNode:
+    path = "sys/devices/system/cpu/online"
+    online = files.text_or_none(path)
+    if online is None:
+        # Linux before 2.6.29 and partial copies have no such list.
+        names = files.names("sys/devices/system/cpu")
+        cpus = sorted(int(name[3:]) for name in names if re.fullmatch(r"cpu[0-9]{1,9}", name))
+    else:
+        cpus = parse_list(online, files.path(path))
+    total, free = _memory(files, "proc/meminfo", "")
+    return NumaNode(0, cpus, _siblings(files, cpus, {}), total, free, _huge_pages(files, "sys/kernel/mm/hugepages"))
+
+
+def _numa_node(files: Files, node: int, ids: list[int], siblings: dict[int, list[int]]) -> NumaNode:
+    top = f"sys/devices/system/node/node{node}"
+    cpus = _cpus_of_node(files, top)
+    total, free = _memory(files, f"{top}/meminfo", f"Node {node} ")
+    distances = (files.text_or_none(f"{top}/distance") or "").split()
+    others = ids
+    if len(distances) != len(ids):
+        # A copy that was made while a node was offline.
+        path = "sys/devices/system/node/possible"
+        others = parse_list(files.text_or_none(path) or "", files.path(path))
+    if distances and (len(distances) != len(others) or not all(re.fullmatch("[0-9]{1,9}", text) for text in distances)):
+        raise TopologyError(f"{files.path(top)}/distance: {distances} does not give one number for each node of {ids}")
+    return NumaNode(
+        id=node,
+        cpus=cpus,
+        siblings=_siblings(files, cpus, siblings),
+        memory_bytes=total,
+        memory_free_bytes=free,
+        huge_pages=_huge_pages(files, f"{top}/hugepages"),
+        distances={str(other): int(text) for other, text in zip(others, distances) if other in ids},
+    )
+
+
+def _cpus_of_node(files: Files, top: str) -> list[int]:
+    """Return the CPUs of a node; from the mask if there is no list (Linux before 2.6.26, partial copies)."""
+    mask = files.text_or_none(f"{top}/cpumap")
+    text = files.text_or_none(f"{top}/cpulist")
+    if text is not None or mask is None:
+        path = f"{top}/cpulist"
+        return parse_list(files.text(path), files.path(path))
+    words = mask.strip().split(",")
+    if len(words) > LIMIT_CPUS // 32 or not all(re.fullmatch("[0-9a-f]{1,8}", word) for word in words):
+        raise TopologyError(f"{files.path(top)}/cpumap: {mask.strip()!r:.60} is not a mask in words of up to 8 digits")
+    number = int("".join(word.rjust(8, "0") for word in words), 16)
+    return [bit for bit in range(number.bit_length()) if number >> bit & 1]
+
+
+def _siblings(files: Files, cpus: list[int], known: dict[int, list[int]]) -> list[list[int]]:
+    """Return the CPUs grouped by core, each core's file read once; one CPU per core if the files are missing."""
+    for cpu in cpus:
+        if cpu in known:
+            continue
+        path = f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+        text = files.text_or_none(path)
+        core = [cpu] if text is None else parse_list(text, files.path(path))
+        if cpu not in core:
+            raise TopologyError(f"{files.path(path)}: {core} does not hold CPU {cpu} itself")
+        known.update((sibling, core) for sibling in core)
+    here = set(cpus)
+    cores = {tuple(cpu for cpu in known[cpu] if cpu in here) for cpu in cpus}
+    return [list(core) for core in sorted(cores)]
+
+
+def _memory(files: Files, path: str, prefix: str) -> tuple[int, int | None]:
+    """Return total and free bytes. The kernel writes kB and means KiB."""
+    text = files.text(path)
+    found = {}
+    for name in ("MemTotal", "MemFree"):
+        match = re.search(rf"^{prefix}{name}:\s+(\d+) kB$", text, re.MULTILINE)
+        found[name] = int(match[1]) * 1024 if match else None
+    if found["MemTotal"] is None:
+        raise TopologyError(f"{files.path(path)} has no line MemTotal")
+    return found["MemTotal"], found["MemFree"]
+
+
+def _huge_pages(files: Files, top: str) -> list[HugePages]:
+    sizes = []
+    for name in files.names(top):
+        match = re.fullmatch(r"hugepages-(\d+)kB", name)
+        if match:
+            total, free = files.number(f"{top}/{name}/nr_hugepages"), files.number(f"{top}/{name}/free_hugepages")
+            sizes.append(HugePages(int(match[1]) * 1024, total, free))
+    return sorted(sizes, key=lambda pages: pages.size_bytes)
+
+
+def read_cpu(files: Files) -> Cpu:
+    """Read the first processor of /proc/cpuinfo; the others are assumed to be the same."""
+    text = files.text_or_none("proc/cpuinfo", limit=16384) or ""
+    first = dict(re.findall(r"^([^:\n]+?)\s*:[ \t]*(.*)$", text.split("\n\n")[0], re.MULTILINE))
+    flags = first.get("flags", "").split()
+    bits = re.match(r"(\d+) bits physical", first.get("address sizes", ""))
+    return Cpu(
+        architecture=next((name for key, name in ARCHITECTURES.items() if key in first), None),
+        vendor=first.get("vendor_id"),
+        model=first.get("model name"),
+        virtualization=next((flag for flag in ("vmx", "svm") if flag in flags), None),
+        physical_address_bits=int(bits[1]) if bits else None,
+    )
+
+
+def read_iommu(files: Files) -> Iommu:
+    """Read the IOMMU: which, what its groups' default domains are ("mixed" where they differ), interrupt remapping."""
+    names = files.names("sys/class/iommu")
+    kinds = sorted({IOMMU_KINDS.get(name.rstrip("0123456789"), "other") for name in names})
+    groups = files.names("sys/kernel/iommu_groups")
+    types = {files.text_or_none(f"sys/kernel/iommu_groups/{group}/type") for group in groups} - {None}
+    domains = sorted({text.strip() for text in types if text})
+    return Iommu(
+        kind=kinds[0] if kinds else None,
+        default_domain=domains[0] if len(domains) == 1 else "mixed" if domains else None,
+        interrupt_remapping=_interrupt_remapping(files),
+    )
+
+
+def _interrupt_remapping(files: Files) -> bool | None:
+    """Return True if interrupts go through the IOMMU: Linux then names the chip "IR-IO-APIC" or "IR-PCI-MSI".
+
+    Source: arch/x86/kernel/apic/io_apic.c, drivers/iommu/intel/irq_remapping.c, drivers/iommu/amd/iommu.c.
+    """
+    for number in files.names("sys/kernel/irq"):
+        chip = (files.text_or_none(f"sys/kernel/irq/{number}/chip_name") or "").strip()
+        if chip.startswith("IR-"):
+            return True
+        if chip.startswith(("IO-APIC", "PCI-MSI")):
+            return False
+    return None
+
+
+def read_kernel_release(files: Files) -> str | None:
+    """Return the kernel release ("6.1.0-18-amd64"); None in a recording without it."""
+    text = files.text_or_none("proc/sys/kernel/osrelease")
+    if text is not None:
+        return text.strip()
+    version = (files.text_or_none("proc/version") or "").split()
+    return version[2] if len(version) > 2 else None
+
+
+def read_kernel_arguments(files: Files) -> list[str]:
+    """Read /proc/cmdline by the kernel's own rule: blanks separate, double quotes group and stay."""
+    return re.findall(r'(?:[^\s"]|"[^"]*"?)+', files.text_or_none("proc/cmdline") or "")

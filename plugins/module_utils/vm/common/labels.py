@@ -1,0 +1,25 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The names of PCI functions for people. Pure."""
+
+from __future__ import annotations
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
+
+KINDS = {"gpu": "GPU", "nic": "NIC", "nvme": "NVMe drive", "nvswitch": "NVSwitch"}
+
+
+def name(function: Function) -> str:
+    """Return its kind and address: "GPU 0000:3b:00.0"; a virtual function of any kind is a VF."""
+    return label("VF" if function.physical_function else function.kind, function.address)
+
+
+def label(kind: str, address: str) -> str:
+    """Return the name of a function that is known by kind and address only."""
+    return f"{'VF' if kind == 'VF' else KINDS.get(kind, 'device')} {address}"
+
+
+def some(items: list[str], at_most: int = 3) -> str:
+    """Return the first few, and the number of the others: "a, b, c and 5 more"."""
+    rest = len(items) - at_most
+    return ", ".join(items[:at_most]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,290 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The work of the modules gpu_domain and gpu_domain_info: observe, plan, decide, apply."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.accelerators import recognise
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.drift import drift
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.host import no_plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt import overlay_disks
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.actions import Decision, decide, disk_actions
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.client import Client
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import (
+    differences,
+    running_differences,
+    side_by_side,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed import disk_files, qemu_process
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor, ObservedDomain
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan, plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import checks, disk_use
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import (
+    WARN,
+    Finding,
+    RefusedError,
+    unplannable,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.outputs import returned_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import (
+    DomainSpec,
+    parse_module_ids,
+    parse_specs,
+)
+
+# One day: the longest wait for one guest.
+SHUTDOWN_MAX_S = 86400
+
+# The order of the actions over all domains of a call: resources are released before anything starts.
+PHASES = ("stop", "undefine", "remove_disks", "make_disks", "define", "autostart", "no_autostart", "start", "resume")
+
+
+def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
+    """Bring the domains of ``params`` (the module's) into their state. Raises DomainError, TopologyError."""
+    state = params["state"]
+    try:
+        values.whole(params["shutdown_timeout_s"], 0, SHUTDOWN_MAX_S, "seconds")
+    except values.InvalidValueError as error:
+        raise DomainError(f"shutdown_timeout_s {error.why}", error.remedy) from error
+    specs = parse_specs(params["domains"])
+    module_ids = parse_module_ids(params["gpu_module_ids"])
+    client = Client(params["uri"])
+    try:
+        hypervisor = client.observe(checks.wanted_paths(specs))
+        hypervisor.files = disk_files.observe(disk_use.paths(specs, hypervisor))
+        plans: dict[str, DomainPlan] = {}
+        returned: dict[str, dict[str, Any]] = {}
+        if state != "absent":
+            host = _host(params)
+            plans = {plan.name: plan for plan in _planned(host, specs, hypervisor, module_ids, check_mode)}
+            returned = {name: returned_of(plan, host) for name, plan in plans.items()}
+        decisions = {
+            spec.name: decide(
+                spec.name,
+                state,
+                hypervisor.domains.get(spec.name),
+                returned[spec.name]["xml"] if spec.name in returned else None,
+                spec.uuid,
+                spec.autostart,
+                params["allow_restart"],
+            )
+            for spec in specs
+        }
+        findings: list[Finding] = []
+        removed: dict[str, list[str]] = {}
+        for spec in specs:
+            if state == "absent" and params["remove_disks"]:
+                removed[spec.name], kept = disk_use.removable(spec, specs, hypervisor)
+                findings += kept
+            actions = disk_actions(spec, state, set(hypervisor.missing_paths), removed.get(spec.name, []))
+            decisions[spec.name].actions += actions
+        if plans:
+            starting = {name for name, decision in decisions.items() if "start" in decision.actions}
+            stopping = {name for name, decision in decisions.items() if "stop" in decision.actions}
+            findings += checks.check(
+                list(plans.values()), host, hypervisor, starting, stopping, paths_may_come=check_mode
+            )
+        findings += [item for spec in specs for item in _unknown(spec.name, decisions[spec.name])]
+        if not check_mode:
+            _apply(client, specs, decisions, returned, removed, params["shutdown_timeout_s"])
+    finally:
+        client.close()
+    rows = [{**_row(spec, decisions[spec.name], hypervisor), **returned.get(spec.name, {})} for spec in specs]
+    return {
+        "changed": any(row["changed"] for row in rows),
+        "restart_required": any(row["restart_required"] for row in rows),
+        "findings": [item.to_dict() for item in findings],
+        "domains": rows,
+        "diff": [
+            _diff(spec, decisions[spec.name], returned.get(spec.name, {}).get("xml", ""), hypervisor)
+            for spec in specs
+            if decisions[spec.name].changed
+        ],
+    }
+
+
+def _planned(
+    host: Host, specs: list[DomainSpec], hypervisor: Hypervisor, module_ids: dict[str, int], check_mode: bool
+) -> list[DomainPlan]:
+    """Return the plans. Without a plan, raise RefusedError with the findings that need no plan, too."""
+    try:
+        return plan_domains(host, specs, hypervisor, module_ids)
+    except DomainError as error:
+        raise RefusedError([unplannable(error), *checks.wishes(specs, hypervisor, check_mode)]) from error
+
+
+def _unknown(name: str, decision: Decision) -> Iterator[Finding]:
+    paths = dict.fromkeys(item.path for item in [*decision.differences, *decision.live_differences] if item.unknown)
+    if paths:
+        yield Finding(
+            name,
+            f"its definition has {some(list(paths))}, which nobody asked for",
+            "it is not known whether this libvirt adds that by itself, so it is left as it is",
+            "remove it with virsh edit if somebody put it there, else report it with libvirt's version",
+            WARN,
+        )
+
+
+def info(params: dict[str, Any]) -> dict[str, Any]:
+    """Return the domains of ``params`` (the module's) as they are, with plan and drift.
+
+    Raises DomainError, TopologyError.
+    """
+    specs = parse_specs(params["domains"] or [])
+    module_ids = parse_module_ids(params["gpu_module_ids"])
+    client = Client(params["uri"])
+    try:
+        hypervisor = client.observe([])
+        host = _host(params)
+        plans: dict[str, DomainPlan] = {}
+        unplanned = None
+        try:
+            plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor, module_ids)}
+        except DomainError as error:
+            # Existing domains can still be reported, and most often show the reason.
+            if not any(spec.name in hypervisor.domains for spec in specs):
+                raise
+            unplanned = str(error)
+        names = [spec.name for spec in specs]
+        names += [
+            name for name in (params["names"] or ([] if specs else sorted(hypervisor.domains))) if name not in names
+        ]
+        wished = {spec.name for spec in specs}
+        return {
+            "domains": [
+                _info(
+                    name,
+                    hypervisor.domains.get(name),
+                    plans.get(name),
+                    host,
+                    unplanned if name in wished else None,
+                    client,
+                )
+                for name in names
+            ]
+        }
+    finally:
+        client.close()
+
+
+def _host(params: dict[str, Any]) -> Host:
+    host = read_host() if params["topology"] is None else Host.from_dict(params["topology"])
+    recognise(host, params["accelerators"])
+    return host
+
+
+def _apply(
+    client: Client,
+    specs: list[DomainSpec],
+    decisions: dict[str, Decision],
+    returned: dict[str, dict[str, Any]],
+    removed: dict[str, list[str]],
+    timeout_s: int,
+) -> None:
+    for phase in PHASES:
+        for spec in specs:
+            if phase not in decisions[spec.name].actions:
+                continue
+            if phase == "make_disks":
+                overlay_disks.make(spec)
+            elif phase == "remove_disks":
+                overlay_disks.remove(spec.name, removed[spec.name])
+            elif phase == "stop":
+                client.stop(spec.name, timeout_s)
+            elif phase == "undefine":
+                client.undefine(spec.name)
+            elif phase == "define":
+                client.define(returned[spec.name]["xml"])
+            elif phase == "start":
+                client.start(spec.name)
+            elif phase == "resume":
+                client.resume(spec.name)
+            else:
+                client.set_autostart(spec.name, phase == "autostart")
+
+
+def _row(spec: DomainSpec, decision: Decision, hypervisor: Hypervisor) -> dict[str, Any]:
+    before = hypervisor.domains.get(spec.name)
+    after = before.state if before else "absent"
+    for action in decision.actions:
+        after = {
+            "define": "shutoff" if after == "absent" else after,
+            "stop": "shutoff",
+            "start": "running",
+            "resume": "running",
+            "undefine": "absent",
+        }.get(action, after)
+    return {
+        "name": spec.name,
+        "state_before": before.state if before else "absent",
+        "state": after,
+        "changed": decision.changed,
+        "actions": [phase for phase in PHASES if phase in decision.actions],
+        "differences": [item.to_dict() for item in decision.differences],
+        "live_differences": [item.to_dict() for item in decision.live_differences],
+        "restart_required": decision.restart_required,
+    }
+
+
+def _diff(spec: DomainSpec, decision: Decision, wanted_xml: str, hypervisor: Hypervisor) -> dict[str, str]:
+    before = hypervisor.domains.get(spec.name)
+    texts = {"before": "", "after": ""}
+    if before is None:
+        texts["after"] = wanted_xml
+    elif "undefine" in decision.actions:
+        texts["before"] = before.inactive_xml
+    else:
+        texts = side_by_side(decision.differences)
+    steps = [action for action in decision.actions if action != "define"]
+    return {
+        "before_header": f"domain {spec.name} ({before.state if before else 'absent'})",
+        "after_header": f"domain {spec.name}" + (f" ({', '.join(steps)})" if steps else ""),
+        **texts,
+    }
+
+
+def _info(
+    name: str, have: ObservedDomain | None, plan: DomainPlan | None, host: Host, unplanned: str | None, client: Client
+) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": name,
+        "exists": have is not None,
+        "state": have.state if have else "absent",
+        "autostart": have.autostart if have else False,
+        "uuid": have.uuid if have else None,
+        "inactive_xml": have.inactive_xml if have else None,
+        "live_xml": have.live_xml if have else None,
+        "process": qemu_process.read(name) if have and have.running else None,
+        "addresses": client.addresses(name) if have and have.running else [],
+    }
+    wanted_xml: str | None = None
+    if plan is not None:
+        row.update(returned_of(plan, host))
+        wanted_xml = row["xml"]
+    row["drift"] = drifted(have, host, wanted_xml, unplanned)
+    if wanted_xml is not None:
+        row["differences"] = [item.to_dict() for item in differences(wanted_xml, have.inactive_xml)] if have else []
+        row["live_differences"] = (
+            [item.to_dict() for item in running_differences(wanted_xml, have.live_xml)]
+            if have and have.live_xml
+            else []
+        )
+    return row
+
+
+def drifted(
+    have: ObservedDomain | None, host: Host, wanted_xml: str | None, unplanned: str | None
+) -> list[dict[str, Any]]:
+    """Return gpu_domain_info's drift; ``unplanned`` is why there is no plan of a requested domain."""
+    found = [no_plan(unplanned)] if unplanned else []
+    if have is not None:
+        found += drift(host, have.inactive_xml, have.live_xml, wanted_xml)
+    return [item.to_dict() for item in found]

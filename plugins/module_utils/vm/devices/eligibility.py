@@ -1,0 +1,182 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The test that a device can go to a virtual machine, and the place of a device on the host. Pure."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
+
+# The kernel lets a device of a group go to a guest although these hold another member of it: drivers that do no DMA
+# of their own (driver_managed_dma and pci-stub in Linux; vfio-pci is VFIO itself).
+HARMLESS_DRIVERS = frozenset({"vfio-pci", "pci-stub", "pcieport"})
+
+# What a port must do for the devices below it to be in groups of their own: source validation, request redirect,
+# completion redirect, upstream forwarding (REQ_ACS_FLAGS in Linux drivers/iommu/iommu.c; bits as in model.Acs).
+ISOLATING_ACS = 0x1D
+# The ports that have ACS to turn on.
+ACS_PORTS = ("root_port", "switch_downstream")
+
+
+@dataclass
+class Surroundings:
+    """The limits of a choice: the host, and the holder of each of its devices (address -> virtual machine)."""
+
+    host: Host
+    holder: dict[str, str] = field(default_factory=dict)
+    functions: dict[str, Function] = field(init=False)
+    above: dict[str, tuple[str, ...]] = field(init=False)
+    groups: dict[int, list[Function]] = field(init=False)
+    # True if config space could be read: hwloc does not read it, and some recordings lack it.
+    config_read: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.functions = self.host.by_address()
+        self.above = {}
+        self.config_read = any(function.config_bytes for function in self.host.functions)
+        self.groups = {}
+        for function in sorted(self.host.functions, key=lambda item: item.address):
+            if function.iommu_group is not None:
+                self.groups.setdefault(function.iommu_group, []).append(function)
+
+    def held(self, holder: dict[str, str]) -> Surroundings:
+        """Return the same host with other holders; the results computed from the host are shared."""
+        other = copy.copy(self)
+        other.holder = holder
+        return other
+
+    def bridges(self, address: str) -> tuple[str, ...]:
+        """Return the addresses of the bridges from the root bus down to (without) ``address``."""
+        if address not in self.above:
+            parent = self.functions[address].parent if address in self.functions else None
+            if parent in self.above:
+                self.above[address] = (*self.above[parent], parent)
+            else:
+                self.above[address] = tuple(step.address for step in self.host.path(address)[:-1])
+        return self.above[address]
+
+    def place(self, function: Function) -> tuple[str, ...]:
+        """Return its place: NUMA node, root complex, the bridges down to its switch (or its own root port)."""
+        bridges = self.bridges(function.address)
+        node = self.host.node_of(function)
+        # The last one is the port of its own; what is right below an upstream port has none.
+        own = len(bridges) > 1 and self.functions[bridges[-1]].port_type != "switch_upstream"
+        below = bridges[:-1] if own else bridges or (function.address,)
+        return (f"? {function.root_complex}" if node is None else str(node), function.root_complex, *below)
+
+
+@dataclass
+class Chosen:
+    """The functions of one virtual machine, each kind in address order."""
+
+    gpus: list[Function]
+    nics: list[Function]
+    nvme: list[Function]
+    nvswitches: list[Function] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def all(self) -> list[Function]:
+        """Return every function, in address order."""
+        return sorted([*self.gpus, *self.nics, *self.nvme, *self.nvswitches], key=lambda function: function.address)
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """The reason (``why``) that something is not available, and the remedy (``mend``)."""
+
+    why: str
+    mend: str
+
+    def __str__(self) -> str:
+        return f"{self.why}; {self.mend}"
+
+
+def obstacle(around: Surroundings, function: Function, name: str, own: Iterable[str]) -> Obstacle | None:
+    """Return why ``function`` cannot go to virtual machine ``name``, whose other devices are ``own``; None: it can."""
+    if function.kind == "bridge":
+        return Obstacle("it is a bridge", "give the devices behind it")
+    if not function.config_bytes and around.config_read:
+        return Obstacle(
+            "it does not answer (its config space reads as ones): it has fallen off the bus", "reset or reseat it"
+        )
+    if function.used_by_host:
+        uses = "; ".join(function.used_by_host)
+        return Obstacle(f"the host itself uses it ({uses})", "move that elsewhere or choose another device")
+
+    holder = around.holder.get(function.address)
+    if holder not in (None, name):
+        return Obstacle(f"virtual machine {holder} has it", "take it away there first, or choose another device")
+    for address in function.sriov.vfs if function.sriov else []:
+        other = around.holder.get(address)
+        if other is not None:
+            return Obstacle(
+                f"its virtual function {address} belongs to virtual machine {other}, and would vanish with it",
+                "take that away there first, or choose another device",
+            )
+    return foreign_member(around, function, name, own)
+
+
+def foreign_member(around: Surroundings, function: Function, name: str, own: Iterable[str]) -> Obstacle | None:
+    """Return the member of the function's IOMMU group that keeps VFIO from taking the group; None: there is none."""
+    group = function.iommu_group
+    if group is None:
+        return None
+    mine = {function.address, *own}
+    for member in around.groups.get(group, []):
+        if member.address in mine or member.kind == "bridge":
+            continue
+        holder = around.holder.get(member.address)
+        if holder not in (None, name):
+            together = why_one_group(around, group)
+            return Obstacle(
+                f"its IOMMU group {group} also holds {member.address}, which belongs to virtual machine {holder}, and "
+                f"two virtual machines never share a group; {together.why}",
+                together.mend,
+            )
+        if member.driver is not None and member.driver not in HARMLESS_DRIVERS:
+            return Obstacle(
+                f"its IOMMU group {group} also holds {member.address} (driver {member.driver})",
+                f"give that to the same virtual machine, unbind it from {member.driver}, or use a slot whose ports "
+                "have ACS",
+            )
+    return None
+
+
+def why_one_group(around: Surroundings, group: int) -> Obstacle:
+    """Return the members of an IOMMU group, the cause that keeps them together, and the remedy."""
+    members = [member for member in around.groups[group] if member.kind != "bridge"]
+    ports = {address for member in members for address in around.bridges(member.address)}
+    lacking, off = [], []
+    for address in sorted(ports):
+        port = around.functions[address]
+        if port.port_type not in ACS_PORTS:
+            continue
+        if port.acs is None:
+            lacking.append(address)
+        elif ~port.acs.control & ISOLATING_ACS & port.acs.capability:
+            off.append(address)
+    names = ", ".join(member.address for member in members)
+    if off:
+        cause, mend = f"ACS is off at port {', '.join(off)}", "turn it on (role gpu_host)"
+    elif lacking:
+        cause = f"port {', '.join(lacking)} has no ACS"
+        mend = "give all of them to one virtual machine, or use other slots"
+    else:
+        cause, mend = "nothing isolates them from each other", "give all of them to one virtual machine"
+    return Obstacle(f"in group {group} are {names}; {cause}", mend)
+
+
+def is_virtual(function: Function) -> bool:
+    """Return True for an SR-IOV virtual function."""
+    return function.physical_function is not None
+
+
+def is_physical(function: Function) -> bool:
+    """Return True for a physical function that has no virtual functions now."""
+    return function.physical_function is None and not (function.sriov and function.sriov.now)
+
+
+IS_FUNCTION = {"vf": is_virtual, "pf": is_physical}

@@ -1,0 +1,212 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The nearest NICs or NVMe drives for all GPUs of all virtual machines at once. Pure.
+
+Every GPU names its wants, and the sum of the distances is minimal: the fewest across NUMA nodes first, then across root
+complexes, and so on. If each can have its nearest device, it gets that, and nothing else is computed. Otherwise this is
+the assignment problem (Hungarian method, O(wants^2 * devices)).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import SYS, apart
+
+# A distance of one class outweighs any number (to 64) of nearer ones; below it the bridges in common and the distance
+# of the nodes (ACPI SLIT, 8 bits) tell equals apart.
+CLASS_BITS = 6
+DETAIL_BITS = 16
+# The cost of an impossible device; more than any sum of real costs.
+NEVER = 1 << 80
+# The number of times that a group that two would share is given to one of them before the search ends.
+TRIES = 200
+
+
+@dataclass(frozen=True)
+class Want:
+    """One device for virtual machine ``name``, near ``path`` (None: anywhere). ``distances`` are those of its node."""
+
+    name: str
+    path: tuple[str, ...] | None
+    distances: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Device:
+    """``group`` is its IOMMU group; ``owner``: only that virtual machine can have it; ``holder``: it has it today."""
+
+    address: str
+    path: tuple[str, ...]
+    node: int | None
+    group: int | None = None
+    owner: str | None = None
+    holder: str | None = None
+
+
+def reach(path: tuple[str, ...], devices: list[tuple[str, ...]]) -> int:
+    """Return the class, PIX to SYS, of the nearest of ``devices`` (paths); SYS where there is none."""
+    return min((apart(path, other) for other in devices), default=SYS)
+
+
+def cost(want: Want, device: Device) -> int:
+    """Return the distance of ``device`` from ``want``; smaller is nearer."""
+    if want.path is None:
+        return 0
+    reach = apart(want.path, device.path)
+    common = 0
+    for one, other in zip(want.path, device.path):
+        if one != other:
+            break
+        common += 1
+    distance = dict(want.distances).get(device.node, 255) if device.node is not None else 255
+    detail = (max(63 - common, 0) << 8) + min(distance, 255)
+    return ((1 << CLASS_BITS * reach) << DETAIL_BITS) + detail
+
+
+def assign(wants: list[Want], devices: list[Device]) -> list[str] | None:
+    """Return a device's address for each of ``wants``; None where there are not enough for all.
+
+    A virtual machine keeps what it holds today. Two virtual machines never have devices of one IOMMU group.
+    """
+    devices = sorted(devices, key=lambda device: device.address)
+    prices = _prices(wants, devices)
+    found: list[int | None] = [None] * len(wants)
+    # A virtual machine keeps the devices that it has: the nearest pair first.
+    kept = sorted(
+        (prices[at][number], number, at)
+        for at, want in enumerate(wants)
+        for number, device in enumerate(devices)
+        if device.holder == want.name and prices[at][number] < NEVER
+    )
+    for _price, number, at in kept:
+        if found[at] is None and number not in found:
+            found[at] = number
+    owners = {devices[number].group: wants[at].name for at, number in enumerate(found) if number is not None}
+    owners.pop(None, None)
+    open_wants = [at for at, number in enumerate(found) if number is None]
+    taken = {number for number in found if number is not None}
+    tries = [TRIES]
+    result = _within_groups(wants, devices, prices, open_wants, taken, owners, tries)
+    if result is None:
+        return None
+    for at, number in zip(open_wants, result[1]):
+        found[at] = number
+    return [devices[number].address for number in found if number is not None]
+
+
+def _prices(wants: list[Want], devices: list[Device]) -> list[list[int]]:
+    known: dict[tuple, list[int]] = {}
+    prices = []
+    for want in wants:
+        key = (want.name, want.path)
+        if key not in known:
+            known[key] = [cost(want, device) if device.owner in (None, want.name) else NEVER for device in devices]
+        prices.append(known[key])
+    return prices
+
+
+def _within_groups(
+    wants: list[Want],
+    devices: list[Device],
+    prices: list[list[int]],
+    open_wants: list[int],
+    taken: set[int],
+    owners: dict[int | None, str],
+    tries: list[int],
+) -> tuple[int, list[int]] | None:
+    """Return (sum, device numbers) of the best assignment without a group of two owners. ``owners`` are settled."""
+    rows = []
+    for at in open_wants:
+        name = wants[at].name
+        rows.append(
+            [
+                NEVER if number in taken or owners.get(device.group, name) != name else prices[at][number]
+                for number, device in enumerate(devices)
+            ]
+        )
+    picks = _least(rows)
+    if picks is None:
+        return None
+    holders: dict[int, set[str]] = {}
+    for at, number in zip(open_wants, picks):
+        group = devices[number].group
+        if group is not None:
+            holders.setdefault(group, set()).add(wants[at].name)
+    shared = sorted(group for group, names in holders.items() if len(names) > 1)
+    if not shared:
+        return sum(row[number] for row, number in zip(rows, picks)), picks
+    best = None
+    for name in sorted({wants[at].name for at in open_wants}):
+        if tries[0] <= 0:
+            break
+        tries[0] -= 1
+        settled = {**owners, shared[0]: name}
+        other = _within_groups(wants, devices, prices, open_wants, taken, settled, tries)
+        if other is not None and (best is None or other[0] < best[0]):
+            best = other
+    return best
+
+
+def _least(rows: list[list[int]]) -> list[int] | None:
+    """Return the column of each row with the least sum; None where only NEVER is left for some row."""
+    taken: set[int] = set()
+    picks = []
+    for row in rows:
+        least = min(row, default=NEVER)
+        pick = next((at for at, price in enumerate(row) if price == least and at not in taken), None)
+        if least >= NEVER or pick is None:
+            break
+        taken.add(pick)
+        picks.append(pick)
+    if len(picks) == len(rows):
+        return picks
+    if not rows or len(rows) > len(rows[0]):
+        return None
+    # Devices with equal distances (the VFs of one port) are limited to the number of wants.
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for at, column in enumerate(zip(*rows)):
+        alike.setdefault(column, []).append(at)
+    columns = sorted(at for same in alike.values() for at in same[: len(rows)])
+    picks = [columns[pick] for pick in _hungarian([[row[at] for at in columns] for row in rows])]
+    return None if any(row[pick] >= NEVER for row, pick in zip(rows, picks)) else picks
+
+
+def _hungarian(rows: list[list[int]]) -> list[int]:
+    """Solve the assignment problem by shortest augmenting paths with potentials; rows are no more than columns."""
+    count, width = len(rows), len(rows[0])
+    of_row, of_column = [0] * (count + 1), [0] * (width + 1)
+    match = [0] * (width + 1)  # the row (from 1) of each column (from 1); column 0 is where a row begins
+    for start in range(1, count + 1):
+        match[0] = start
+        column = 0
+        least = [NEVER * (count + 2)] * (width + 1)
+        way = [0] * (width + 1)
+        used = [False] * (width + 1)
+        while match[column]:
+            used[column] = True
+            row = match[column]
+            delta, following = NEVER * (count + 2), 0
+            for other in range(1, width + 1):
+                if used[other]:
+                    continue
+                slack = rows[row - 1][other - 1] - of_row[row] - of_column[other]
+                if slack < least[other]:
+                    least[other], way[other] = slack, column
+                if least[other] < delta:
+                    delta, following = least[other], other
+            for other in range(width + 1):
+                if used[other]:
+                    of_row[match[other]] += delta
+                    of_column[other] -= delta
+                else:
+                    least[other] -= delta
+            column = following
+        while column:
+            match[column] = match[way[column]]
+            column = way[column]
+    picks = [0] * count
+    for column in range(1, width + 1):
+        if match[column]:
+            picks[match[column] - 1] = column - 1
+    return picks

@@ -1,0 +1,394 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The GPUs for all virtual machines of a host at once. Pure; the result does not depend on the order of the input.
+
+The search minimises these costs, and the first that differs decides: memory and CPUs that a NUMA node lacks; pairs of
+GPUs of one virtual machine between NUMA nodes, between root complexes, across a host bridge, across several switches;
+the distance of the NICs for requests with NICs. Among equally good places it takes the one that leaves the largest
+blocks (whole partitions, nodes, switches) free.
+
+The search is branch and bound over the largest requests first. Equivalent places (the GPUs of one switch, switches with
+as much free, ...) are tried once, and a state of the host that was reached before at no higher cost is left out. For
+G GPUs in L places of equal size that is O(states * places a request can have): with 16 GPUs at most 3^8 states, and
+about 230 on a DGX-2, since equivalent states count once. ``STEPS`` and ``PLACES`` limit the cost on a host without any
+symmetry; the result is then good, not always the best, and the same every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import capacity
+
+STEPS = 4000
+PLACES = 600
+BLOCKS = (16, 8, 4, 2)
+
+# The distances, nearest first: PIX, PXB, PHB, NODE, SYS (topology/paths.py).
+PIX, PXB, PHB, NODE, SYS = range(5)
+# Pairs of one class are never so many (C(45, 2) < 2^10) that they outweigh one of the next.
+WEIGHTS = (0, 1, 1 << 10, 1 << 20, 1 << 30)
+NEAR_NIC_BITS = 10
+OVERFLOW_BITS = 60
+
+# The test that everything else that the virtual machines need goes with these GPUs (PCI addresses by virtual machine).
+Completes = Callable[[dict[str, list[str]]], bool]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """GPUs that go to one virtual machine together: one, or those of an IOMMU group.
+
+    ``path`` is their place: NUMA node, root complex, bridges down to the switch. ``owner``: only that virtual
+    machine can have it. ``group`` is its IOMMU group where that holds NICs or drives, too: they go with it. ``reach``
+    is the distance (PIX to SYS) to the nearest NIC by kind of function ("vf", "pf").
+    """
+
+    addresses: tuple[str, ...]
+    path: tuple[str, ...]
+    node: int | None
+    owner: str | None = None
+    group: int | None = None
+    reach: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Request:
+    """The GPUs that one virtual machine needs: ``count`` in all, ``must`` (unit numbers) among them.
+
+    ``only`` limits the choice to some units, ``within`` to those of some nodes or of none that is known. ``near``: the
+    kind of NIC function that is to be near. ``nodes`` are the nodes that it is on with any choice, and ``wants`` what
+    it asks of nodes (rooms.asked).
+    """
+
+    name: str
+    count: int
+    must: frozenset[int] = frozenset()
+    only: frozenset[int] | None = None
+    near: str | None = None
+    nodes: frozenset[int] = frozenset()
+    wants: tuple[tuple[capacity.Kind, int], ...] = ()
+    within: frozenset[int] | None = None
+
+
+def apart(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+    """Return the distance of two places, PIX to SYS, by their paths."""
+    if one == other:
+        return PIX
+    common = 0
+    for first, second in zip(one, other):
+        if first != second:
+            break
+        common += 1
+    return (SYS, NODE, PHB)[common] if common < 3 else PXB
+
+
+class _Place:
+    """A node of the tree: the host, a NUMA node, a root complex, a bridge. ``mask`` has a bit for each unit below."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.mask = 0
+        self.below: dict[str, _Place] = {}
+        self.units: list[int] = []
+
+
+class Packing:
+    """The units of one host and their partitions (tuples of unit numbers, by size), and the search over them."""
+
+    def __init__(self, units: list[Unit], partitions: list[frozenset[int]], room: capacity.Room) -> None:
+        self.units = units
+        self.room = room
+        self.size = [len(unit.addresses) for unit in units]
+        self.everything = (1 << len(units)) - 1
+        self.partitions = sorted({_mask(members) for members in partitions})
+        self.board = 0
+        for mask in self.partitions:
+            self.board |= mask
+        self.places: list[_Place] = []
+        self.top = self._tree()
+        # Each set of neighbours once: a chain of bridges with nothing else on it is one place.
+        self.blocks = sorted({place.mask for place in self.places})
+        self.weights = [[WEIGHTS[apart(one.path, other.path)] for other in units] for one in units]
+        for number, unit in enumerate(units):
+            self.weights[number] = [
+                weight * len(unit.addresses) * len(units[other].addresses)
+                for other, weight in enumerate(self.weights[number])
+            ]
+        self.tags: dict[int, object] = {}
+        self._signatures: dict[tuple[int, int], tuple] = {}
+        self._counts: dict[int, int] = {}
+        self._found: dict[tuple, list] = {}
+
+    def _tree(self) -> _Place:
+        top = _Place(0)
+        self.places.append(top)
+        for number, unit in enumerate(self.units):
+            here = top
+            here.mask |= 1 << number
+            for step in unit.path:
+                if step not in here.below:
+                    here.below[step] = _Place(len(self.places))
+                    self.places.append(here.below[step])
+                here = here.below[step]
+                here.mask |= 1 << number
+            here.units.append(number)
+        return top
+
+    def choose(self, requests: list[Request], used: capacity.Room, completes: Completes) -> dict[str, list[str]] | None:
+        """Return the PCI addresses of the GPUs by virtual machine; None where there is no way.
+
+        ``used`` is the capacity of the nodes that is already taken. ``completes`` is called before an assignment is
+        kept, and tests that everything else that the virtual machines need goes with it.
+        """
+        # Requests that only give up some of their GPUs come first: these GPUs are then free for the others.
+        ordered = sorted(requests, key=lambda item: (item.only is None, -item.count, -len(item.must), item.name))
+        special = {number for request in ordered for number in request.must | (request.only or frozenset())}
+        self.tags = {
+            number: (
+                unit.owner,
+                unit.group,
+                number if number in special else None,
+                tuple(sorted(unit.reach.items())),
+            )
+            for number, unit in enumerate(self.units)
+        }
+        # The equivalence of places depends on the tags.
+        self._signatures.clear()
+        self._found.clear()
+        # Units that a request must have are not free for the others from the start.
+        reserved = 0
+        for request in ordered:
+            reserved |= _mask(request.must) | (_mask(request.only) if request.only is not None else 0)
+        for memory in (True, False):
+            search = _Search(self, ordered, used, completes, memory)
+            search.descend(0, self.everything & ~reserved, used, 0)
+            if search.best is not None or not search.refused:
+                break
+        return search.best
+
+    # Costs
+
+    def pairs(self, mask: int) -> int:
+        """Return the sum of the weighted distances of all pairs of GPUs in ``mask``."""
+        inside = list(_bits(mask))
+        return sum(self.weights[one][other] for at, one in enumerate(inside) for other in inside[at + 1 :])
+
+    def gpus(self, mask: int) -> int:
+        """Return the number of GPUs in ``mask``."""
+        if mask not in self._counts:
+            self._counts[mask] = sum(self.size[number] for number in _bits(mask))
+        return self._counts[mask]
+
+    def leftover(self, free: int) -> tuple[int, ...]:
+        """Rate the free units, smaller is better: for each size, count the blocks of it that are whole."""
+        counts = [self.gpus(free & mask) for mask in self.blocks]
+        blocks = []
+        for size in BLOCKS:
+            whole = sum(mask & free == mask and self.gpus(mask) == size for mask in self.partitions)
+            blocks += [-whole, -sum(count // size for count in counts)]
+        return tuple(blocks)
+
+    def signature(self, place: _Place, free: int) -> tuple:
+        """Return a value that is equal for equivalent places, in any order."""
+        key = place.number, free & place.mask
+        if key not in self._signatures:
+            below = [
+                # NUMA nodes differ in their used memory, units in the partitions that they belong to.
+                (name if place is self.top else "", self.signature(item, free))
+                for name, item in place.below.items()
+                if free & item.mask
+            ]
+            own = [
+                (self.size[number], str(self.tags.get(number)), number if self.board >> number & 1 else -1)
+                for number in place.units
+                if free >> number & 1
+            ]
+            self._signatures[key] = (tuple(sorted(below)), tuple(sorted(own)))
+        return self._signatures[key]
+
+    # Where a request can go
+
+    def candidates(self, request: Request, free: int) -> list[tuple[int, tuple, int]]:
+        """Return (cost, rank among equals, units) of each place for ``request``, best first; without memory."""
+        must = _mask(request.must)
+        usable = must
+        for number in _bits(_mask(request.only) if request.only is not None else free):
+            unit = self.units[number]
+            inside = request.within is None or unit.node is None or unit.node in request.within
+            if unit.owner in (None, request.name) and inside:
+                usable |= 1 << number
+        key = (request.count, must, usable, free, request.near)
+        if key not in self._found:
+            masks = self._partitions_for(request, must, usable)
+            if not must & self.board:
+                missing = request.count - self.gpus(must)
+                loose = usable & ~must & ~self.board
+                masks += [must | mask for mask in self._allot(self.top, missing, loose)]
+            found = []
+            for mask in masks:
+                reach = (
+                    sum(self.size[number] * self.units[number].reach.get(request.near, SYS) for number in _bits(mask))
+                    if request.near
+                    else 0
+                )
+                # A request without NICs takes the GPUs that have none.
+                spare = 0 if request.near else -sum(sum(self.units[number].reach.values()) for number in _bits(mask))
+                rank = (self.leftover(free & ~mask), spare, tuple(_bits(mask)))
+                found.append(((self.pairs(mask) << NEAR_NIC_BITS) + reach, rank, mask))
+            found.sort()
+            self._found[key] = found
+        return self._found[key]
+
+    def _partitions_for(self, request: Request, must: int, usable: int) -> list[int]:
+        if must and must & self.board and self.gpus(must) == request.count:
+            return [must]  # named or held: a note says it where they are no partition
+        return [
+            mask
+            for mask in self.partitions
+            if mask & usable == mask and mask & must == must and self.gpus(mask) == request.count
+        ]
+
+    def _allot(self, place: _Place, count: int, free: int) -> list[int]:
+        """Return every way to take ``count`` GPUs below ``place``, equivalent ones once, ``PLACES`` at most."""
+        free &= place.mask
+        there = self.gpus(free)
+        if count in (0, there):
+            return [free if count else 0]
+        if count > there:
+            return []
+        # Equivalent members are grouped: each kind has its members in address order.
+        kinds: dict[tuple, list] = {}
+        for name, item in place.below.items():
+            if free & item.mask:
+                # NUMA nodes are never equivalent: their free memory differs.
+                kinds.setdefault((1, name if place is self.top else "", self.signature(item, free)), []).append(item)
+        for number in place.units:
+            if free >> number & 1:
+                kinds.setdefault((0, self.size[number], str(self.tags.get(number))), []).append(number)
+        return self._share(list(kinds.values()), 0, 0, count, count, free)
+
+    def _share(self, kinds: list[list], kind: int, member: int, count: int, most: int, free: int) -> list[int]:
+        """Spread ``count`` over the members from here on; each takes at most (``most``) what the one before it took."""
+        if count == 0:
+            return [0]
+        if kind == len(kinds):
+            return []
+        if member == len(kinds[kind]):
+            return self._share(kinds, kind + 1, 0, count, count, free)
+        item = kinds[kind][member]
+        found: list[int] = []
+        shares: Sequence[int]
+        if isinstance(item, _Place):
+            shares = range(min(count, most, self.gpus(free & item.mask)), -1, -1)
+        else:
+            shares = [self.size[item], 0] if self.size[item] <= min(count, most) else [0]
+        for share in shares:
+            if share == 0:
+                # The others of this kind take none either.
+                rest = self._share(kinds, kind + 1, 0, count, count, free)
+                here = [0]
+            else:
+                rest = self._share(kinds, kind, member + 1, count - share, share, free)
+                here = self._allot(item, share, free) if isinstance(item, _Place) else [1 << item]
+            for one in here:
+                for other in rest:
+                    found.append(one | other)
+                    if len(found) >= PLACES:
+                        return found
+        return found
+
+
+class _Search:
+    """One run of branch and bound. ``refused``: an assignment was there that ``completes`` did not take."""
+
+    def __init__(
+        self, packing: Packing, ordered: list[Request], used: capacity.Room, completes: Completes, memory: bool
+    ) -> None:
+        self.packing = packing
+        self.ordered = ordered
+        self.completes = completes
+        self.memory = memory
+        self.best: dict[str, list[str]] | None = None
+        self.best_cost = 0
+        self.refused = False
+        self.steps = 0
+        self.taken: list[int] = []
+        self.seen: dict[tuple, int] = {}
+        # The least cost of each request and all after it, each as if it were alone.
+        self.least = [0] * (len(ordered) + 1)
+        for at in range(len(ordered) - 1, -1, -1):
+            alone = packing.candidates(ordered[at], packing.everything) if len(ordered) > 1 else []
+            self.least[at] = self.least[at + 1] + min((cost for cost, _rank, _mask in alone), default=0)
+
+    def descend(self, at: int, free: int, used: capacity.Room, cost: int) -> None:
+        """Give the request ``at`` a place, and all after it."""
+        if at == len(self.ordered):
+            self._keep(cost)
+            return
+        if self.memory:
+            state = (at, self.packing.signature(self.packing.top, free), frozenset(used.items()))
+            if self.seen.get(state, cost + 1) <= cost:
+                return
+            self.seen[state] = cost
+        for more, mask, after in self._ways(at, free, used):
+            if self._hopeless(cost + more + self.least[at + 1]):
+                return
+            self.steps += 1
+            self.taken.append(mask)
+            # Units that were reserved for an ``only`` request and that it leaves are free for the requests after it.
+            request = self.ordered[at]
+            given_up = _mask(request.only) & ~mask if request.only is not None else 0
+            self.descend(at + 1, (free | given_up) & ~mask, after, cost + more)
+            self.taken.pop()
+
+    def _hopeless(self, cost: int) -> bool:
+        if self.best is not None:
+            return cost >= self.best_cost or self.steps >= STEPS
+        return self.steps >= 10 * STEPS
+
+    def _ways(self, at: int, free: int, used: capacity.Room) -> Iterator[tuple[int, int, capacity.Room]]:
+        """Yield (cost, units, what is used afterwards), cheapest first."""
+        request = self.ordered[at]
+        packing = self.packing
+        found = packing.candidates(request, free)
+        if not request.wants:
+            return iter([(cost, mask, used) for cost, _rank, mask in found])
+        spread: dict[frozenset[int], tuple[int, capacity.Room]] = {}
+        ways = []
+        for cost, _rank, mask in found:
+            units = (packing.units[number] for number in _bits(mask))
+            nodes = request.nodes.union(unit.node for unit in units if unit.node is not None)
+            if nodes not in spread:
+                spread[nodes] = capacity.overflow(packing.room, used, request.wants, nodes)
+            worse, after = spread[nodes]
+            ways.append(((worse << OVERFLOW_BITS) + cost, mask, after))
+        ways.sort(key=lambda way: way[0])
+        return iter(ways)
+
+    def _keep(self, cost: int) -> None:
+        if self.best is not None and cost >= self.best_cost:
+            return
+        found = {
+            request.name: sorted(address for number in _bits(mask) for address in self.packing.units[number].addresses)
+            for request, mask in zip(self.ordered, self.taken)
+        }
+        if not self.completes(found):
+            self.refused = True
+            return
+        self.best, self.best_cost = found, cost
+
+
+def _mask(numbers: frozenset[int]) -> int:
+    mask = 0
+    for number in numbers:
+        mask |= 1 << number
+    return mask
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low

@@ -1,0 +1,86 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The drift of a virtual machine between its plan, its definition in libvirt, what runs, and the host now. Pure.
+
+Drift comes from three comparisons, none of which needs a plan that was stored elsewhere:
+
+- libvirt's definition and what runs, against the host as it is now, and against what the host was when the domain was
+  planned, which the domain's metadata keeps (``host_record``): ``host``, ``paths``;
+- libvirt's definition and what runs, against the plan made now, which keeps what the domain holds: ``plan``;
+- where there is no plan, against what a GPU guest needs: memory bound to its node.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift import host as drift_host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift import paths, plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.item import (
+    DEFINED,
+    HOST,
+    RUNNING,
+    Drift,
+    merge,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt import read_xml
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import (
+    Difference,
+    differences,
+    running_differences,
+)
+
+RECORD = re.compile(r"metadata(?:/.*\[([0-9a-f:.]+)\].*)?")
+
+
+def drift(host: Host, inactive_xml: str, live_xml: str | None = None, wanted_xml: str | None = None) -> list[Drift]:
+    """Return every difference of a domain in words, the host's first. ``wanted_xml`` is the plan's; None: no plan.
+
+    Raises DomainError where libvirt's XML cannot be read, TopologyError where the host contradicts itself.
+    """
+    functions = host.by_address()
+    wanted = read_xml.read(wanted_xml, functions) if wanted_xml else None
+    sides = [(RUNNING, live_xml)] if live_xml else []
+    sides.append((DEFINED, inactive_xml))
+    found: list[Drift] = []
+    unsaid: list[Difference] = []
+    for side, xml in sides:
+        have = read_xml.read(xml, functions)
+        found += drift_host.against_host(have, host, running=live_xml is not None)
+        if wanted_xml and wanted is not None:
+            compared = differences(wanted_xml, xml) if side == DEFINED else running_differences(wanted_xml, xml)
+            found += plan.against_plan(compared, have, wanted, side)
+            unsaid += [item for item in compared if RECORD.fullmatch(item.path)]
+        else:
+            found += plan.unbound_memory(have, side)
+        found += paths.pairs_apart(have, wanted, host, side)
+    found += _record(unsaid, found)
+    return merge(found)
+
+
+def _record(unsaid: list[Difference], found: list[Drift]) -> list[Drift]:
+    """Assign each difference of the record to the host's item that says it; each of the others is its own item."""
+    left = []
+    for item in unsaid:
+        match = RECORD.fullmatch(item.path)
+        address = match[1] if match else None
+        said = [words for words in found if address and words.where == [HOST] and address in words.what]
+        for words in said:
+            words.paths.append(item.path)
+        if not said:
+            left.append(item)
+    if not left:
+        return []
+    what = "the domain's record of the host is not that of the plan"
+    if any(item.path == "metadata" for item in left):
+        what = "the domain has no record of the host that it was planned for"
+    return [
+        Drift(
+            what,
+            [DEFINED],
+            "the guest is not affected; what changes on the host is told less exactly",
+            plan.REMEDY[DEFINED],
+            [item.path for item in left],
+        )
+    ]

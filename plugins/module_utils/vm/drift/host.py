@@ -1,0 +1,303 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The devices, CPUs and memory of a domain against the host now and the host when the domain was planned. Pure."""
+
+from __future__ import annotations
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import port_role
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.cpuset import format_set
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import label, name, some
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import MIB
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Surroundings, foreign_member
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.item import HOST, Drift
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.read_xml import Definition
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.nodes import serving_node
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.host_record import (
+    Recorded,
+    link_limit,
+    link_words,
+    record,
+)
+
+ANEW = "run playbooks/gpu_vms.yml, which plans it anew for this host"
+
+
+def against_host(have: Definition, host: Host, running: bool) -> list[Drift]:
+    """Return items for ``have``: what libvirt has defined and, where the domain is ``running``, also what runs."""
+    known = host.by_address()
+    gone = [address for address in sorted(have.places) if _gone(have, known, address)]
+    found = _missing(have, host, gone, running)
+    around = Surroundings(host)
+    drivers: dict[str, list[str]] = {}
+    groupless = []
+    for address in sorted(set(have.places) - set(gone)):
+        function = known[address]
+        if function.config_bytes == 0 and any(item.config_bytes for item in host.functions):
+            found.append(_dead(function))
+            continue
+        old = have.recorded.get(address)
+        # A stopped domain may leave the device without a driver: libvirt binds it at the start (managed='yes').
+        if function.driver != "vfio-pci" and (running or function.driver is not None):
+            drivers.setdefault(function.driver or "no driver", []).append(name(function))
+        if function.iommu_group is None:
+            groupless.append(name(function))
+        found += _node(have, host, function, old)
+        found += _group(around, have, function, old)
+        if old:
+            found += _moved(known, function, old)
+        found += _links(host, known, function, old)
+    found += _drivers(drivers, running)
+    found += _no_iommu(groupless)
+    found += _huge_pages(have, host, running)
+    found += _cpus(have, host)
+    return found
+
+
+def no_plan(reason: str) -> Drift:
+    """Return the drift of a requested domain for which the host allows no plan now."""
+    return Drift(
+        f"what is wished cannot be planned on this host as it is now: {reason}",
+        [HOST],
+        "playbooks/gpu_vms.yml refuses, and nothing of the virtual machine can be changed or proven",
+        "mend what the other items name, or change the inventory",
+    )
+
+
+def _gone(have: Definition, known: dict[str, Function], address: str) -> bool:
+    """Return True if the address has no function, or a different one than the record tells."""
+    if address not in known:
+        return True
+    old = have.recorded.get(address)
+    return old is not None and record(known, address).model != old.model
+
+
+def _missing(have: Definition, host: Host, gone: list[str], running: bool) -> list[Drift]:
+    """Return items for devices that are not where the domain looks for it: at another address, or nowhere.
+
+    Bus numbers are given depth first, so devices that moved keep their order. If the host has as many unclaimed devices
+    of a model as are missing, they are the missing ones in order.
+    """
+    known = host.by_address()
+    kept = set(have.places) - set(gone)
+    there: dict[str, list[str]] = {}
+    for function in host.functions:
+        if function.address not in kept:
+            there.setdefault(record(known, function.address).model, []).append(function.address)
+    found = []
+    for address in gone:
+        old = have.recorded.get(address)
+        model = old.model if old else ""
+        lost = [item for item in gone if item in have.recorded and have.recorded[item].model == model]
+        candidates = sorted(there.get(model, []))
+        words = label(old.kind if old else have.guest.function(have.places[address]).kind, address)
+        consequence = "libvirt does not start the virtual machine without it"
+        if running:
+            consequence = f"the running guest has lost it, and {consequence}"
+        if address in known:
+            consequence = f"the next start gives the guest {name(known[address])} in its place"
+        if old and len(candidates) == len(lost):
+            now = candidates[lost.index(address)]
+            what = f"{words} has another address now: {now}"
+            remedy = f"where the inventory names {address}, write {now}; then {ANEW}"
+        elif address in known:
+            what = f"{words} is gone: at its address is {name(known[address])} now"
+            remedy = f"see the host's log and slot; else take it out of the inventory, and {ANEW}"
+        else:
+            what = f"{words} is gone from the host"
+            remedy = f"see the host's log and slot (echo 1 > /sys/bus/pci/rescan); else take it out, and {ANEW}"
+        found.append(Drift(what, [HOST], consequence, remedy))
+    return found
+
+
+def _dead(function: Function) -> Drift:
+    return Drift(
+        f"{name(function)} does not answer: its config space reads as all ones",
+        [HOST],
+        "it has fallen off the bus; its driver in the guest has lost it, or the next start fails",
+        "see the host's log for AER or Xid errors; a power cycle of the host brings back what is not broken",
+    )
+
+
+def _drivers(drivers: dict[str, list[str]], running: bool) -> list[Drift]:
+    consequence = "the next start takes it away from that driver, and hangs or fails where the host uses it"
+    if running:
+        consequence = "QEMU has lost it: the guest's driver works on a device that the host has taken back"
+    return [
+        Drift(
+            f"{some(names)} {'is' if len(names) == 1 else 'are'} bound to {driver}, not to vfio-pci",
+            [HOST],
+            consequence,
+            "run playbooks/gpu_hosts.yml with it in gpu_host_vfio, or stop what uses it on the host",
+        )
+        for driver, names in sorted(drivers.items())
+    ]
+
+
+def _no_iommu(names: list[str]) -> list[Drift]:
+    if not names:
+        return []
+    return [
+        Drift(
+            f"{some(names)} {'is' if len(names) == 1 else 'are'} in no IOMMU group",
+            [HOST],
+            "the host's IOMMU is off: libvirt does not start the virtual machine",
+            "enable it in the BIOS, boot with intel_iommu=on or amd_iommu=on (role gpu_host)",
+        )
+    ]
+
+
+def _node(have: Definition, host: Host, function: Function, old: Recorded | None) -> list[Drift]:
+    inside = have.guest.function(have.places[function.address]).numa_node
+    cell = have.cell(inside)
+    now = host.node_of(function)
+    if now is None or cell is None or len(cell.nodes) != 1:
+        return []
+    # The guest's node is that of its cell. A device of a node without memory was planned onto the node that serves it.
+    if serving_node(host, now) == cell.nodes[0]:
+        return []
+    since = "" if old is None or old.node == str(now) else f" (node {old.node or 'unknown'} when it was planned)"
+    return [
+        Drift(
+            f"{name(function)} is on NUMA node {now} now{since}; the guest has it on the cell of node {cell.nodes[0]}",
+            [HOST],
+            "its threads and buffers are put on the wrong node, and its DMA crosses the socket link",
+            ANEW,
+        )
+    ]
+
+
+def _group(around: Surroundings, have: Definition, function: Function, old: Recorded | None) -> list[Drift]:
+    if function.iommu_group is None:
+        return []
+    reason = foreign_member(around, function, have.name, have.places)
+    now = record(around.functions, function.address).group
+    if reason is None and (old is None or old.group == now):
+        return []
+    before = "" if old is None else f" ({old.group or 'alone'} when it was planned)"
+    consequence = "VFIO refuses a group that is not viable: the next start fails"
+    if reason is None:
+        consequence = "what shares a group is not isolated from it: ACS of a port above has changed, or a device came"
+    return [
+        Drift(
+            f"{name(function)} shares its IOMMU group with {now or 'nothing'} now{before}",
+            [HOST],
+            consequence,
+            "give those to the same virtual machine or unbind them; if ACS is missing, see gpu_host_acs and the BIOS",
+        )
+    ]
+
+
+def _moved(known: dict[str, Function], function: Function, old: Recorded) -> list[Drift]:
+    now = record(known, function.address)
+    if now.path == old.path:
+        return []
+    here, there = (" > ".join(item.path.split()) for item in (now, old))
+    return [
+        Drift(
+            f"{name(function)} is behind {here} now, it was behind {there}",
+            [HOST],
+            "the guest's PCI tree mirrors the former place; ACS and MaxReadReq of the new ports may not be set",
+            f"run playbooks/gpu_hosts.yml for the ports, then {ANEW}",
+        )
+    ]
+
+
+def _links(host: Host, known: dict[str, Function], function: Function, old: Recorded | None) -> list[Drift]:
+    owner = known.get(function.physical_function or "", function)
+    found = []
+    now = record(known, function.address).link
+    if old and old.link and now and now != old.link:
+        found.append(
+            Drift(
+                f"the link of {name(function)} can do {now} now, {old.link} when it was planned",
+                [HOST],
+                "its bandwidth is another than the plan and the guest's NCCL topology file say",
+                "see whether it is in another slot or behind another riser, or its BIOS setting has changed",
+            )
+        )
+    for step in host.path(owner.address):
+        # The internal link of a switch, and a function on the root bus itself, has no speed to lose.
+        if step.parent is None or port_role(host, step.parent) == "switch_upstream":
+            continue
+        if step.link is None or not step.link.speed_gt_s or not step.link.width:
+            continue
+        speed, width = link_limit(known, step)
+        narrow = width is not None and step.link.width < width
+        slow = speed is not None and step.link.speed_gt_s < speed
+        if not narrow and not slow:
+            continue
+        place = name(step) if step.kind != "bridge" else f"switch {step.address}"
+        rest = "" if narrow else "; a device at rest may lower its speed, so look again under load"
+        found.append(
+            Drift(
+                f"the link of {place} runs at {link_words(step.link.speed_gt_s, step.link.width)}, "
+                f"both ends can do {link_words(speed, width)}",
+                [HOST],
+                f"all that goes through it has that bandwidth at most{rest}",
+                "reseat it or look at its riser; setpci can retrain it, a power cycle does",
+            )
+        )
+    return found
+
+
+def _huge_pages(have: Definition, host: Host, running: bool) -> list[Drift]:
+    """Compare the pages of each node with the need of its cells: all pages where the domain runs and holds its own."""
+    asked: dict[tuple[int, int], int] = {}
+    for cell in have.cells:
+        if cell.page_mib and len(cell.nodes) == 1:
+            key = cell.nodes[0], cell.page_mib
+            asked[key] = asked.get(key, 0) + cell.memory_mib // cell.page_mib
+    nodes = {node.id: node for node in host.numa_nodes}
+    found = []
+    for (node, size), pages in sorted(asked.items()):
+        pool = nodes[node].huge_pages if node in nodes else []
+        there = next((item for item in pool if item.size_bytes == size * MIB), None)
+        count = 0 if there is None else there.total if running else there.free
+        if count < pages:
+            free = "" if running else "free "
+            found.append(
+                Drift(
+                    f"NUMA node {node} has {count} {free}huge pages of {size} MiB, the virtual machine needs {pages}",
+                    [HOST],
+                    "the next start fails for want of memory",
+                    "run playbooks/gpu_hosts.yml (gpu_host_hugepages); after long uptime reserve them at boot",
+                )
+            )
+    return found
+
+
+def _cpus(have: Definition, host: Host) -> list[Drift]:
+    node_of = {cpu: node.id for node in host.numa_nodes for cpu in node.cpus}
+    offline: dict[int, list[str]] = {}
+    away = []
+    for thread, cpus in have.pins.items():
+        for cpu in cpus:
+            if cpu not in node_of:
+                offline.setdefault(cpu, []).append(thread)
+        word, _space, number = thread.rpartition(" ")
+        cell = have.vcpu_cell(int(number)) if word == "vCPU" else None
+        nodes = {node_of[cpu] for cpu in cpus if cpu in node_of}
+        if cell and cell.nodes and nodes - set(cell.nodes):
+            away.append(f"{thread} on node {format_set(nodes)}, memory on {format_set(cell.nodes)}")
+    found = []
+    if offline:
+        threads = some(sorted({thread for items in offline.values() for thread in items}))
+        found.append(
+            Drift(
+                f"CPU {format_set(offline)} of the host is offline or gone; {threads} is pinned to it",
+                [HOST],
+                "the kernel moves the thread to any CPU, and the next start fails",
+                "bring it back (echo 1 > /sys/devices/system/cpu/cpuN/online), or " + ANEW,
+            )
+        )
+    if away:
+        found.append(
+            Drift(
+                f"vCPUs run on another node than their memory: {some(away)}",
+                [HOST],
+                "every access of theirs crosses the socket link",
+                ANEW,
+            )
+        )
+    return found

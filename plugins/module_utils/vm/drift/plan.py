@@ -1,0 +1,199 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The libvirt definition or the running domain against the plan: each difference of XML in words. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.cpuset import format_set
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import label, some
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.item import DEFINED, RUNNING, Drift
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.read_xml import Definition
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import Difference
+
+REMEDY = {
+    DEFINED: "run playbooks/gpu_vms.yml, which defines it anew",
+    RUNNING: "run playbooks/gpu_vms.yml with gpu_vm_allow_restart: true, or restart it yourself",
+}
+
+
+@dataclass
+class Row:
+    """Paths that mean one thing: its name, the effect, and the words for one difference.
+
+    ``detail`` gets the text of the pattern's group, and the difference.
+    """
+
+    pattern: str
+    what: str
+    consequence: str
+    detail: Callable[[str, Difference], str]
+
+
+def _numbers(word: str, item: Difference) -> str:
+    if item.have is None:
+        return f"{word} is not pinned"
+    if item.wanted is None:
+        return f"{word} is pinned"
+    return f"{word} on CPU {item.have}, planned {item.wanted}"
+
+
+def _vcpu(word: str, item: Difference) -> str:
+    return f"vCPU {_numbers(word, item)}"
+
+
+def _sides(word: str, item: Difference) -> str:
+    if item.wanted is None:
+        return f"{word} is there and not planned"
+    if item.have is None:
+        return f"{word} is missing"
+    return f"{word} is {item.have}, planned {item.wanted}"
+
+
+# The first row that fits applies. A difference without a row (disks, interfaces, the console) is told by its path.
+ROWS = (
+    Row(
+        r"cputune/vcpupin\[(\d+)\](?:/@cpuset)?",
+        "vCPUs are not pinned as planned",
+        "a vCPU may share its core or be away from its memory: ranks wait for the slowest one",
+        _vcpu,
+    ),
+    Row(
+        r"cputune/(emulator|iothread)pin.*",
+        "QEMU's own threads are not pinned as planned",
+        "they may take time from a vCPU",
+        _numbers,
+    ),
+    Row(
+        r"(?:numatune/)(memory|memnode\[\d+\])(?:/@(?:mode|nodeset|cellid))?|(numatune)",
+        "memory is not bound strictly to the planned nodes",
+        "pages may lie on another node, and DMA of GPUs and NICs then crosses the socket link",
+        _sides,
+    ),
+    Row(
+        r"memoryBacking/(hugepages).*|(memoryBacking)",
+        "memory is not in the planned huge pages",
+        "misses in the TLB and the IOMMU, and longer mapping of device memory",
+        _sides,
+    ),
+    Row(r"memoryBacking/(locked)", "memory is not locked as planned", "pauses when the host swaps", _sides),
+    Row(
+        r"cpu/(maxphysaddr)(?:/.*)?|devices/controller\[pci,0\]/(pcihole64).*|(qemu:commandline).*",
+        "the room for large BARs is not the planned one",
+        "GPUs may be missing in the guest, or their drivers fail to load",
+        _sides,
+    ),
+    Row(
+        r"(vcpu|memory)|cpu/(topology|numa)(?:/.*)?",
+        "the guest's NUMA cells are not the planned ones",
+        "CPUs, memory and devices are on other guest nodes than the plan's: threads run far from their GPU",
+        _sides,
+    ),
+)
+HOSTDEV = re.compile(r"devices/hostdev\[([0-9a-f:.]+)\](/.*)?")
+TREE = re.compile(r"devices/(?:controller\[pci,\d+\]|hostdev\[[0-9a-f:.]+\])(?:/.*)?")
+
+
+def against_plan(compared: list[Difference], have: Definition, wanted: Definition, side: str) -> list[Drift]:
+    """Return items for the differences in ``compared``, in the order of the rows; ``side`` is DEFINED or RUNNING."""
+    left = list(compared)
+    found = _devices(left, have, wanted, side)
+    for row in ROWS:
+        matched = [(re.fullmatch(row.pattern, item.path), item) for item in left]
+        hits = [(next(filter(None, match.groups())), item) for match, item in matched if match]
+        if hits:
+            details = dict.fromkeys(row.detail(word, item) for word, item in hits)
+            found.append(
+                Drift(
+                    f"{row.what}: {some(list(details))}",
+                    [side],
+                    row.consequence,
+                    REMEDY[side],
+                    [item.path for _word, item in hits],
+                )
+            )
+            left = [item for item in left if not re.fullmatch(row.pattern, item.path)]
+    paths = [item.path for item in left if TREE.fullmatch(item.path)]
+    return found + _places(paths, have, wanted, side)
+
+
+def _label(have: Definition, wanted: Definition, address: str) -> str:
+    for side in (have, wanted):
+        if address in side.places:
+            return label(side.guest.function(side.places[address]).kind, address)
+    return label("other", address)
+
+
+def _devices(left: list[Difference], have: Definition, wanted: Definition, side: str) -> list[Drift]:
+    """Return items for devices that only one side has; remove their differences from ``left``."""
+    found = []
+    for addresses, what, consequence in (
+        (set(wanted.places) - set(have.places), "lacks {}, which the plan gives it", "the guest does not see it"),
+        (
+            set(have.places) - set(wanted.places),
+            "has {}, which the plan does not give it",
+            "no other virtual machine and not the host can have it",
+        ),
+    ):
+        if not addresses:
+            continue
+        paths = [item for item in left if (match := HOSTDEV.fullmatch(item.path)) and match[1] in addresses]
+        left[:] = [item for item in left if item not in paths]
+        names = some([_label(have, wanted, address) for address in sorted(addresses)])
+        found.append(
+            Drift(f"the domain {what.format(names)}", [side], consequence, REMEDY[side], [item.path for item in paths])
+        )
+    return found
+
+
+def _places(paths: list[str], have: Definition, wanted: Definition, side: str) -> list[Drift]:
+    """Return items for the PCI tree: devices that are flat and planned below a switch, and all other differences."""
+    both = [address for address in sorted(wanted.places) if address in have.places]
+    flat = [address for address in both if _below_switch(wanted, address) and not _below_switch(have, address)]
+    if flat:
+        names = some([_label(have, wanted, address) for address in flat])
+        verb = "stands" if len(flat) == 1 else "stand"
+        return [
+            Drift(
+                f"{names} {verb} flat in the guest, below a switch in the plan",
+                [side],
+                "NCCL sees no common switch, and traffic between GPU and NIC goes through the CPU",
+                REMEDY[side],
+                paths,
+            )
+        ]
+    if not paths:
+        return []
+    other = [address for address in both if have.places[address] != wanted.places[address]]
+    names = f": {some([_label(have, wanted, address) for address in other])} at another guest address" if other else ""
+    return [
+        Drift(
+            f"the guest's PCI tree is not the planned one{names}",
+            [side],
+            "what names guest addresses (NCCL_TOPO_FILE, a proof) is of another tree",
+            REMEDY[side],
+            paths,
+        )
+    ]
+
+
+def _below_switch(of: Definition, address: str) -> bool:
+    return any(step.port_type == "switch_downstream" for step in of.guest.path(of.places[address]))
+
+
+def unbound_memory(have: Definition, side: str) -> list[Drift]:
+    """Return an item for cells whose memory may come from any node; for a domain with devices and without a plan."""
+    loose = [cell.id for cell in have.cells if not cell.strict]
+    if not have.places or not loose:
+        return []
+    return [
+        Drift(
+            f"memory of guest cell {format_set(loose)} is not bound strictly to a host node",
+            [side],
+            "pages may lie on another node, and DMA of GPUs and NICs then crosses the socket link",
+            "leave strict_memory on and define it with playbooks/gpu_vms.yml",
+        )
+    ]

@@ -1,0 +1,123 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The NUMA nodes of the host that each virtual machine's cells are on. Pure.
+
+They are the nodes of its devices and those that ``numa_nodes`` names. If neither gives a node (the firmware does not
+report nodes, or a device has none), it keeps its nodes, or gets the fewest neighbouring nodes that hold its request.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, NumaNode
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import capacity
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Holdings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import ALL_NODES, DomainSpec
+
+
+def serves(node: NumaNode) -> bool:
+    """Return True if a guest's cell can be on the node: it has CPUs and memory."""
+    return bool(node.cpus) and node.memory_bytes > 0
+
+
+def serving(host: Host) -> list[int]:
+    """Return the nodes that a cell can be on, ascending. Raises DomainError where there is none."""
+    able = sorted(node.id for node in host.numa_nodes if serves(node))
+    if not able:
+        raise DomainError("no NUMA node of this host has both CPUs and memory")
+    return able
+
+
+def serving_node(host: Host, node: int) -> int:
+    """Return the node itself or, where it has no CPUs or memory, the nearest one that has."""
+    nodes = {item.id: item for item in host.numa_nodes}
+    if node not in nodes:
+        raise DomainError(f"the topology has devices on NUMA node {node} and no such node", "read the topology again")
+    if serves(nodes[node]):
+        return node
+    return min(serving(host), key=lambda other: (nodes[node].distances.get(str(other), 255), other))
+
+
+def asked(host: Host, spec: DomainSpec) -> list[int]:
+    """Return the nodes that ``numa_nodes`` names, ascending. Raises DomainError for one that no cell can be on."""
+    if not spec.numa_nodes:
+        return []
+    able = serving(host)
+    if spec.numa_nodes == [ALL_NODES]:
+        return able
+    wanted = sorted({int(node) for node in spec.numa_nodes})
+    for node in wanted:
+        if node not in able:
+            there = ", ".join(map(str, able))
+            raise DomainError(
+                f"numa_nodes: node {node} is not on this host, or has no CPUs or no memory",
+                f"choose among {there}",
+                domain=spec.name,
+            )
+    return wanted
+
+
+def settle(
+    host: Host,
+    specs: list[DomainSpec],
+    devices: dict[str, list[Function]],
+    held: dict[str, Holdings],
+    room: capacity.Room,
+) -> dict[str, list[int]]:
+    """Return the nodes of each virtual machine's cells, by name and ascending; the order of ``specs`` has no effect.
+
+    ``devices`` are those that were chosen, ``held`` is what each has today, ``room`` the capacity of the nodes
+    (rooms.capacities). Raises DomainError.
+    """
+    found: dict[str, list[int]] = {}
+    able = serving(host)
+    for spec in specs:
+        known = {host.node_of(function) for function in devices[spec.name]} - {None}
+        ids = {*asked(host, spec), *(serving_node(host, node) for node in known if node is not None)}
+        kept = set(_kept(host, held.get(spec.name, Holdings())))
+        if not ids and kept and kept <= set(able) and _divides(spec, len(kept)):
+            ids = kept
+        if ids:
+            found[spec.name] = sorted(ids)
+    used: capacity.Room = {}
+    for spec in sorted(specs, key=lambda item: item.name):
+        if spec.name in found:
+            used = capacity.overflow(room, used, capacity.asked(spec, room), found[spec.name])[1]
+    loose = [spec for spec in specs if spec.name not in found]
+    open_ended = sum(spec.vcpus is None for spec in loose)
+    # The largest comes first: the rest must hold the others.
+    for spec in sorted(loose, key=lambda item: (item.vcpus is None, -(item.vcpus or 0), -item.memory_mib, item.name)):
+        found[spec.name], used = _place(spec, able, room, used, open_ended)
+    return found
+
+
+def _kept(host: Host, own: Holdings) -> list[int]:
+    """Return the nodes that a domain's memory is bound to, or its CPUs are on."""
+    if own.memory_mib:
+        return sorted(own.memory_mib)
+    return sorted({node.id for node in host.numa_nodes if set(node.cpus) & set(own.cpus)})
+
+
+def _divides(spec: DomainSpec, count: int) -> bool:
+    return spec.memory_mib % (count * max(spec.huge_page_mib, 1)) == 0 and (spec.vcpus or 0) % count == 0
+
+
+def _place(
+    spec: DomainSpec, able: list[int], room: capacity.Room, used: capacity.Room, open_ended: int
+) -> tuple[list[int], capacity.Room]:
+    """Return nodes for a virtual machine whose devices give none, and what is used afterwards."""
+    counts = [count for count in range(1, len(able) + 1) if _divides(spec, count)] or [1]
+    if spec.vcpus is None:
+        # It takes all nodes that are left, or its share of them beside others of the kind.
+        share = max(len(able) // open_ended, 1)
+        counts = sorted(counts, key=lambda count: (count > share, -count if count <= share else count))
+    found = []
+    for count in counts:
+        for at in range(len(able) - count + 1):
+            nodes = able[at : at + count]
+            worse, after = capacity.overflow(room, used, capacity.asked(spec, room), nodes)
+            loads = [after[key] * 1000 // max(room.get(key, 0), 1) for key in after if key[1] in nodes]
+            found.append(((worse, counts.index(count), max(loads, default=0)), nodes, after))
+    # The first of the best.
+    _rank, nodes, after = min(found, key=lambda item: item[0])
+    return nodes, after

@@ -1,0 +1,97 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The facts that libvirt and the host's kernel report, as plain data: the observed side of a plan.
+
+``client.observe`` fills it; everything here is pure.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass, field
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.cpuset import parse_set
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import BYTES_OF_UNIT, MIB
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.disk_files import ImageFile
+
+
+@dataclass
+class Accelerator:
+    """One virtualization type ("kvm" or "qemu") as domcapabilities report it."""
+
+    max_vcpus: int
+    firmwares: list[str]  # "bios" always; "efi" where libvirt finds a firmware descriptor
+    machine: str  # the version that the alias q35 stands for
+    machines: dict[str, int] = field(default_factory=dict)  # versions of q35, and the vCPUs of each (0: not told)
+
+    def vcpus_of(self, machine: str) -> int:
+        """Return the most vCPUs of a guest with ``machine``: an old version can have fewer than the newest one."""
+        return min(self.max_vcpus, self.machines.get(machine) or self.max_vcpus)
+
+
+@dataclass
+class ObservedDomain:
+    """A domain that libvirt knows. ``live_xml`` is None where it does not run."""
+
+    name: str
+    uuid: str
+    inactive_xml: str
+    live_xml: str | None = None
+    autostart: bool = False
+    state: str = "shutoff"  # libvirt's: running, paused, shutdown, shutoff, crashed, pmsuspended, blocked
+
+    @property
+    def running(self) -> bool:
+        """Return True if there is a QEMU process."""
+        return self.live_xml is not None
+
+
+@dataclass
+class Hypervisor:
+    """libvirt's state. ``hugetlbfs_mib``: page sizes of the mounted hugetlbfs; ``networks``: which are active."""
+
+    accelerators: dict[str, Accelerator] = field(default_factory=dict)
+    libvirt_version: tuple[int, int, int] = (0, 0, 0)
+    qemu_version: tuple[int, int, int] = (0, 0, 0)
+    hugetlbfs_mib: list[int] = field(default_factory=list)
+    networks: dict[str, bool] = field(default_factory=dict)
+    missing_paths: list[str] = field(default_factory=list)
+    domains: dict[str, ObservedDomain] = field(default_factory=dict)
+    files: dict[str, ImageFile] = field(default_factory=dict)  # by path; see storage.paths
+
+
+@dataclass
+class Holdings:
+    """The host resources of a domain: PCI addresses, CPUs that are pinned one by one, memory by node.
+
+    ``memory_mib`` and ``page_mib`` are by host node; page size 0 is ordinary memory.
+    """
+
+    devices: list[str] = field(default_factory=list)
+    cpus: list[int] = field(default_factory=list)
+    memory_mib: dict[int, int] = field(default_factory=dict)
+    page_mib: int = 0
+
+
+def holdings(xml: str) -> Holdings:
+    """Read what the domain of this libvirt XML holds. Memory that is not bound to one node is not counted."""
+    root = ET.fromstring(xml)
+    held = Holdings()
+    for source in root.iterfind("devices/hostdev[@type='pci']/source/address"):
+        part = {key: int(source.get(key, "0"), 16) for key in ("domain", "bus", "slot", "function")}
+        held.devices.append(f"{part['domain']:04x}:{part['bus']:02x}:{part['slot']:02x}.{part['function']:x}")
+    for pin in root.iterfind("cputune/vcpupin"):
+        cpus = parse_set(pin.get("cpuset", ""))
+        # A pin to many CPUs limits the vCPU to them and does not hold all of them.
+        if len(cpus) == 1:
+            held.cpus.append(cpus[0])
+    page = root.find("memoryBacking/hugepages/page")
+    if page is not None:
+        held.page_mib = int(page.get("size", "0")) * BYTES_OF_UNIT[page.get("unit", "KiB")] // MIB
+    nodes = {node.get("cellid"): parse_set(node.get("nodeset", "")) for node in root.iterfind("numatune/memnode")}
+    for cell in root.iterfind("cpu/numa/cell"):
+        bound = nodes.get(cell.get("id"), [])
+        if len(bound) == 1:
+            memory_mib = int(cell.get("memory", "0")) * BYTES_OF_UNIT[cell.get("unit", "KiB")] // MIB
+            held.memory_mib[bound[0]] = held.memory_mib.get(bound[0], 0) + memory_mib
+    return held

@@ -1,0 +1,77 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The bus numbers that the firmware will give, checked to fit before anything is defined. Pure.
+
+SeaBIOS and OVMF number a root bus's tree depth first, by slot and function: each bridge takes the next number for the
+bus below it. A PCI Express guest has one domain of 256 buses. An expander bus starts at its ``busNr``. The buses below
+it must end before the next expander bus starts; otherwise the firmware enumerates fewer devices without an error.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.pci_tree import EXPANDER, Port
+
+BUSES = 256
+# The largest of these spacings with which everything fits is used. Round numbers are easier to read in lspci.
+SPACINGS = (32, 16, 8, 4, 2, 1)
+
+
+def needed(port: Port) -> int:
+    """Return the number of buses of one root bus: itself and one for each bridge below, without expander buses.
+
+    Expander buses below the root count for themselves. An expander bus with one switch of L leaves needs L + 3: itself,
+    the root port's, the upstream port's, and L.
+    """
+    return 1 + sum(needed(below) for below in port.ports if below.model != EXPANDER)
+
+
+def assign(name: str, root: Port) -> None:
+    """Give every bus of the tree its number. Raises DomainError where 256 do not suffice."""
+    total = needed(root) + sum(needed(expander) for expander in root.expanders)
+    if total > BUSES:
+        parts = ", ".join(f"{expander.host} {needed(expander)}" for expander in root.expanders)
+        raise DomainError(
+            f"its PCI tree needs {total} buses, a guest has {BUSES} (the guest's own root bus {needed(root)}, {parts})",
+            "give it fewer devices",
+            domain=name,
+        )
+    attempts = (_starts(root, spacing) for spacing in SPACINGS)
+    starts = next(found for found in attempts if found is not None)
+    number(root, 0)
+    for expander, start in zip(root.expanders, starts):
+        number(expander, start)
+    _prove(name, root)
+
+
+def _starts(root: Port, spacing: int) -> list[int] | None:
+    """Return the first buses of the expanders, each on a multiple of ``spacing``; None where that does not fit."""
+    starts, free = [], needed(root)
+    for expander in root.expanders:
+        start = -(-free // spacing) * spacing
+        starts.append(start)
+        free = start + needed(expander)
+    return starts if free <= BUSES else None
+
+
+def number(port: Port, bus: int) -> int:
+    """Number the buses as firmware does, from a root bus whose number is ``bus``; return the next free number."""
+    port.bus = bus
+    free = bus + 1
+    for below in sorted(port.ports, key=lambda item: (item.slot, item.function)):
+        if below.model != EXPANDER:
+            free = number(below, free)
+    port.last_bus = free - 1
+    return free
+
+
+def _prove(name: str, root: Port) -> None:
+    """Check any assignment, whoever made it: no bus twice, none past the end or into the next root bus."""
+    roots = [root, *root.expanders]
+    for first, second in zip(roots, [*roots[1:], None]):
+        end = BUSES if second is None else second.bus
+        if first.last_bus >= end:
+            raise DomainError(f"buses {first.bus}-{first.last_bus} of {first.host} run into bus {end}", domain=name)
+    numbers = [port.bus for port in root.walk()]
+    if len(set(numbers)) != len(numbers):
+        raise DomainError(f"a bus number is given twice: {sorted(numbers)}", domain=name)

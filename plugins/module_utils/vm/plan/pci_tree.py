@@ -1,0 +1,222 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The guest's PCI tree: expander buses, ports and their devices, arranged as on the host. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Surroundings
+
+ROOT = "pcie-root"
+EXPANDER = "pcie-expander-bus"
+ROOT_PORT = "pcie-root-port"
+UPSTREAM = "pcie-switch-upstream-port"
+DOWNSTREAM = "pcie-switch-downstream-port"
+
+# PCI Express lets only these stand below each other; None is the root bus. libvirt has a model for each.
+BELOW = {None: ROOT_PORT, ROOT_PORT: UPSTREAM, UPSTREAM: DOWNSTREAM, DOWNSTREAM: UPSTREAM}
+MODEL_OF_TYPE = {"root_port": ROOT_PORT, "switch_upstream": UPSTREAM, "switch_downstream": DOWNSTREAM}
+
+# Places on the guest's own root bus. q35 has its chipset at slot 31 (and libvirt looks for sound and USB at 27 and
+# 29), and slot 1 is for a video card. The ports of virtio devices, eight to a slot, and the expander buses are between.
+PORT_SLOTS = range(0x02, 0x08)
+EXPANDER_SLOTS = range(0x08, 0x1B)
+SLOTS = 32
+FUNCTIONS = 8
+
+
+@dataclass
+class Endpoint:
+    """The device in a port: ``role`` "hostdev" (``key`` its host address) or a virtio device (``key`` its number)."""
+
+    role: str
+    key: str
+    slot: int = 0
+    function: int = 0
+
+
+@dataclass
+class Port:
+    """A bus and the way to it: a root bus, or the port above. ``index`` is libvirt's, ``bus`` what the firmware gives.
+
+    ``slot`` and ``function`` are its own place on the bus above. ``host`` is the bridge (or root complex) that it
+    mirrors; None: the guest needs it, the host has no such thing.
+    """
+
+    model: str
+    host: str | None = None
+    cell: int | None = None
+    slot: int = 0
+    function: int = 0
+    index: int = 0
+    bus: int = 0
+    last_bus: int = 0
+    ports: list[Port] = field(default_factory=list)
+    endpoints: list[Endpoint] = field(default_factory=list)
+
+    def walk(self) -> Iterator[Port]:
+        """Yield this port and all ports below, in the order in which firmware finds them."""
+        yield self
+        for port in self.ports:
+            yield from port.walk()
+
+    def hot_plug(self, port: Port) -> bool:
+        """Return True if ``port``, right below, takes devices while the guest runs: only on the guest's own root bus.
+
+        OVMF reserves I/O and memory space for every such port. With 14 of them, 10 on switches, OVMF 2022.11 gave no
+        device of a recorded server (Supermicro 4029GP) an address; without hot plug on the switches all devices got
+        theirs.
+        """
+        return self.model == ROOT and port.model == ROOT_PORT
+
+    @property
+    def expanders(self) -> list[Port]:
+        """Return the expander buses right below."""
+        return [port for port in self.ports if port.model == EXPANDER]
+
+
+def address(bus: int, slot: int, function: int) -> str:
+    """Return the address as the guest writes it; a PCI Express guest of QEMU's has domain 0 only."""
+    return f"0000:{bus:02x}:{slot:02x}.{function:x}"
+
+
+def build(
+    name: str,
+    around: Surroundings,
+    devices: list[Function],
+    cells: dict[str, int | None],
+    virtio: list[Endpoint],
+    mirror: bool,
+) -> tuple[Port, list[str]]:
+    """Return the tree for ``devices`` (passed through) and ``virtio`` endpoints, and notes on differences to the host.
+
+    ``cells`` gives the guest cell by root complex. Without ``mirror`` each device gets a root port of its own on the
+    guest's root bus: the flat guest that other tools make.
+    """
+    root = Port(ROOT)
+    notes: list[str] = []
+    loose = [Endpoint("hostdev", function.address) for function in devices] if not mirror else []
+    for number, endpoint in enumerate([*virtio, *loose]):
+        if number >= len(PORT_SLOTS) * FUNCTIONS:
+            raise DomainError(
+                f"more than {len(PORT_SLOTS) * FUNCTIONS} devices on the guest's own root bus",
+                "give it fewer devices",
+                name,
+            )
+        slot, function = PORT_SLOTS[number // FUNCTIONS], number % FUNCTIONS
+        root.ports.append(Port(ROOT_PORT, slot=slot, function=function, endpoints=[endpoint]))
+    if mirror:
+        by_complex: dict[str, list[Function]] = {}
+        for device in devices:
+            by_complex.setdefault(device.root_complex, []).append(device)
+        if len(by_complex) > len(EXPANDER_SLOTS):
+            raise DomainError(
+                f"its devices are on {len(by_complex)} root complexes, a guest can have {len(EXPANDER_SLOTS)}",
+                "give it fewer devices",
+                domain=name,
+            )
+        for slot, (complex_name, members) in zip(EXPANDER_SLOTS, sorted(by_complex.items())):
+            expander = Port(EXPANDER, host=complex_name, cell=cells.get(complex_name), slot=slot)
+            for device in members:
+                _plug(name, expander, around, device, notes)
+            _divide(name, expander, notes)
+            root.ports.append(expander)
+    for index, port in enumerate(root.walk()):
+        port.index = index
+    return root, notes
+
+
+def _plug(name: str, expander: Port, around: Surroundings, device: Function, notes: list[str]) -> None:
+    """Put a device below ``expander`` as it is below its root complex."""
+    here = expander
+    for address in around.bridges(device.address):
+        bridge = around.functions[address]
+        wanted = BELOW[None if here is expander else here.model]
+        if bridge.port_type == "switch_upstream" and wanted != UPSTREAM:
+            # The switch represents itself and the port above it, as in NCCL's files (topology/read/nccl.py).
+            here = _below(name, here, wanted, f"{here.host}/{address}")
+            wanted = UPSTREAM
+        model = MODEL_OF_TYPE.get(bridge.port_type or "", wanted if bridge.port_type is None else None)
+        if model != wanted:
+            note = f"bridge {address} ({bridge.port_type}) is left out: a guest has no such bridge at this place"
+            if note not in notes:
+                notes.append(note)
+            continue
+        here = _below(name, here, model, address)
+    if here.model in (EXPANDER, UPSTREAM):
+        # An integrated endpoint, or a function on a switch's own bus: the guest needs a port where the host has none.
+        model = BELOW[None if here is expander else here.model]
+        here = _below(name, here, model, f"{here.host}/{device.address}")
+        notes.append(f"{device.address} hangs on no port of its own on the host; in the guest it is below a {model}")
+    here.endpoints.append(Endpoint("hostdev", device.address))
+
+
+def _below(name: str, here: Port, model: str, host: str) -> Port:
+    """Return the port that mirrors ``host`` right below ``here``; make it if there is none."""
+    for port in here.ports:
+        if port.host == host:
+            return port
+    return _add(name, here, model, host)
+
+
+def _add(name: str, here: Port, model: str, host: str | None) -> Port:
+    """Return a new port right below ``here``: root and downstream ports are beside each other, one per slot."""
+    if len(here.ports) >= SLOTS:
+        raise DomainError(f"more than {SLOTS} ports below {here.host}", "give it fewer devices", domain=name)
+    port = Port(model, host=host, slot=len(here.ports))
+    here.ports.append(port)
+    return port
+
+
+def _divide(name: str, above: Port, notes: list[str]) -> None:
+    """Let no port below ``above`` carry more than a guest's port can: one switch, or (without ARI) eight functions.
+
+    The others get ports of their own that are as near: beside a switch's port on the same switch; below a root port on
+    a switch that the guest has only for them, because another root port would be farther away.
+    """
+    for port in list(above.ports):
+        if port.model in (ROOT_PORT, DOWNSTREAM):
+            _divide_port(name, above, port, notes)
+    for port in above.ports:
+        _divide(name, port, notes)
+
+
+def _divide_port(name: str, above: Port, port: Port, notes: list[str]) -> None:
+    if port.model == ROOT_PORT and len(port.ports) == 1 and port.endpoints:
+        # A function of the switch's own upstream device, such as a management endpoint, is as near to what is below it.
+        switch = port.ports[0]
+        keys = ", ".join(endpoint.key for endpoint in port.endpoints)
+        notes.append(
+            f"{keys} is beside the switch {switch.host} on the host; in the guest it is on a port of that switch"
+        )
+        _add(name, switch, DOWNSTREAM, None).endpoints = port.endpoints
+        port.endpoints = []
+        return
+    chunks = [port.endpoints[at : at + FUNCTIONS] for at in range(0, len(port.endpoints), FUNCTIONS)]
+    for chunk in chunks:
+        for number, endpoint in enumerate(chunk):
+            endpoint.function = number
+    parts: list[tuple[list[Port], list[Endpoint]]] = [([switch], []) for switch in port.ports]
+    parts += [([], chunk) for chunk in chunks]
+    if len(parts) <= 1:
+        return
+    where = "beside it"
+    targets = [port]
+    if port.model == ROOT_PORT:
+        where = "of a switch below it, which the host has not"
+        switch = Port(UPSTREAM)
+        port.ports, port.endpoints = [switch], []
+        above, targets = switch, []
+    targets += [_add(name, above, DOWNSTREAM, None) for _part in parts[len(targets) :]]
+    notes.append(
+        f"{port.host} carries more than one switch or {FUNCTIONS} functions, and a port of the guest does not: they "
+        f"are behind ports {where}"
+    )
+    for target, (ports, endpoints) in zip(targets, parts):
+        target.ports, target.endpoints = ports, endpoints
+        for below in ports:
+            below.slot = 0

@@ -1,0 +1,220 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The files that the virtual machines of a host read and write, and uses that would destroy data. Pure.
+
+A file that is written has one user. Files that are only read (bases, kernels, read-only disks) may have many.
+"""
+
+from __future__ import annotations
+
+import os
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor, ObservedDomain
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import WARN, Finding
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import Disk, DomainSpec
+
+BASE = "the base image"
+DISK = "disk"
+WRITTEN_BASE = "every disk that is made from a base is damaged when the base is written to"
+WRITTEN_TWICE = "two that write one file destroy what is in it"
+READ_AND_WRITTEN = "what one reads, the other would overwrite"
+
+
+@dataclass
+class Use:
+    """A virtual machine's use of a file: ``role`` is its name for people."""
+
+    domain: str
+    path: str
+    role: str
+    writes: bool
+
+
+def uses(spec: DomainSpec) -> Iterator[Use]:
+    """Return the uses of the files of a spec."""
+    return (use for use in _uses(spec) if use.path != os.devnull)
+
+
+def _uses(spec: DomainSpec) -> Iterator[Use]:
+    for disk in spec.disks:
+        yield Use(spec.name, disk.path, DISK, not disk.read_only)
+        if disk.base:
+            yield Use(spec.name, disk.base, BASE, writes=False)
+            yield Use(spec.name, partial(disk), "the file that a disk is made in", writes=True)
+    yield Use(spec.name, spec.console_log_path, "console_log", writes=True)
+    if spec.boot:
+        yield Use(spec.name, spec.boot.kernel, "the kernel", writes=False)
+        if spec.boot.initrd:
+            yield Use(spec.name, spec.boot.initrd, "the initrd", writes=False)
+
+
+def partial(disk: Disk) -> str:
+    """Return the path under which an overlay is made, before it gets its name."""
+    return f"{disk.path}.part"
+
+
+def uses_of_domain(name: str, *descriptions: str | None) -> Iterator[Use]:
+    """Read the file uses of a domain from libvirt's XML. Volumes of storage pools have no path there."""
+    told = set()
+    for xml in filter(None, descriptions):
+        root = ET.fromstring(xml)
+        found = [(item.get("file"), "the console's log", True) for item in root.iterfind("devices/*/log")]
+        for tag, role in (("kernel", "the kernel"), ("initrd", "the initrd")):
+            found.append((root.findtext(f"os/{tag}"), role, False))
+        for disk in root.iterfind("devices/disk"):
+            source = disk.find("source")
+            path = None if source is None else source.get("file") or source.get("dev")
+            found.append((path, DISK, disk.find("readonly") is None))
+        for path, role, writes in found:
+            if path and (path, role, writes) not in told:
+                told.add((path, role, writes))
+                yield Use(name, path, role, writes)
+
+
+def paths(specs: list[DomainSpec], hypervisor: Hypervisor) -> list[str]:
+    """Return the paths to observe for ``conflicts_on_host`` and ``removable``."""
+    own = [use.path for spec in specs for use in uses(spec)]
+    return [*own, *(use.path for domain in hypervisor.domains.values() for use in _all_uses(domain))]
+
+
+def _all_uses(domain: ObservedDomain) -> Iterator[Use]:
+    return uses_of_domain(domain.name, domain.inactive_xml, domain.live_xml)
+
+
+def conflicts(own: Iterable[Use], others: Iterable[Use], identity: Callable[[str], str]) -> Iterator[Finding]:
+    """Yield a finding for each use in ``own`` that conflicts with another one in ``own`` or ``others``."""
+    first: dict[str, list[Use]] = {}
+    for use in others:
+        first.setdefault(identity(use.path), []).append(use)
+    for use in own:
+        there = first.setdefault(identity(use.path), [])
+        other = next((item for item in there if _collide(use, item)), None)
+        there.append(use)
+        if other is not None:
+            yield _finding(use, other)
+
+
+def conflicts_on_host(specs: list[DomainSpec], hypervisor: Hypervisor, stopping: set[str]) -> list[Finding]:
+    """Return the conflicts with the files of this host: links, bases of bases, and files of other domains.
+
+    ``stopping`` are domains of ``specs`` that are stopped before any is started. Any other running domain still has the
+    files that it was started with.
+    """
+    listed = {spec.name for spec in specs}
+    others = []
+    for domain in hypervisor.domains.values():
+        if domain.name not in listed:
+            others += list(_all_uses(domain))
+    own = [item for spec in specs for use in uses(spec) for item in _with_bases(use, hypervisor)]
+    others = [item for use in others for item in _with_bases(use, hypervisor)]
+    found = list(conflicts(own, others, lambda path: identity(hypervisor, path)))
+    for spec in specs:
+        running = [
+            use
+            for domain in hypervisor.domains.values()
+            if domain.running and domain.name in listed and domain.name not in {spec.name, *stopping}
+            for use in uses_of_domain(domain.name, domain.live_xml)
+        ]
+        for use in uses(spec):
+            if use.role != DISK:
+                continue
+            other = next((item for item in running if _same(hypervisor, use, item) and _collide(use, item)), None)
+            if other is not None:
+                found.append(
+                    Finding(
+                        spec.name,
+                        f"disk {use.path} is still in the running virtual machine {other.domain}",
+                        "its spec has let go of the disk, its QEMU has not",
+                        "restart or stop that first",
+                    )
+                )
+        found += _dangling(spec, hypervisor)
+    return list({(item.domain, item.what): item for item in found}.values())
+
+
+def removable(spec: DomainSpec, specs: list[DomainSpec], hypervisor: Hypervisor) -> tuple[list[str], list[Finding]]:
+    """Return the disks of ``spec`` that were made from their base and that nobody else uses; and why others stay."""
+    others: list[Use] = []
+    for each in specs:
+        if each.name != spec.name:
+            others += [item for use in uses(each) for item in _with_bases(use, hypervisor)]
+    for domain in hypervisor.domains.values():
+        if domain.name != spec.name:
+            others += [item for use in _all_uses(domain) for item in _with_bases(use, hypervisor)]
+    # Its own bases, kernels and logs are not disks that were made for it.
+    others += [item for use in uses(spec) for item in _with_bases(use, hypervisor) if item.role != DISK]
+    users = {identity(hypervisor, use.path): use for use in others}
+    gone: dict[str, None] = {}
+    kept: list[Finding] = []
+    for disk in spec.disks:
+        file = hypervisor.files.get(disk.path)
+        if disk.base is None or file is None or not file.exists:
+            continue
+        user = users.get(file.identity)
+        if user is not None:
+            why = f"it is {user.role} of virtual machine {user.domain}"
+        elif not file.own:
+            why = "it is a symbolic link, and so was not made here"
+        elif file.base is None or identity(hypervisor, file.base) != identity(hypervisor, disk.base):
+            why = f"it is no overlay of {disk.base}, and so was not made here"
+        else:
+            gone[disk.path] = None
+            continue
+        kept.append(Finding(spec.name, f"disk {disk.path} is kept", why, "remove it by hand if nobody needs it", WARN))
+    return list(gone), kept
+
+
+def identity(hypervisor: Hypervisor, path: str) -> str:
+    """Return one name for all paths that lead to one file; the path itself if it was not observed."""
+    file = hypervisor.files.get(path)
+    return file.identity if file else f"path {path}"
+
+
+def _with_bases(use: Use, hypervisor: Hypervisor) -> Iterator[Use]:
+    """Yield a use, and uses of the bases that the file names, which are read with it."""
+    yield use
+    if use.role not in (DISK, BASE):
+        return
+    seen = {use.path}
+    file = hypervisor.files.get(use.path)
+    while file is not None and file.base is not None and file.base not in seen:
+        seen.add(file.base)
+        yield Use(use.domain, file.base, BASE, writes=False)
+        file = hypervisor.files.get(file.base)
+
+
+def _same(hypervisor: Hypervisor, one: Use, other: Use) -> bool:
+    return identity(hypervisor, one.path) == identity(hypervisor, other.path)
+
+
+def _collide(one: Use, other: Use) -> bool:
+    twice = one.domain == other.domain and one.role == other.role == DISK
+    return one.writes or other.writes or twice
+
+
+def _finding(use: Use, other: Use) -> Finding:
+    spelling = "" if use.path == other.path else f" ({other.path})"
+    if use.domain == other.domain and use.role == other.role:
+        what, why = f"{use.role} {use.path} is listed twice{spelling}", WRITTEN_TWICE
+    else:
+        whose = "its own" if use.domain == other.domain else f"virtual machine {other.domain}'s"
+        what = f"{use.role} {use.path} is also {whose} {other.role.removeprefix('the ')}{spelling}"
+        why = WRITTEN_TWICE if use.writes and other.writes else READ_AND_WRITTEN
+        if BASE in (use.role, other.role):
+            why = WRITTEN_BASE
+    return Finding(use.domain, what, why, "give each a file of its own")
+
+
+def _dangling(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
+    for disk in spec.disks:
+        file = hypervisor.files.get(disk.path)
+        if disk.base and file is not None and not file.own and not file.exists:
+            yield Finding(
+                spec.name,
+                f"disk {disk.path} is a symbolic link to {file.identity.removeprefix('path ')}, which does not exist",
+                "a disk that is made in its place would not be where the link leads",
+                "mount what it leads to, or remove the link",
+            )

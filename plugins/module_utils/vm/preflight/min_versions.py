@@ -1,0 +1,61 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The oldest libvirt and QEMU for each element of the XML. Pure.
+
+libvirt: the "since" notes of https://libvirt.org/formatdomain.html, and https://libvirt.org/news.html. QEMU: the
+comment at the row. An element of every plan that is older than another row of every plan (NUMA memory nodes, huge pages
+by cell, I/O threads) would never be reported, and has no row; nor has one older than hot plug's (pcie-expander-bus).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+
+Version = tuple  # of three integers
+
+
+@dataclass
+class Element:
+    """``name`` has the setting of the request first and the XML in brackets; None: any version is enough."""
+
+    name: str
+    libvirt: Version | None
+    qemu: Version | None
+    used: Callable[[DomainPlan], bool]
+
+
+ELEMENTS = (
+    # QEMU: "available since QEMU 2.7.0", libvirt commit 1c1a7cdd4096.
+    Element("physical_address_bits (maxphysaddr)", (8, 7, 0), (2, 7, 0), lambda plan: plan.address_bits_mode != "off"),
+    Element(
+        "firmware efi without secure boot (os/firmware/feature)",
+        (7, 2, 0),
+        None,
+        lambda plan: plan.spec.firmware == "efi",
+    ),
+    Element("accelerator qemu (cpu mode maximum)", (7, 1, 0), None, lambda plan: plan.accelerator == "qemu"),
+    Element(
+        "accelerator kvm (cpu mode host-passthrough, migratable)",
+        (6, 5, 0),
+        None,
+        lambda plan: plan.accelerator == "kvm",
+    ),
+    # QEMU qapi/machine.json, CpuInstanceProperties, die-id: "since 4.1".
+    Element("a PCI Express guest (cpu topology with dies)", None, (4, 1, 0), lambda plan: True),
+    # QEMU: the first whose properties libvirt's tests list with device-iotlb (qemucapabilitiesdata/caps_2.9.0).
+    Element("guest_iommu (aw_bits, device IOTLB)", (6, 5, 0), (2, 9, 0), lambda plan: plan.spec.guest_iommu),
+    # QEMU qapi/machine.json, NumaDistOptions: "Since: 2.10".
+    Element("several NUMA nodes (cell distances)", (3, 10, 0), (2, 10, 0), lambda plan: len(plan.processors.cells) > 1),
+    # libvirt: "hotplug" of a PCI controller's target. QEMU: the property of that name of PCI Express ports, since 5.0.
+    Element(
+        "mirror_topology (switch ports without hot plug)", (6, 3, 0), (5, 0, 0), lambda plan: bool(plan.root.expanders)
+    ),
+)
+
+
+def dotted(version: Version) -> str:
+    """Return the version as text: (8, 7, 0) is "8.7.0"."""
+    return ".".join(map(str, version))

@@ -1,0 +1,246 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The input of a proof of a GPU virtual machine: the plan, the requested settings, and what was read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import MIB
+
+# ACSCtl bits that let translated peer-to-peer requests go straight from NIC to GPU while untranslated ones stay
+# isolated: source validation (0), P2P request redirect (2), P2P completion redirect (3), upstream forwarding (4) and
+# direct translated P2P (6). PCI Express Base Specification 7.7.11.3; Linux PCI_ACS_*; the published settings of the
+# Vela cluster (https://github.com/apoorvemohan/HCIR, vela_asplos2025/vmsetup) have them on every port.
+ACS_FOR_ATS = 0x5D
+
+# The paper's maximum read request.
+MAX_READ_REQUEST_BYTES = 4096
+
+
+@dataclass
+class Device:
+    """A function that the plan gives to the guest. ``guest_path`` is from the guest's root bus to the function."""
+
+    host_address: str
+    guest_address: str
+    guest_path: list[str]
+    guest_numa_node: int | None
+
+
+@dataclass
+class Cell:
+    """A NUMA cell of the planned guest. ``page_bytes`` 0: ordinary memory."""
+
+    id: int
+    host_node: int
+    memory_bytes: int
+    page_bytes: int
+    cpus: list[int]
+    strict: bool = True  # bound to the host node, not only preferring it
+
+
+@dataclass
+class Planned:
+    """The part of a domain's plan that claims use."""
+
+    name: str
+    cells: list[Cell]
+    devices: list[Device]
+    pinning: dict[int, list[int]]  # vCPU: host CPUs; empty: not pinned
+    emulator_cpus: list[int]  # host CPUs kept for QEMU's other threads; empty: not pinned
+    address_bits_mode: str  # "passthrough" (the host's), "emulate" (a number) or "off" (QEMU's default)
+    address_bits: int | None = None
+    memory_locked: bool = True
+    guest_iommu: bool = False
+
+    @classmethod
+    def from_plan(cls, plan: dict[str, Any]) -> Planned:
+        """Read what ``DomainPlan.to_dict`` gives. Raises ProofError where something is missing in it."""
+        try:
+            page_bytes = plan["huge_page_mib"] * MIB
+            return cls(
+                name=plan["name"],
+                cells=[
+                    Cell(
+                        cell["id"],
+                        cell["host_node"],
+                        cell["memory_mib"] * MIB,
+                        page_bytes,
+                        cell["vcpus"],
+                        cell["strict"],
+                    )
+                    for cell in plan["cells"]
+                ],
+                devices=[
+                    Device(device["host_address"], device["guest_address"], device["guest_path"], device["cell"])
+                    for device in plan["devices"]
+                ],
+                pinning={vcpu: [cpu] for cell in plan["cells"] for vcpu, cpu in zip(cell["vcpus"], cell["cpus"])},
+                emulator_cpus=plan["emulator_cpus"],
+                address_bits_mode=plan["physical_address_bits"]["mode"],
+                address_bits=plan["physical_address_bits"]["bits"],
+                memory_locked=plan["memory_locked"],
+                guest_iommu=plan["guest_iommu"],
+            )
+        except (KeyError, TypeError) as error:
+            raise ProofError(f"not a whole plan: {error!r}; give what gpu_domain returned as plan") from error
+
+
+@dataclass
+class Running:
+    """The facts that were read of the running domain. None is "not read"."""
+
+    accelerated: bool | None = None  # KVM, not TCG
+    qemu_arguments: list[str] | None = None
+    # One row a huge-page mapping of the QEMU process: {"page_bytes", "policy", "pages_by_node": {"0": 256}}
+    memory: list[dict[str, Any]] | None = None
+    pinning: dict[int, list[int]] | None = None
+    emulator_cpus: list[int] | None = None
+
+    @classmethod
+    def of_process(cls, process: dict[str, Any] | None) -> Running:
+        """Convert what ``qemu_process.read`` gives; None (the domain does not run, or was not read) gives nothing read.
+
+        Raises ProofError where something is missing in it.
+        """
+        if process is None:
+            return cls()
+        try:
+            return cls(
+                accelerated=process["accelerated"],
+                qemu_arguments=process["arguments"],
+                memory=process["memory"],
+                pinning={int(vcpu): cpus for vcpu, cpus in process["pinning"].items()},
+                emulator_cpus=process["emulator_cpus"],
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ProofError(
+                f"not a whole process: {error!r}; give what gpu_domain_info returned as process"
+            ) from error
+
+
+def differences_of_domain(domain: dict[str, Any]) -> list[str] | None:
+    """Return the differences of a domain from its plan, a line each; None: the domain does not exist.
+
+    ``domain`` is what gpu_domain_info returned of it. An item of its drift is one line for all the paths that it is
+    about; other differences are told by their path.
+
+    Raises ProofError where it was read without its plan.
+    """
+    if not domain.get("exists"):
+        return None
+    try:
+        lines = []
+        for kind, key in (("defined", "differences"), ("running", "live_differences")):
+            words = [item for item in domain.get("drift", []) if kind in item["where"] or item["where"] == ["host"]]
+            if domain[key] is None and (kind == "defined" or domain.get("process")):
+                lines.append(f"{kind}: it was not compared with its plan")
+            for item in domain[key] or []:
+                said = next((each for each in words if item["path"] in each["paths"]), None)
+                line = f"{kind}: {item['path']}: wanted {item['wanted']}, have {item['have']}"
+                if said is not None:
+                    line = f"{' and '.join(said['where'])}: {said['what']}; {said['consequence']}"
+                if line not in lines:
+                    lines.append(line)
+    except (KeyError, TypeError) as error:
+        raise ProofError(
+            f"not a domain that was compared: {error!r}; give gpu_domain_info the domains that are wished"
+        ) from error
+    return lines if domain.get("process") else [*lines, f"it does not run: {domain.get('state')}"]
+
+
+@dataclass
+class Settings:
+    """The result of a call of gpu_host_boot in check mode: on the hypervisor, or in the guest."""
+
+    # The settings that it would have changed, a name each, and those that failed; empty: everything is as requested,
+    # and saved for the next boot.
+    differences: list[str]
+    virtual_functions: dict[str, int] = field(default_factory=dict)  # physical function: how many are asked for
+    huge_pages: list[dict[str, int]] = field(default_factory=list)  # {"node", "size_mib", "wanted"}
+    # Ports whose ACS is asked for, and by function the MaxReadReq that is asked for; None: unknown, since tuning failed
+    # before it chose devices.
+    acs_ports: list[str] | None = field(default_factory=list)
+    max_read_request_bytes: dict[str, int] | None = field(default_factory=dict)
+    read_only: list[str] = field(default_factory=list)  # functions whose MaxReadReq was written and did not change
+
+    @classmethod
+    def of_result(cls, result: dict[str, Any] | None) -> Settings | None:
+        """Read the module's result; None where there is none. Raises ProofError where it is another module's."""
+        if result is None:
+            return None
+        try:
+            outcomes = result["outcomes"]
+            tuning = outcomes.get("pci_tuning", {"devices": {}})
+            tuned = tuning.get("devices", {})
+            asked = {address: {**device, **device.get("refused", {})} for address, device in tuned.items()}
+            return cls(
+                differences=[*sorted(result["diff"]["after"]), *result.get("failures", [])],
+                virtual_functions={
+                    address: function["count"]
+                    for address, function in outcomes.get("sriov", {}).get("functions", {}).items()
+                },
+                huge_pages=outcomes.get("hugepages", {}).get("hugepages", []),
+                acs_ports=sorted(address for address, device in asked.items() if "acs" in device)
+                if "devices" in tuning
+                else None,
+                max_read_request_bytes={
+                    address: device["max_read_request_bytes"]
+                    for address, device in asked.items()
+                    if "max_read_request_bytes" in set(device) - set(device.get("not_writable", []))
+                }
+                if "devices" in tuning
+                else None,
+                read_only=sorted(
+                    address
+                    for address, device in tuned.items()
+                    if "max_read_request_bytes" in device.get("not_writable", [])
+                ),
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ProofError(f"not a result of gpu_host_boot in check mode: {error!r}") from error
+
+
+def firmware_of_result(result: dict[str, Any] | None) -> dict[str, dict[str, dict[str, Any]]]:
+    """Read {"wanted", "seen"} by NIC and setting from the result of nic_firmware in check mode. Raises ProofError.
+
+    A setting that the module would change is not as wanted; a setting that it leaves is as wanted at the next boot.
+    "Seen" is what the NIC runs with now, which differs from both until the host has rebooted.
+    """
+    if result is None:
+        return {}
+    try:
+        after = result["diff"]["after"]
+        return {
+            nic: {
+                name: {"wanted": after.get(f"{nic} {name}", setting["next_boot"]), "seen": setting["current"]}
+                for name, setting in settings.items()
+            }
+            for nic, settings in result["devices"].items()
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ProofError(f"not a result of nic_firmware in check mode: {error!r}") from error
+
+
+@dataclass
+class Evidence:
+    """Everything read for one proof, and the inventory's settings beside the plan. Names are the inventory's."""
+
+    host_name: str
+    host: Host
+    planned: Planned
+    running: Running = field(default_factory=Running)
+    # The differences of libvirt's domain from the plan, a line each; None: there is no such domain.
+    domain_differences: list[str] | None = None
+    guest: Host | None = None  # the guest's own topology, read in the guest
+    host_settings: Settings | None = None
+    guest_settings: Settings | None = None
+    nic_firmware: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)  # see firmware_of_result
+    nccl_settings: str | None = None  # the guest's /etc/nccl.conf
+    nccl: dict[str, str] = field(default_factory=dict)  # empty: left as it is
+    nccl_topology: str = ""  # the topology file of the plan; empty: none is asked for
+    nccl_topology_file: str | None = None  # the guest's /etc/nccl-topology.xml

@@ -1,0 +1,291 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A plan as libvirt domain XML, in the form in which libvirt itself writes it back. Pure.
+
+Elements and attributes: https://libvirt.org/formatdomain.html.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.cpuset import format_set
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import KIB
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import pci_tree
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.mmio import ovmf_window_mib
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render import host_record
+
+QEMU_NAMESPACE = "http://libvirt.org/schemas/domain/qemu/1.0"
+ET.register_namespace("qemu", QEMU_NAMESPACE)
+
+
+def render(plan: DomainPlan) -> str:
+    """Return the XML of the whole domain; it ends with a newline."""
+    root = _add(None, "domain", type=plan.accelerator)
+    spec = plan.spec
+    _add(root, "name", spec.name)
+    _add(root, "uuid", spec.uuid)
+    host_record.write(root, plan.functions, plan.host_nodes)
+    _add(root, "memory", spec.memory_mib * KIB, unit="KiB")
+    _memory(root, plan)
+    _processors(root, plan)
+    _os(root, plan)
+    features = _add(root, "features")
+    _add(features, "acpi")
+    _add(features, "apic")
+    if spec.remaps_interrupts:
+        # Interrupt remapping needs the I/O APIC in QEMU (kernel-irqchip=split).
+        _add(features, "ioapic", driver="qemu")
+    _cpu(root, plan)
+    devices = _add(root, "devices")
+    _controllers(devices, plan)
+    _disks(devices, plan)
+    _interfaces(devices, plan)
+    _console(devices, plan)
+    _hostdevs(devices, plan)
+    # A balloon takes back memory that VFIO has pinned. A GPU server's guest needs neither a video card nor USB.
+    _add(devices, "memballoon", model="none")
+    _add(_add(devices, "video"), "model", type="none")
+    if spec.guest_iommu:
+        iommu = _add(devices, "iommu", model="intel")
+        extended = {"eim": "on"} if _vcpus(plan) > 255 else {}
+        # VFIO needs caching mode behind the guest's IOMMU; iotlb lets virtio devices keep translations.
+        _add(iommu, "driver", intremap="on", caching_mode="on", **extended, iotlb="on", aw_bits="48")
+    elif spec.interrupt_remapping:
+        # QEMU takes no vfio-pci device beside an IOMMU without caching mode (hw/i386/intel_iommu.c). That costs nothing
+        # as long as the guest translates no DMA: intel_iommu=off, which leaves the remapping of interrupts as it is.
+        _add(_add(devices, "iommu", model="intel"), "driver", intremap="on", caching_mode="on", eim="on")
+    _firmware_window(root, plan)
+    ET.indent(root, "  ")
+    return ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _add(parent: ET.Element | None, tag: str, text: Any = None, **attributes: Any) -> ET.Element:
+    values = {key: str(value) for key, value in attributes.items()}
+    element = ET.Element(tag, values) if parent is None else ET.SubElement(parent, tag, values)
+    if text is not None:
+        element.text = str(text)
+    return element
+
+
+def _address(parent: ET.Element, bus: int, slot: int, function: int, multifunction: bool = False) -> None:
+    more = {"multifunction": "on"} if multifunction else {}
+    _add(
+        parent,
+        "address",
+        type="pci",
+        domain="0x0000",
+        bus=f"0x{bus:02x}",
+        slot=f"0x{slot:02x}",
+        function=f"0x{function:x}",
+        **more,
+    )
+
+
+def _vcpus(plan: DomainPlan) -> int:
+    return sum(len(cell.vcpus) for cell in plan.processors.cells)
+
+
+def _memory(root: ET.Element, plan: DomainPlan) -> None:
+    spec, cells = plan.spec, plan.processors.cells
+    if spec.huge_page_mib or spec.lock_memory:
+        backing = _add(root, "memoryBacking")
+        if spec.huge_page_mib:
+            pages = _add(backing, "hugepages")
+            # The node set counts guest cells.
+            _add(
+                pages, "page", size=spec.huge_page_mib * KIB, unit="KiB", nodeset=format_set(cell.id for cell in cells)
+            )
+        if spec.lock_memory:
+            # Without a hard limit beside it, libvirt lifts the locking limit. A guessed limit kills QEMU.
+            _add(backing, "locked")
+    if spec.strict_memory:
+        tune = _add(root, "numatune")
+        _add(tune, "memory", mode="strict", nodeset=format_set(cell.host_node for cell in cells))
+        for cell in cells:
+            _add(tune, "memnode", cellid=cell.id, mode="strict", nodeset=cell.host_node)
+
+
+def _processors(root: ET.Element, plan: DomainPlan) -> None:
+    spec, processors = plan.spec, plan.processors
+    _add(root, "vcpu", _vcpus(plan), placement="static")
+    if spec.iothreads:
+        _add(root, "iothreads", spec.iothreads)
+    if not spec.pin_cpus:
+        return
+    tune = _add(root, "cputune")
+    for cell in processors.cells:
+        for vcpu, cpu in zip(cell.vcpus, cell.cpus):
+            _add(tune, "vcpupin", vcpu=vcpu, cpuset=cpu)
+    if processors.kept_cpus:
+        kept = format_set(processors.kept_cpus)
+        _add(tune, "emulatorpin", cpuset=kept)
+        for number in range(1, spec.iothreads + 1):
+            _add(tune, "iothreadpin", iothread=number, cpuset=kept)
+
+
+def _os(root: ET.Element, plan: DomainPlan) -> None:
+    spec = plan.spec
+    system = _add(root, "os", **({"firmware": "efi"} if spec.firmware == "efi" else {}))
+    _add(system, "type", "hvm", arch="x86_64", machine=plan.machine)
+    if spec.firmware == "efi":
+        # libvirt finds the image by these through QEMU's firmware descriptors: no path is written here.
+        firmware = _add(system, "firmware")
+        _add(firmware, "feature", enabled="no", name="enrolled-keys")
+        _add(firmware, "feature", enabled="no", name="secure-boot")
+    if spec.boot:
+        _add(system, "kernel", spec.boot.kernel)
+        if spec.boot.initrd:
+            _add(system, "initrd", spec.boot.initrd)
+        if spec.boot.arguments:
+            _add(system, "cmdline", spec.boot.arguments)
+
+
+def _firmware_window(root: ET.Element, plan: DomainPlan) -> None:
+    """Give OVMF a larger 64-bit window through QEMU's fw_cfg: the one that it sizes itself may be too small.
+
+    OvmfPkg/Library/PlatformInitLib reads "opt/ovmf/X-PciMmio64Mb"; libvirt reserves that name in its own sysinfo
+    element, so it goes through the QEMU name space.
+    """
+    mebibytes = ovmf_window_mib(plan.window)
+    if plan.spec.firmware == "efi" and mebibytes:
+        command = _add(root, f"{{{QEMU_NAMESPACE}}}commandline")
+        for value in ("-fw_cfg", f"name=opt/ovmf/X-PciMmio64Mb,string={mebibytes}"):
+            _add(command, f"{{{QEMU_NAMESPACE}}}arg", value=value)
+
+
+def _cpu(root: ET.Element, plan: DomainPlan) -> None:
+    cells, threads = plan.processors.cells, plan.processors.threads
+    if plan.accelerator == "kvm":
+        cpu = _add(root, "cpu", mode="host-passthrough", check="none", migratable="off")
+    else:
+        cpu = _add(root, "cpu", mode="maximum", check="none", migratable="off")
+    cores = len(cells[0].vcpus) // threads
+    _add(cpu, "topology", sockets=len(cells), dies=1, cores=cores, threads=threads)
+    if plan.accelerator == "kvm":
+        _add(cpu, "cache", mode="passthrough")
+    if plan.address_bits_mode == "passthrough":
+        _add(cpu, "maxphysaddr", mode="passthrough")
+    elif plan.address_bits_mode == "emulate":
+        _add(cpu, "maxphysaddr", mode="emulate", bits=plan.address_bits)
+    if threads > 1 and plan.vendor == "AuthenticAMD" and plan.accelerator == "kvm":
+        # QEMU hides an AMD processor's hardware threads from the guest without this.
+        _add(cpu, "feature", policy="require", name="topoext")
+    numa = _add(cpu, "numa")
+    for cell in cells:
+        item = _add(numa, "cell", id=cell.id, cpus=format_set(cell.vcpus), memory=cell.memory_mib * KIB, unit="KiB")
+        if len(cells) > 1:
+            distances = _add(item, "distances")
+            for other, distance in cell.distances.items():
+                _add(distances, "sibling", id=other, value=distance)
+
+
+def _controllers(devices: ET.Element, plan: DomainPlan) -> None:
+    _add(devices, "controller", type="usb", index=0, model="none")
+    root = plan.root
+    controller = _add(devices, "controller", type="pci", index=0, model=root.model)
+    _add(controller, "pcihole64", plan.window.window_bytes // KIB, unit="KiB")
+    for above in root.walk():
+        slots = [port.slot for port in above.ports]
+        for port in above.ports:
+            _port(devices, above, port, multifunction=port.function == 0 and slots.count(port.slot) > 1)
+    for port, endpoint in plan.endpoints():
+        if endpoint.role == "serial":
+            serial = _add(devices, "controller", type="virtio-serial", index=0)
+            _virtio_driver(serial, plan)
+            _address(serial, port.index, endpoint.slot, endpoint.function)
+
+
+def _port(devices: ET.Element, above: pci_tree.Port, port: pci_tree.Port, multifunction: bool) -> None:
+    controller = _add(devices, "controller", type="pci", index=port.index, model=port.model)
+    if port.model == pci_tree.EXPANDER:
+        target = _add(controller, "target", busNr=port.bus)
+        if port.cell is not None:
+            _add(target, "node", port.cell)
+    elif port.model != pci_tree.UPSTREAM and not above.hot_plug(port):
+        _add(controller, "target", hotplug="off")
+    _address(controller, above.index, port.slot, port.function, multifunction)
+
+
+def _virtio_driver(parent: ET.Element, plan: DomainPlan, **attributes: str) -> None:
+    if plan.spec.guest_iommu:
+        attributes["iommu"] = "on"
+    if plan.ats_on_virtio:
+        attributes["ats"] = "on"
+    if attributes:
+        _add(parent, "driver", **attributes)
+
+
+def _disks(devices: ET.Element, plan: DomainPlan) -> None:
+    places = {endpoint.key: (port, endpoint) for port, endpoint in plan.endpoints() if endpoint.role == "disk"}
+    bootable = next((number for number, disk in enumerate(plan.spec.disks) if not disk.read_only), None)
+    for number, disk in enumerate(plan.spec.disks):
+        block = disk.path.startswith("/dev/")
+        element = _add(devices, "disk", type="block" if block else "file", device="disk")
+        tuning = {"cache": "none", "io": "native"} if block else {}
+        if plan.spec.iothreads:
+            tuning["iothread"] = str(number % plan.spec.iothreads + 1)
+        _virtio_driver(element, plan, name="qemu", type=disk.format, **tuning)
+        _add(element, "source", **{"dev" if block else "file": disk.path})
+        _add(element, "target", dev=f"vd{_letters(number)}", bus="virtio")
+        if disk.read_only:
+            _add(element, "readonly")
+        if number == bootable and not plan.spec.boot:
+            _add(element, "boot", order=1)
+        port, endpoint = places[str(number)]
+        _address(element, port.index, endpoint.slot, endpoint.function)
+
+
+def _letters(number: int) -> str:
+    """Return the letters of a disk as Linux and libvirt name it: a ... z, aa ..."""
+    text = ""
+    number += 1
+    while number:
+        number, letter = divmod(number - 1, 26)
+        text = chr(ord("a") + letter) + text
+    return text
+
+
+def _interfaces(devices: ET.Element, plan: DomainPlan) -> None:
+    places = {endpoint.key: (port, endpoint) for port, endpoint in plan.endpoints() if endpoint.role == "interface"}
+    for number, interface in enumerate(plan.spec.interfaces):
+        element = _add(devices, "interface", type=interface.type)
+        _add(element, "mac", address=plan.spec.mac(number))
+        if interface.source:
+            _add(element, "source", **{interface.type: interface.source})
+        _add(element, "model", type="virtio")
+        _virtio_driver(element, plan)
+        port, endpoint = places[str(number)]
+        _address(element, port.index, endpoint.slot, endpoint.function)
+
+
+def _console(devices: ET.Element, plan: DomainPlan) -> None:
+    serial = _add(devices, "serial", type="pty")
+    _add(serial, "log", file=plan.spec.console_log_path, append="off")
+    _add(_add(serial, "target", type="isa-serial", port=0), "model", name="isa-serial")
+    channel = _add(devices, "channel", type="unix")
+    _add(channel, "target", type="virtio", name="org.qemu.guest_agent.0")
+    _add(channel, "address", type="virtio-serial", controller=0, bus=0, port=1)
+
+
+def _hostdevs(devices: ET.Element, plan: DomainPlan) -> None:
+    for port, endpoint in plan.endpoints():
+        if endpoint.role != "hostdev":
+            continue
+        domain, bus, rest = endpoint.key.split(":")
+        slot, function = rest.split(".")
+        element = _add(devices, "hostdev", mode="subsystem", type="pci", managed="yes")
+        _add(element, "driver", name="vfio")
+        _add(
+            _add(element, "source"),
+            "address",
+            domain=f"0x{domain}",
+            bus=f"0x{bus}",
+            slot=f"0x{slot}",
+            function=f"0x{function}",
+        )
+        _address(
+            element, port.index, endpoint.slot, endpoint.function, endpoint.function == 0 and len(port.endpoints) > 1
+        )

@@ -1,0 +1,39 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""An inventory of hosts and switches, as roce_path_info receives it."""
+
+from __future__ import annotations
+
+from switches import ASIC_OF
+
+
+def port(peer, speed=400, cable=5):
+    return {"speed_gbit_s": speed, "cable_m": cable, "peer": peer}
+
+
+def inventory(system, names):
+    """Two leaves and a spine of ``system``, two hosts."""
+    host_port, up_port, *_rest = names
+    switches = {}
+    for at, leaf in enumerate(("leaf1", "leaf2"), 1):
+        ports = {
+            host_port: port({"host": f"gpu{at}", "port": "mlx5_0"}),
+            up_port: port({"switch": "spine1", "port": names[at - 1]}),
+        }
+        switches[leaf] = {"system": system, "asic": ASIC_OF.get(system, "spectrum3"), "ports": ports}
+    ports = {names[at]: port({"switch": f"leaf{at + 1}", "port": up_port}) for at in (0, 1)}
+    switches["spine1"] = {"system": system, "asic": ASIC_OF.get(system, "spectrum3"), "ports": ports}
+    if system == "junos":
+        switches = {name: {**each, "queue_buffer_bytes": 10_000_000} for name, each in switches.items()}
+    return switches
+
+
+PORTS = {
+    "sonic": ("Ethernet0", "Ethernet8"),
+    "dell_sonic": ("Eth1/1", "Eth1/2"),
+    "eos": ("Ethernet1/1", "Ethernet2/1"),
+    "nxos": ("Ethernet1/1", "Ethernet1/2"),
+    "cumulus": ("swp1", "swp2"),
+    "junos": ("et-0/0/0", "et-0/0/1"),
+    "linux": ("eth1", "eth2"),
+}

@@ -1,0 +1,50 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The arguments of roce_fabric_proof for a fabric that is right."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import jsonpatch
+from roce_path import nic
+from sonic_configs import default_config
+from switches import OWN_ASICS
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
+from inventories import PORTS, inventory
+
+LOSSY = {"classes": {"roce": {"mode": "lossy"}}}
+
+
+def running(system: str, wanted: Any) -> str:
+    """A whole running configuration that has the policy."""
+    if system != "sonic":
+        return SYSTEMS[system].render(wanted)
+    config = default_config()
+    for patch in SYSTEMS[system].remediation(json.dumps(config), wanted).split("\n\n"):
+        config = jsonpatch.apply_patch(config, json.loads(patch))
+    return json.dumps(config)
+
+
+def params(system: str, policy: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    """As the module gets them: two leaves, a spine and two hosts, all as the policy says."""
+    given = policy if policy is not None else LOSSY if system == "linux" else {}
+    switches = inventory(system, PORTS[system])
+    wanted = plan(read_policy(given), read_switches(switches, asics=OWN_ASICS))
+    data = json.loads(json.dumps(asdict(nic(read_policy(given)))))
+    return {
+        "name": "fabric",
+        "policy": given,
+        "switches": switches,
+        "asics": OWN_ASICS,
+        "hosts": None,
+        "running": {name: running(system, each) for name, each in wanted.items()},
+        "nics": {host: {"mlx5_0": data} for host in ("gpu1", "gpu2")},
+        "applications": {"gpu1": [{"name": "NCCL", "tos": 106, "queue_pairs": 4}]},
+        **changes,
+    }

@@ -1,0 +1,105 @@
+"""Switches as a plan makes them, for the tests of all systems: the reference policy, and any that a policy allows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import sonic_configs
+from hypothesis import strategies as st
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
+    CLASSES,
+    Ecn,
+    Headroom,
+    PortQos,
+    Queue,
+    Switch,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, read_policy
+
+# An ASIC that switches with each system have, of roce_asics where it has pools of its own or, as NX-OS's, no rows.
+ASIC_OF = {
+    "cumulus": "spectrum3",
+    "dell_sonic": "tomahawk3",
+    "eos": "tomahawk3",
+    "junos": "tomahawk3",
+    "linux": None,
+    "nxos": "nexus",
+    "sonic": "as_imaged",
+}
+OWN_ASICS = {
+    **sonic_configs.ASICS,
+    "nexus": {
+        "source": "a test",
+        "buffer_bytes": 80_000_000,
+        "pool_bytes": 40_000_000,
+        "cell_bytes": 208,
+        "lossless_classes": 2,
+        "alpha_exponent": 0,
+    },
+}
+ECN = Ecn(150_000, 1_500_000, 100)
+QUEUE_BUFFER_BYTES = 15_000_000  # of which ECN's thresholds are 1% and 10%; for systems that count in percent
+HEADROOM = Headroom(reserved_bytes=19_456, xoff_bytes=38_912, xon_offset_bytes=19_456, alpha_exponent=0)
+
+
+def port_qos(policy: Policy, ecn: Ecn = ECN, headroom: Headroom = HEADROOM) -> PortQos:
+    """One port as ``policy`` wants it, with these thresholds."""
+    classes = (*policy.classes, policy.cnp, policy.default)
+
+    def by(key: str, value: str) -> tuple[int | None, ...]:
+        table = {getattr(each, key): getattr(each, value) for each in classes}
+        return tuple(table.get(at) for at in range(CLASSES))
+
+    queues: list[Queue | None] = [None] * CLASSES
+    for each in policy.classes:
+        queues[each.queue] = Queue(False, each.bandwidth_percent, each.ecn or ecn)
+    queues[policy.cnp.queue] = Queue(True)
+    queues[policy.default.queue] = Queue(False, policy.default.bandwidth_percent)
+    lossless = sorted(each.priority for each in policy.lossless)
+    return PortQos(
+        dscp_to_class=policy.dscp_to_class(),
+        class_to_queue=by("traffic_class", "queue"),
+        class_to_priority=by("traffic_class", "priority"),
+        priority_to_queue=by("priority", "queue"),
+        queues=tuple(queues),
+        pfc=tuple(lossless),
+        headroom=tuple(headroom if at in lossless else None for at in range(CLASSES)),
+        watchdog=policy.watchdog,
+        ip_mtu_bytes=policy.switch_ip_mtu_bytes,
+    )
+
+
+def switch(system: str, ports: list[str], policy: dict[str, Any] | None = None, **changes: Any) -> Switch:
+    """A switch of the reference policy (or ``policy``) on all ``ports``; ``changes`` to each port's PortQos."""
+    read = read_policy(policy)
+    qos = replace(port_qos(read), **changes)
+    buffer = QUEUE_BUFFER_BYTES if system == "junos" else None
+    return Switch("leaf1", system, dict.fromkeys(ports, qos), read.ecmp_fields, buffer)
+
+
+def policies() -> st.SearchStrategy[dict[str, Any]]:
+    """Any policy of one or two classes of RoCE that read_policy takes, as a user writes it."""
+
+    @st.composite
+    def draw_policy(draw: Any) -> dict[str, Any]:
+        count = draw(st.integers(1, 2))
+        numbers = draw(st.permutations(range(CLASSES)))
+        dscps = draw(st.lists(st.integers(0, 63), min_size=count + 1, max_size=count + 1, unique=True))
+        percents = draw(st.lists(st.integers(1, 45), min_size=count, max_size=count))
+        classes = {}
+        for at, name in enumerate(("roce", "storage")[:count]):
+            classes[name] = {
+                "mode": draw(st.sampled_from(["lossless", "lossy"])),
+                "dscp": dscps[at],
+                "traffic_class": numbers[at],
+                "bandwidth_percent": percents[at],
+            }
+        return {
+            "classes": classes,
+            "cnp": {"dscp": dscps[-1], "traffic_class": numbers[-1]},
+            "default": {"traffic_class": numbers[-2]},
+        }
+
+    return draw_policy()

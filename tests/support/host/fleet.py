@@ -1,0 +1,165 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A fleet that the real playbook and role act on, with servers that are folders: no test may reboot a machine.
+
+The collection is the checkout's, but for the modules that read or change a server, and the reboot. Their stand-ins know
+the server by Ansible's remote_tmp, which each host of the inventory has of its own, and note what they do in a log.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from playing import ROOT, ansible_playbook
+
+SERVER = {
+    "written": False,  # kernel arguments are in the boot loader's files
+    "needs_reboot": False,
+    "settled": False,
+    "guests": [],  # a list of names for each time that they are read; the last one stays
+    "firmware_boots": 0,  # boots until firmware has shown and taken everything
+    "firmware_failures": [],
+    "answers_after_seconds": 0,
+    "does_not_come_up": False,
+}
+STAND_IN = """#!/usr/bin/python
+# WANT_JSON
+import fcntl, json, os, sys, time
+
+arguments = json.load(open(sys.argv[1]))
+place = arguments["_ansible_remote_tmp"]
+check = arguments["_ansible_check_mode"]
+state = json.load(open(place + "/state.json"))
+
+
+def note(what):
+    with open(os.path.dirname(place) + "/log", "a") as log:
+        fcntl.flock(log, fcntl.LOCK_EX)
+        log.write(os.path.basename(place) + " " + what + "\\n")
+
+
+def finish(**result):
+    if not check:
+        json.dump(state, open(place + "/state.json", "w"))
+    print(json.dumps({"changed": False, **result}))
+    sys.exit(0)
+
+
+"""
+DOES = {
+    "bios_info": "finish(claims=[], missing=[])",
+    "kernel_arguments": """
+time.sleep(state["answers_after_seconds"])
+changed, state["written"] = not state["written"], True
+pending = ["the running kernel was not started with iommu=pt: reboot"] if state["needs_reboot"] else []
+finish(changed=changed, pending=pending, reboot_required=bool(pending))
+""",
+    "nic_firmware": """
+left = state["firmware_boots"]
+changed = left > 0 and state.get("set_for") != left
+state["set_for"] = left
+pending = ["firmware of 0000:14:00.0: ATS_ENABLED at the next boot"] if left else []
+finish(changed=changed, pending=pending, reboot_required=left > 0, failures=state["firmware_failures"], devices={})
+""",
+    "host_guests_info": """
+names = state["guests"][0] if state["guests"] else []
+state["guests"] = state["guests"][1:] or state["guests"]
+finish(guests=[{"name": name} for name in names], words=[name + " (process 4711)" for name in names])
+""",
+    "gpu_host_boot": """
+changed, state["settled"] = not state["settled"], True
+if not check:
+    note("settled")
+finish(changed=changed, pending=[], failures=[], outcomes={})
+""",
+    "stand_in_reboot": """
+if check:
+    finish(changed=True)
+note("down")
+time.sleep(1)
+if state["does_not_come_up"]:
+    finish(failed=True, msg="it does not come up")
+state["needs_reboot"] = False
+state["firmware_boots"] = max(state["firmware_boots"] - 1, 0)
+note("up")
+finish(changed=True)
+""",
+}
+
+
+class Fleet:
+    """Servers by name, with what differs from SERVER."""
+
+    def __init__(self, folder: Path, **servers: dict[str, Any]) -> None:
+        self.folder = folder
+        self.servers = list(servers)
+        for name, state in servers.items():
+            (folder / name).mkdir(parents=True)
+            self._file(name).write_text(json.dumps({**SERVER, **state}))
+        hosts = {name: {"ansible_remote_tmp": str(folder / name)} for name in servers}
+        common = {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": sys.executable,
+            "gpu_host_packages_install": False,
+            "gpu_host_reboot_ok": True,
+            "gpu_host_nic_firmware": [],
+        }
+        (folder / "hosts.json").write_text(json.dumps({"gpu_hosts": {"hosts": hosts, "vars": common}}))
+        self._collection(folder / "collections/ansible_collections/sailloft/fleet")
+
+    def _file(self, name: str) -> Path:
+        return self.folder / name / "state.json"
+
+    def _collection(self, place: Path) -> None:
+        (place / "plugins/modules").mkdir(parents=True)
+        for name in ("galaxy.yml", "meta", "docs"):
+            (place / name).symlink_to(ROOT / name)
+        for path in (ROOT / "plugins").iterdir():
+            if path.name != "modules":
+                (place / "plugins" / path.name).symlink_to(path)
+        for name, does in DOES.items():
+            (place / "plugins/modules" / f"{name}.py").write_text(STAND_IN + does)
+        shutil.copytree(ROOT / "roles/gpu_host", place / "roles/gpu_host")
+        path = place / "roles/gpu_host/tasks/reboot_once.yml"
+        text = re.sub(r"ansible\.builtin\.reboot:\n(    .*\n)+", "sailloft.fleet.stand_in_reboot:\n", path.read_text())
+        assert "builtin.reboot" not in text
+        assert "stand_in_reboot" in text
+        path.write_text(text)
+        for path in (place / "roles").rglob("*.yml"):
+            assert "builtin.reboot:" not in path.read_text(), path
+
+    def play(self, *options: str, playbook: str = "playbooks/gpu_hosts.yml") -> tuple[int, str]:
+        """Run the playbook: (exit status, output)."""
+        return ansible_playbook(
+            "-i",
+            str(self.folder / "hosts.json"),
+            *options,
+            playbook,
+            ANSIBLE_COLLECTIONS_PATH=str(self.folder / "collections"),
+            ANSIBLE_CACHE_PLUGIN="memory",
+        )
+
+    def log(self) -> list[str]:
+        """Return what was done since the last call, in order."""
+        path = self.folder / "log"
+        lines = path.read_text().splitlines() if path.exists() else []
+        path.unlink(missing_ok=True)
+        return lines
+
+    def state(self, name: str) -> dict[str, Any]:
+        """Return what a server is."""
+        return json.loads(self._file(name).read_text())
+
+
+def recap(output: str) -> dict[str, dict[str, int]]:
+    """Return by host the counts of PLAY RECAP."""
+    rows = re.findall(r"^(\w+) +: (ok=.*)$", output.split("PLAY RECAP")[1], re.MULTILINE)
+    return {
+        name: {key: int(number) for key, number in (pair.split("=") for pair in counts.split())}
+        for name, counts in rows
+    }

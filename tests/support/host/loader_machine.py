@@ -1,0 +1,113 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""An emulated machine whose GRUB reads Boot Loader Specification entries, and whose kernel tells what it was given.
+
+RHEL's own packages are not to be had everywhere. Its ``blscfg`` is GRUB's own since 2.14, and that is in Debian 14
+("forky"). That GRUB and this release's kernel are downloaded and unpacked to a cache; nothing is installed here.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+CACHE = Path(__file__).parents[3] / ".cache" / "boot_loader"
+SOURCE = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian forky main\n"
+GRUB_MODULES = ("normal", "blsuki", "loadenv", "linux", "fat", "part_msdos", "serial", "terminal", "boot")
+# As RHEL's, less the menu: the environment block, then an entry for each file below /loader/entries.
+GRUB_CFG = """serial --unit=0
+terminal_output serial
+load_env
+set timeout=0
+blscfg
+"""
+INIT = """#!/bin/busybox sh
+/bin/busybox --install -s /bin
+mount -t proc none /proc
+mount -t sysfs none /sys
+mount -t devtmpfs none /dev
+exec >/dev/console 2>&1
+echo
+grep -H . /proc/cmdline /sys/devices/system/node/node*/hugepages/*/nr_hugepages /sys/kernel/iommu_groups/*/type
+poweroff -f
+"""
+NODE_MIB = 2048
+PATIENCE_SECONDS = 180
+FIRMWARE = Path("/usr/share/OVMF")
+
+
+def packages() -> Path:
+    """GRUB and a kernel, unpacked; downloaded once."""
+    folder = CACHE / "unpacked"
+    if folder.exists():
+        return folder
+    unfinished = CACHE / "unfinished"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    for name in ("etc/apt", "var/lib/apt/lists/partial", "var/cache/apt/archives/partial"):
+        (unfinished / name).mkdir(parents=True)
+    (unfinished / "etc/apt/sources.list").write_text(SOURCE)
+    (unfinished / "status").touch()
+    # apt with lists of its own, and without the right to change this machine's.
+    options = [f"-oDir={unfinished}", f"-oDir::State::Status={unfinished}/status", "-oAPT::Sandbox::User=root"]
+    _run("apt-get", "-q", *options, "update")
+    _run("apt-get", "-q", *options, "download", "grub-efi-amd64-bin", cwd=unfinished)
+    said = _run("apt-cache", "depends", "--important", "linux-image-amd64")
+    _run("apt-get", "-q", "download", re.findall(r"Depends: (linux-image-\S+)", said)[0], cwd=unfinished)
+    for package in sorted(unfinished.glob("*.deb")):
+        _run("dpkg-deb", "-x", package, unfinished / "unpacked")
+    (unfinished / "unpacked").rename(folder)
+    shutil.rmtree(unfinished)
+    return folder
+
+
+def boot(disk: Path, kernel: str, initramfs: str) -> list[str]:
+    """Boot from ``disk``, the tree of a boot file system to which firmware, kernel and a first root are added; the
+    lines that the booted kernel has to say, ``path:content``."""
+    have = packages()
+    _initramfs(disk.parent / "root", disk / initramfs)
+    shutil.copy(next((have / "boot").glob("vmlinuz-*")), disk / kernel)
+    (disk / "grub2" / "grub.cfg").write_text(GRUB_CFG)
+    program = disk / "EFI" / "BOOT" / "BOOTX64.EFI"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    modules = next((have / "usr/lib/grub").iterdir())
+    _run("grub-mkimage", "-d", modules, "-O", modules.name, "-p", "(hd0,msdos1)/grub2", "-o", program, *GRUB_MODULES)
+    variables = disk.parent / "variables"
+    shutil.copy(FIRMWARE / "OVMF_VARS_4M.fd", variables)
+
+    console = disk.parent / "console.log"
+    command = ["nice", "-n", "19", "qemu-system-x86_64", "-accel", "tcg", "-machine", "q35", "-cpu", "max"]
+    command += ["-m", str(2 * NODE_MIB), "-smp", "2", "-device", "intel-iommu,intremap=on"]
+    for node in range(2):
+        command += ["-object", f"memory-backend-ram,id=node{node},size={NODE_MIB}M"]
+        command += ["-numa", f"node,nodeid={node},memdev=node{node},cpus={node}"]
+    command += ["-nodefaults", "-display", "none", "-no-reboot", "-serial", f"file:{console}"]
+    command += ["-drive", f"if=pflash,format=raw,readonly=on,file={FIRMWARE / 'OVMF_CODE_4M.fd'}"]
+    command += ["-drive", f"if=pflash,format=raw,file={variables}"]
+    # QEMU makes a FAT file system of the tree.
+    command += ["-drive", f"file=fat:rw:{disk},format=raw,if=virtio"]
+    try:
+        subprocess.run(command, check=True, timeout=PATIENCE_SECONDS, capture_output=True, text=True)
+    except subprocess.TimeoutExpired as error:
+        said = console.read_text(errors="replace")[-6000:]
+        raise AssertionError(f"the machine did not end in {PATIENCE_SECONDS} s\n{said}") from error
+    return console.read_text(errors="replace").replace("\r", "").splitlines()
+
+
+def _initramfs(tree: Path, image: Path) -> None:
+    for name in ("bin", "dev", "proc", "sys"):
+        (tree / name).mkdir(parents=True, exist_ok=True)
+    shutil.copy("/bin/busybox", tree / "bin" / "busybox")
+    (tree / "init").write_text(INIT)
+    (tree / "init").chmod(0o755)
+    with image.open("wb") as out:
+        names = subprocess.run(["find", "."], cwd=tree, check=True, capture_output=True).stdout
+        make = ["busybox", "cpio", "-o", "-H", "newc"]
+        subprocess.run(make, cwd=tree, input=names, stdout=out, stderr=subprocess.PIPE, check=True)
+
+
+def _run(*command: object, cwd: Path | None = None) -> str:
+    done = subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+    return done.stdout

@@ -1,0 +1,220 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Images that nodes boot or must refuse, for tests/image_boot and benchmarks."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import boot_network as networks
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import initramfs
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import boot_script, node_scripts
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest as manifests
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign as signatures
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+INIT = REPOSITORY / "roles" / "node_image" / "files" / "first-stage" / "init"
+
+
+PACKAGES = "linux-image-cloud-amd64,systemd-sysv,udev,dbus,kmod"
+
+
+# Tells on the console what the node booted, and that it came up.
+PROOF = """[Unit]
+Description=Tell what was booted
+# A terminal that starts hangs up on who writes there.
+Before=serial-getty@ttyS0.service
+[Service]
+Type=oneshot
+StandardOutput=tty
+TTYPath=/dev/ttyS0
+ExecStart=/bin/sh -c 'printf "REPORT "; cat /run/sailloft/boot.json; printf "LAYER "; cat /etc/layer; \
+grep -E "overlay|sailloft" /proc/mounts; udevadm settle; echo UNNAMED: $$(grep -ls ID_RENAMING=1 /run/udev/data/n*); \
+echo written > /etc/written && cat /etc/written; echo SYSTEMD IS UP'
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+ARGUMENTS = ("console=ttyS0", "no_timer_check", "quiet", "systemd.show_status=no")
+
+
+EPOCH = 1700000000
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What images are made of: the kernel's version, its file, the tree of its modules, two layers, a pair of keys."""
+
+    folder: Path
+    kernel_version: str
+
+    @property
+    def kernel(self) -> Path:
+        return self.folder / "boot" / f"vmlinuz-{self.kernel_version}"
+
+
+@dataclass(frozen=True)
+class Image:
+    """A store with one image in it."""
+
+    store: Store
+    digest: str
+    manifest: manifests.Manifest
+    parts: Parts
+
+    def blob(self, sha256: str) -> Path:
+        return Path(self.store.place("blobs", sha256))
+
+    def file(self, name: str) -> Path:
+        return Path(self.store.place("images", self.digest, name))
+
+    def direct(self, servers: list[str], *arguments: str) -> list:
+        """QEMU's options to start the image's kernel without a network."""
+        settings = f"sailloft.image={self.digest} sailloft.servers={','.join(servers)} sailloft.node={networks.NODE} "
+        settings += f"sailloft.report={servers[-1]}/report BOOTIF=01-{networks.MAC.replace(':', '-')}"
+        line = " ".join((*ARGUMENTS, *arguments, settings))
+        kernel, stage = (self.blob(part.sha256) for part in (self.manifest.kernel, self.manifest.first_stage))
+        return ["-kernel", kernel, "-initrd", stage, "-append", line]
+
+
+@pytest.fixture(scope="session")
+def parts() -> Parts:
+    """Made once, and again when how it is made changes."""
+    recipe = hashlib.sha256((PACKAGES + PROOF + inspect.getsource(_make_parts)).encode()).hexdigest()[:12]
+    folder = REPOSITORY / ".cache" / "image_boot" / recipe
+    if not folder.exists():
+        shutil.rmtree(folder.parent, ignore_errors=True)
+        unfinished = folder.with_name("unfinished")
+        unfinished.mkdir(parents=True)
+        _make_parts(unfinished)
+        unfinished.rename(folder)
+    return Parts(folder, next((folder / "lib" / "modules").iterdir()).name)
+
+
+def _make_parts(folder: Path) -> None:
+    (folder / "proof.service").write_text(PROOF)
+    hooks = (
+        f"upload {folder}/proof.service /etc/systemd/system/proof.service",
+        'chroot "$1" systemctl --quiet enable proof.service; echo base > "$1/etc/layer"; : > "$1/etc/machine-id"',
+        f"copy-out /boot /lib/modules {folder}",
+        'rm -rf "$1"/boot/* "$1"/var/cache/apt/* "$1"/var/lib/apt/lists/* "$1"/usr/share/doc "$1"/usr/share/locale',
+    )
+    command = ["nice", "-n", "19", "mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}"]
+    command += ['--aptopt=Apt::Install-Recommends "false"', *(f"--customize-hook={hook}" for hook in hooks)]
+    subprocess.run([*command, "bookworm", folder / "root.tar"], check=True)
+    if not (folder / "lib").exists():
+        (folder / "lib").mkdir()
+        (folder / "modules").rename(folder / "lib" / "modules")
+    with (folder / "root.tar").open("rb") as tar:
+        squash = ["nice", "-n", "19", "mksquashfs", "-", folder / "base", "-tar", "-quiet", "-no-progress", "-noappend"]
+        subprocess.run([*squash, "-comp", "zstd", "-Xcompression-level", "3"], stdin=tar, check=True)
+    (folder / "root.tar").unlink()
+    top = folder / "tree"
+    (top / "etc").mkdir(parents=True)
+    (top / "etc" / "layer").write_text("top\n")
+    subprocess.run(
+        ["mksquashfs", top, folder / "top", "-quiet", "-no-progress", "-all-root", "-comp", "zstd"], check=True
+    )
+    for name in ("key", "other"):
+        pair = ["-p", folder / f"{name}.pub", "-s", folder / f"{name}.sec"]
+        subprocess.run(["minisign", "-G", "-W", *pair], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="session")
+def stage(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first stage."""
+    path = tmp_path_factory.mktemp("first-stage") / "initramfs"
+    public_key = signatures.read_public_key(parts.folder / "key.pub")
+    initramfs.build(parts.folder, parts.kernel_version, Path("/"), public_key, INIT.read_text(), EPOCH, path)
+    return path
+
+
+@pytest.fixture
+def image(parts: Parts, stage: Path, tmp_path: Path) -> Image:
+    """A store with an image of two layers, and a channel that names it."""
+    folder = tmp_path / "store"
+    blobs = folder / "blobs"
+    for name in ("blobs", "images", "channels", "nodes"):
+        (folder / name).mkdir(parents=True)
+
+    def put(path: Path) -> tuple[str, int]:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        shutil.copy(path, blobs / digest)
+        return digest, path.stat().st_size
+
+    layers = []
+    for name, salt in (("base", "aabb"), ("top", "")):
+        layer = shutil.copy(parts.folder / name, tmp_path / name)
+        root = append_verity(layer, salt)
+        size = (parts.folder / name).stat().st_size
+        # Inputs that look like what the first stage reads must not be taken for it.
+        inputs = {"sha256": "f" * 64, "verity": {"data_bytes": 1, "root_sha256": "f" * 64, "salt": "00"}}
+        verity = manifests.Verity(size, root, salt)
+        layers.append(manifests.ManifestLayer(name, "0" * 64, *put(layer), put(INIT)[0], verity, inputs))
+    kernel = manifests.Kernel(parts.kernel_version, *put(parts.kernel))
+    made = manifests.Manifest(
+        name="test-node",
+        distribution="debian",
+        suite="bookworm",
+        architecture="amd64",
+        kernel=kernel,
+        first_stage=manifests.FirstStage(*put(stage)),
+        kernel_arguments=ARGUMENTS,
+        writable_mib=64,
+        layers=tuple(layers),
+        packages=(),
+        sbom_sha256=put(INIT)[0],
+    )
+    data = manifests.dump(made)
+    digest = manifests.digest(data)
+    place = folder / "images" / digest
+    place.mkdir()
+    (place / "manifest.json").write_bytes(data)
+    (place / "boot.ipxe").write_text(boot_script.image_script(made, digest))
+    found = Image(Store(str(folder)), digest, made, parts)
+    sign(found, "key")
+    channels.promote(found.store, "stable", digest)
+    return found
+
+
+def sign(image: Image, key: str) -> None:
+    """Sign the manifest with one of the two keys."""
+    secret = image.parts.folder / f"{key}.sec"
+    command = ["minisign", "-S", "-W", "-s", secret, "-m", image.file("manifest.json")]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+
+
+def append_verity(path: Path, salt: str) -> str:
+    """Append the dm-verity tree; returns its root."""
+    size = path.stat().st_size
+    options = ["--no-superblock", "--hash=sha256", "--data-block-size=4096", "--hash-block-size=4096"]
+    command = ["veritysetup", "format", *options, f"--data-blocks={size // 4096}", f"--hash-offset={size}"]
+    said = subprocess.run([*command, f"--salt={salt or '-'}", path, path], check=True, capture_output=True, text=True)
+    return re.search(r"^Root hash:\s*(\S+)$", said.stdout, re.MULTILINE).group(1)
+
+
+def follow(image: Image, servers: list[str]) -> None:
+    """Let the node follow channel stable."""
+    node = {"name": networks.NODE, "mac": networks.MAC, "channel": "stable", "kernel_arguments": ["from_the_node=1"]}
+    node_scripts.ensure(image.store, [{**node, "servers": servers, "report": f"{servers[-1]}/report"}], False)
+
+
+@pytest.fixture
+def network(tmp_path: Path):
+    """Closed after the test."""
+    found = networks.Network(tmp_path)
+    yield found
+    found.close()

@@ -1,0 +1,33 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A connection to a node of fleet_machines.py: this machine, with the node's files in their places."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.connection.local import Connection as Local
+
+DOCUMENTATION = """
+name: fleet_node
+short_description: A node of the tests' fleet
+description: Commands run here, in a mount namespace in which the node's files lie over this machine's.
+extends_documentation_fragment: [connection_pipelining]
+"""
+
+
+class Connection(Local):
+    """As local, but each command sees the node's /run, /proc/cmdline and so on; a node that is down is unreachable."""
+
+    transport = "fleet_node"
+
+    def exec_command(self, cmd, in_data=None, sudoable=True):
+        """Run ``cmd`` in the node."""
+        node = Path(os.environ["FLEET"]) / self._play_context.remote_addr
+        if not (node / "up").exists():
+            raise AnsibleConnectionFailure(f"{node.name} does not answer")
+        inside = f"unshare --mount --propagation private sh {node.parent}/enter {node} {shlex.quote(cmd)}"
+        return super().exec_command(inside, in_data=in_data, sudoable=sudoable)

@@ -1,0 +1,59 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Bundles, keys and HTTP of nodes' identities, for tests/identity."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.tools import Signer
+
+SECRET = "-----BEGIN OPENSSH PRIVATE KEY-----\nnobody-else-may-read-this-host-key\n-----END\n"
+
+
+TOKEN = "K10-a-join-token-of-bm01::server:5ecret"
+
+
+def make_keys(folder: Path, name: str) -> Signer:
+    secret, public = folder / f"{name}.key", folder / f"{name}.pub"
+    subprocess.run(["minisign", "-G", "-W", "-p", public, "-s", secret], check=True, capture_output=True)
+    return Signer(str(secret), str(public), None)
+
+
+def files(**contents: str) -> list[dict[str, str]]:
+    """Files of this user under /etc/site."""
+    me = getpass.getuser()
+    row = {"mode": "0600", "owner": me, "group": str(os.getgid())}
+    return [{"path": f"/etc/site/{name}", "content": content, **row} for name, content in contents.items()]
+
+
+# For ``record_arguments``: the script whose process id is in the file "script" is killed before the command that
+# changes files whose number is in the file "kill", counted from the one on that opens the secrets.
+KILL = """
+case "{name} $*" in
+"openssl enc"*) : >{folder}/counting ;;
+"cp "* | "ln "* | "mv "* | "rm "* | "mkdir "*)
+    if [ -e {folder}/counting ] && [ -e {folder}/kill ]; then
+        left=$(/bin/cat {folder}/kill)
+        echo $((left - 1)) >{folder}/kill
+        if [ "$left" -eq 1 ]; then kill -9 "$(/bin/cat {folder}/script)"; exit 1; fi
+    fi ;;
+esac
+"""
+
+
+def record_arguments(folder: Path, log: Path, commands: Iterable[str]) -> Path:
+    """A folder for PATH whose commands are the real ones, after their arguments were written to ``log``."""
+    folder.mkdir()
+    for name in commands:
+        real = shutil.which(name)
+        assert real, f"{name} is not installed"
+        kill = KILL.format(name=name, folder=folder.parent)
+        (folder / name).write_text(f'#!/bin/sh\nprintf "%s\\n" "{name} $*" >>{log}\n{kill}exec {real} "$@"\n')
+        (folder / name).chmod(0o755)
+    return folder

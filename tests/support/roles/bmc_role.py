@@ -1,0 +1,51 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The part of the role node_boot that speaks to a node's BMC, run by itself."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from playing import ansible_playbook
+
+PASSWORD = "do-not-show-me"
+
+
+def restart(folder, **bmc):
+    """Have bm01 restarted by its BMC, node_boot_bmc with the password; returns (exit status, output)."""
+    given = {"username": "root", "password": PASSWORD, **bmc}
+    role = {"name": "sailloft.fleet.node_boot", "tasks_from": "bmc"}
+    tasks = [{"ansible.builtin.include_role": role}]
+    playbook = folder / "play.yml"
+    playbook.write_text(yaml.safe_dump([{"hosts": "bm01", "gather_facts": False, "tasks": tasks}]))
+    variables = folder / "variables.json"
+    variables.write_text(json.dumps({"node_boot_bmc": given}))
+    options = ["-vvv", "-i", "bm01,", "-e", f"@{variables}"]
+    status, output = ansible_playbook(*options, str(playbook), ANSIBLE_CALLBACK_RESULT_FORMAT="json")
+    assert PASSWORD not in output
+    return status, output
+
+
+def starting(kind):
+    """A fixture that starts BMCs of this kind, each in its own folder, waits for them, and stops them in the end."""
+
+    @pytest.fixture
+    def start(tmp_path):
+        started = []
+
+        def call(**how):
+            started.append(kind(tmp_path / f"bmc{len(started)}", **how))
+            return started[-1].wait()
+
+        yield call
+        for bmc in started:
+            bmc.stop()
+
+    return start
+
+
+def message(output):
+    """The last message of the role."""
+    return output.split("The BMC did not", 1)[1]

@@ -1,0 +1,58 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Hosts with NVSwitch baseboards, and requests of their GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from machines import bridge, endpoint
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, NumaNode, RootComplex
+
+
+def hgx(gpu: int = 0x2330, switch: int = 0x22A3, switches: int = 4, gpus: int = 8) -> Host:
+    """Two nodes; a switch of its own for each pair of GPUs; the NVSwitches on the first node."""
+    functions = []
+    for pair in range(gpus // 2):
+        base = 0x10 + 0x18 * pair
+        root, node = f"pci0000:{base:02x}", int(pair >= gpus // 4)
+        port, up = f"0000:{base:02x}:00.0", f"0000:{base + 1:02x}:00.0"
+        functions += [bridge(port, None, root, "root_port"), bridge(up, port, root, "switch_upstream")]
+        for leaf in range(2):
+            down = f"0000:{base + 2:02x}:0{leaf}.0"
+            functions.append(bridge(down, up, root, "switch_downstream"))
+            functions.append(endpoint(f"0000:{base + 3 + leaf:02x}:00.0", down, root, numa_node=node, device_id=gpu))
+    port, up = "0000:01:00.0", "0000:02:00.0"
+    functions += [bridge(port, None, "pci0000:01", "root_port"), bridge(up, port, "pci0000:01", "switch_upstream")]
+    for leaf in range(switches):
+        down = f"0000:03:0{leaf}.0"
+        functions.append(bridge(down, up, "pci0000:01", "switch_downstream"))
+        functions.append(
+            endpoint(f"0000:{4 + leaf:02x}:00.0", down, "pci0000:01", "gpu", numa_node=0, device_id=switch)
+        )
+        functions[-1].kind, functions[-1].class_code = "nvswitch", 0x068000
+    cores = 64
+    nodes = [
+        NumaNode(
+            node,
+            list(range(node * cores, (node + 1) * cores)),
+            [],
+            1 << 40,
+            distances={str(other): 10 if other == node else 21 for other in (0, 1)},
+        )
+        for node in (0, 1)
+    ]
+    roots = sorted({item.root_complex for item in functions})
+    node_of = {item.root_complex: item.numa_node for item in functions if item.numa_node is not None}
+    functions.sort(key=lambda item: item.address)
+    return Host(nodes, [RootComplex(name, 0, int(name[-2:], 16), node_of.get(name)) for name in roots], functions)
+
+
+def gpus(host: Host) -> list[str]:
+    return sorted(item.address for item in host.functions if item.kind == "gpu")
+
+
+def vm(name: str, count: int, **more: Any) -> dict[str, Any]:
+    wish = {"name": name, "memory_mib": 4096, "vcpus": 2, "pin_cpus": False, "gpus": {"count": count}}
+    return {**wish, **more}

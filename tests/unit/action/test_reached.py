@@ -1,0 +1,218 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""playbooks/fabric_qos.yml with a device that refuses connections, or takes them and never answers.
+
+Its name, its address, the cause and the next step are told once, and nothing else follows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playing import ansible_playbook
+
+pytestmark = pytest.mark.fleet
+PASSWORD = "s3cret-w0rd"
+NETWORK = {  # network OS, connection
+    "dell_sonic": ("dellemc.enterprise_sonic.sonic", "httpapi"),
+    "eos": ("arista.eos.eos", "httpapi"),
+    "junos": ("junipernetworks.junos.junos", "netconf"),
+    "nxos": ("cisco.nxos.nxos", "httpapi"),
+}
+PORTS = {
+    "cumulus": "swp1",
+    "dell_sonic": "Eth1/1",
+    "eos": "Ethernet1/1",
+    "junos": "et-0/0/0",
+    "linux": "eth1",
+    "nxos": "Ethernet1/1",
+    "sonic": "Ethernet0",
+}
+CAUSES = {
+    "cumulus": "Request failed: <urlopen error [Errno 111] Connection refused>; see roce_switch_api_user, "
+    "roce_switch_api_password and roce_switch_api_ca_path, and `nv show system api` on the switch",
+    "dell_sonic": r"[Errno 111] Connection refused. Check the connection (ansible_host,",
+    "eos": r"[Errno 111] Connection refused. Check the connection (ansible_host,",
+    "junos": "Could not open socket to 127.0.0.1:{port}. Check the connection (ansible_host,",
+    "linux": "port 22: Connection refused. See that it is up and that the inventory has its address",
+    "nxos": r"[Errno 111] Connection refused. Check the connection (ansible_host,",
+    "sonic": "port 22: Connection refused. See that it is up and that the inventory has its address",
+}
+
+
+@contextmanager
+def bound(listening: bool) -> Iterator[int]:
+    """A port of 127.0.0.1 that refuses connections, or takes them and says nothing."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        if listening:
+            taken.listen(16)
+        yield taken.getsockname()[1]
+
+
+def switch(system: str, port: int, other: str) -> dict[str, Any]:
+    name = PORTS[system]
+    given = {
+        "ansible_host": "127.0.0.1",
+        "ansible_port": port,
+        "ansible_user": "admin",
+        "roce_switch_system": system,
+        "roce_switch_asic": "spectrum4",
+        "roce_switch_queue_buffer_bytes": 50_000_000,
+        "roce_switch_ports": {name: {"speed_gbit_s": 400, "cable_m": 5, "peer": {"switch": other, "port": name}}},
+        "roce_switch_api_url": f"https://127.0.0.1:{port}/nvue_v1",
+    }
+    if system not in ("sonic", "linux"):
+        given["ansible_password"] = PASSWORD
+    if system in NETWORK:
+        network_os, connection = NETWORK[system]
+        given["ansible_network_os"] = network_os
+        given["ansible_connection"] = f"ansible.netcommon.{connection}"
+        given |= {"ansible_httpapi_port": port, "ansible_httpapi_use_ssl": False}
+        given["ansible_python_interpreter"] = sys.executable
+    return given
+
+
+def play(folder: Path, groups: dict[str, dict[str, Any]], *more: str) -> tuple[int, str]:
+    """(exit status, output in one line)."""
+    inventory = folder / "inventory.json"
+    inventory.write_text(json.dumps({name: {"hosts": hosts} for name, hosts in groups.items()}))
+    paths = {"roce_switch_backup_dir": f"{folder}/backups", "proofs_path": f"{folder}/proofs"}
+    options = ["-i", str(inventory), "-e", json.dumps(paths), *more]
+    status, output = ansible_playbook(*options, "playbooks/fabric_qos.yml", COLUMNS="4000")
+    return status, " ".join(output.split())
+
+
+def told_once(output: str, name: str, words: str) -> None:
+    """One failure, of ``name``, in these words; and after it no other play, and nothing that is hidden or internal."""
+    assert words in output
+    assert len(re.findall(r"fatal: \[", output)) == 1, output
+    assert f"fatal: [{name}]: FAILED!" in output
+    assert re.findall(r"PLAY \[(.*?)\]", output) == ["Read the fabric, and plan"]
+    for other in ("censored", "HostVars", "UNREACHABLE", PASSWORD):
+        assert other not in output
+
+
+@pytest.mark.parametrize("system", sorted(PORTS))
+def test_a_switch_that_refuses_connections(tmp_path, system):
+    with bound(listening=False) as port:
+        status, output = play(tmp_path, {"roce_switches": {"leaf1": switch(system, port, "leaf1")}})
+    assert status == 2
+    cause = CAUSES[system].format(port=port).replace("port 22", f"port {port}")
+    told_once(output, "leaf1", cause)
+    where = {
+        "cumulus": f"leaf1: NVUE's API at https://127.0.0.1:{port}/nvue_v1",
+        "linux": f"leaf1 is not reached at 127.0.0.1, port {port}: ssh: ",
+        "sonic": f"leaf1 is not reached at 127.0.0.1, port {port}: ssh: ",
+    }
+    assert where.get(system, "leaf1: its running configuration cannot be read at 127.0.0.1: ") in output
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("system", ["eos", "sonic"])
+def test_a_switch_that_takes_connections_and_never_answers(tmp_path, system):
+    with bound(listening=True) as port:
+        given = {**switch(system, port, "leaf1"), "ansible_command_timeout": 5, "ansible_connect_timeout": 5}
+        status, output = play(tmp_path, {"roce_switches": {"leaf1": given}}, "-T", "3")
+    assert status == 2
+    words = {
+        "eos": "leaf1: its running configuration cannot be read at 127.0.0.1: command timeout triggered",
+        "sonic": f"Connection timed out during banner exchange; Connection to 127.0.0.1 port {port}",
+    }
+    told_once(output, "leaf1", words[system])
+
+
+@pytest.mark.parametrize("playing", [[], ["--check"]])
+def test_a_nics_host_that_refuses_connections_ends_the_run_of_all(tmp_path, playing):
+    """The switch is read; nothing of it is planned, and nothing is touched."""
+    shutil.copy(Path(__file__).parents[2] / "support/roles/sonic_switch/ssh", tmp_path / "ssh")
+    (tmp_path / "leaf1/bin").mkdir(parents=True)
+    config = tmp_path / "leaf1/bin/sonic-cfggen"
+    config.write_text("#!/bin/sh\necho '{}'\n")
+    config.chmod(0o755)
+    leaf = switch("sonic", 22, "leaf1")
+    leaf["roce_switch_ports"]["Ethernet0"]["peer"] = {"host": "gpu1", "port": "mlx5_0"}
+    leaf |= {"ansible_host": "leaf1", "ansible_ssh_executable": str(tmp_path / "ssh")}
+    leaf["ansible_python_interpreter"] = sys.executable
+    with bound(listening=False) as port:
+        host = {"ansible_host": "127.0.0.1", "ansible_port": port, "roce_host_nics": {"mlx5_0": {"speed_gbit_s": 400}}}
+        status, output = play(tmp_path, {"roce_switches": {"leaf1": leaf}, "roce_hosts": {"gpu1": host}}, *playing)
+    assert status == 2
+    told_once(
+        output, "gpu1", f"gpu1 is not reached at 127.0.0.1, port {port}: ssh: connect to host 127.0.0.1 port {port}: "
+    )
+    assert not (tmp_path / "backups").exists()
+
+
+def test_a_switch_that_is_lost_while_it_is_read_is_the_end_too(tmp_path):
+    """Reached, and then not: Ansible goes on to the next play, which touches nothing and says so."""
+    shutil.copy(Path(__file__).parents[2] / "support/roles/sonic_switch/ssh", tmp_path / "ssh")
+    (tmp_path / "leaf1/bin").mkdir(parents=True)
+    lost = tmp_path / "leaf1/bin/sh"
+    lost.write_text(
+        '#!/bin/sh\ncase "$*" in "") touch "$(dirname "$0")/../down"; exit 255 ;; esac\nexec /bin/sh "$@"\n'
+    )
+    lost.chmod(0o755)
+    leaf = switch("linux", 22, "leaf1") | {"ansible_host": "leaf1", "ansible_ssh_executable": str(tmp_path / "ssh")}
+    leaf["ansible_python_interpreter"] = sys.executable
+    status, output = play(tmp_path, {"roce_switches": {"leaf1": leaf}})
+    assert status != 0
+    assert "ssh: connect to host leaf1 port 22: Connection refused" in output
+    assert "msg: not all of the fabric was read, as said above; nothing was touched" in output
+    assert "HostVars" not in output
+    assert not (tmp_path / "backups").exists()
+
+
+# The hosts of a playbook, and the play that they are reached in first.
+SITE = {"gpu_hosts": "hv01", "gpu_guests": "vm01", "boot_servers": "boot01", "image_builders": "b01", "nodes": "n01"}
+FIRST_PLAYS = {
+    "gpu_hosts": ("hv01", "Tune the GPU servers that need no reboot"),
+    "gpu_vms": ("hv01", "Raise the GPU virtual machines"),
+    "node_identities": ("n01", "Enrol"),
+    "node_images": ("b01", "Build"),
+    "plan": ("hv01", "Plan GPU virtual machines"),
+    "prove": ("hv01", "What the hypervisors have"),
+    "record": ("hv01", "Record hosts"),
+}
+
+
+def site(folder: Path, playbook: str, port: int, *more: str) -> tuple[int, str]:
+    host = {"ansible_host": "127.0.0.1", "ansible_port": port, "gpu_guest_host": "hv01"}
+    inventory = folder / "inventory.json"
+    inventory.write_text(json.dumps({group: {"hosts": {name: host}} for group, name in SITE.items()}))
+    options = ["-i", str(inventory), "-e", f"proofs_path={folder}", *more]
+    status, output = ansible_playbook(*options, f"playbooks/{playbook}.yml", COLUMNS="4000")
+    return status, " ".join(output.split())
+
+
+@pytest.mark.parametrize("playbook", sorted(FIRST_PLAYS))
+def test_a_host_of_another_playbook_that_refuses_connections(tmp_path, playbook):
+    name, first = FIRST_PLAYS[playbook]
+    with bound(listening=False) as port:
+        status, output = site(tmp_path, playbook, port)
+    assert status == 2
+    assert (
+        f"{name} is not reached at 127.0.0.1, port {port}: ssh: connect to host 127.0.0.1 port {port}: Connection "
+        "refused. See that it is up and that the inventory has its address, port, user and key (ansible_host, "
+        "ansible_port, ansible_user, ansible_ssh_private_key_file), then run again"
+    ) in output
+    assert output.count("fatal: [") == 1
+    assert re.findall(r"PLAY \[(.*?)\]", output) == [first]
+    assert "UNREACHABLE" not in output
+
+
+def test_a_guest_whose_hypervisor_was_not_read_has_no_proof_and_is_told_why(tmp_path):
+    with bound(listening=False) as port:
+        status, output = site(tmp_path, "prove", port, "--limit", "vm01")
+    assert status == 2
+    assert "vm01: nothing is proved of it, since its hypervisor hv01 was not read" in output
+    assert "has no attribute" not in output

@@ -1,0 +1,177 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Misspelt variables are told in real plays, by every role; what is no user's is not."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from playing import ROOT, ansible_playbook
+
+ROLES = sorted(path.name for path in (ROOT / "roles").iterdir())
+SECRET = "what nobody may see"
+IGNORED = re.compile(r"\[WARNING\]: (.*?, which is ignored; .*)")
+
+
+class Site:
+    """An inventory in a folder, and a play of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, path: str, data: object) -> str:
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(data if isinstance(data, str) else yaml.safe_dump(data, sort_keys=False))
+        return str(file)
+
+    def play(self, play: dict[str, object], *arguments: str) -> tuple[int, list[str], str]:
+        """(exit status, what is told to be ignored, all of the output)."""
+        playbook = self.write("play.yml", [{"hosts": "all", "gather_facts": False, **play}])
+        status, output = ansible_playbook(f"-i{self.folder}/hosts.yml", playbook, *arguments, COLUMNS="1000")
+        return status, sorted(IGNORED.findall(output)), output
+
+
+@pytest.fixture
+def site(tmp_path):
+    site = Site(tmp_path)
+    hosts = {f"leaf{number}": {} for number in range(1, 6)}
+    hosts["leaf2"] = {"roce_switch_headrom": 1, "roce_switch_headroom": {"bytes": 1}}
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    site.write("hosts.yml", {"all": {"vars": local, "children": {"roce_switches": {"hosts": hosts}}}})
+    return site
+
+
+CHECK = {"sailloft.fleet.role_variables": {"role": "roce_switch", "others": ["roce_switch_headroom"]}, "run_once": True}
+
+
+def ignored(hosts: str, name: str, remedy: str) -> str:
+    return f"{hosts}: the role roce_switch has no variable {name}, which is ignored; {remedy}"
+
+
+LISTED = "ansible-doc -t role sailloft.fleet.roce_switch lists those it has"
+
+
+def test_variables_of_every_place_are_told_with_their_hosts(site):
+    site.write("group_vars/all.yml", {"roce_switch_sistem": "eos", "roce_switch_system": "eos", "roce_switches_x": 1})
+    site.write("host_vars/leaf3.yml", {"roce_switch_mine": SECRET})
+    site.write("more.yml", {"roce_switch_of_a_file": SECRET})
+    play = {
+        "vars": {"roce_switch_of_play": "{{ roce_switch_undefined }}"},
+        "vars_files": ["more.yml"],
+        "tasks": [CHECK],
+    }
+    status, told, output = site.play(play, "-eroce_switch_extra=1", "--check")
+    assert status == 0
+    assert told == [
+        ignored("leaf1, leaf2, leaf3 and 2 more", "roce_switch_extra", LISTED),
+        ignored("leaf1, leaf2, leaf3 and 2 more", "roce_switch_sistem", "did you mean roce_switch_system?"),
+        ignored("leaf1", "roce_switch_of_a_file", LISTED),
+        ignored("leaf1", "roce_switch_of_play", LISTED),
+        ignored("leaf2", "roce_switch_headrom", "did you mean roce_switch_headroom?"),
+        ignored("leaf3", "roce_switch_mine", LISTED),
+    ]
+    assert SECRET not in output
+    assert "changed=0 " in output
+    # Once for all hosts.
+    assert output.count("ok=") == 1
+
+
+def test_what_tasks_set_is_not_told(site):
+    tasks = [
+        {"ansible.builtin.set_fact": {"roce_switch_fact": 1}},
+        {"ansible.builtin.command": "true", "register": "roce_switch_done", "changed_when": False},
+        {"block": [{**CHECK, "vars": {"roce_switch_of_task": 1}}], "vars": {"roce_switch_of_block": 1}},
+        {"ansible.builtin.include_tasks": "included.yml", "vars": {"roce_switch_of_include": 1}},
+    ]
+    site.write("included.yml", [CHECK])
+    status, told, _output = site.play({"tasks": tasks})
+    assert status == 0
+    assert told == [ignored("leaf2", "roce_switch_headrom", "did you mean roce_switch_headroom?")]
+
+
+def test_a_vaulted_variable_is_told_without_its_value(site):
+    """It is not even decrypted: the password is not given."""
+    vaulted = "$ANSIBLE_VAULT;1.1;AES256\n" + "3" * 80
+    text = "roce_switch_pasword: !vault |\n" + "".join(f"  {line}\n" for line in vaulted.splitlines())
+    site.write("host_vars/leaf4.yml", text)
+    status, told, output = site.play({"tasks": [CHECK]})
+    assert status == 0
+    assert ignored("leaf4", "roce_switch_pasword", "did you mean roce_switch_api_password?") in told
+    assert "3333" not in output
+
+
+def test_a_batch_is_told_of_its_own_hosts(site):
+    status, told, _output = site.play({"serial": 1, "tasks": [CHECK]}, "-eroce_switch_extra=1", "-lleaf1,leaf3")
+    assert status == 0
+    assert told == [ignored("leaf1", "roce_switch_extra", LISTED), ignored("leaf3", "roce_switch_extra", LISTED)]
+
+
+@pytest.mark.parametrize("role", ["roce_swich", ""])
+def test_a_role_that_is_not_there(site, role):
+    status, _told, output = site.play({"tasks": [{"sailloft.fleet.role_variables": {"role": role}, "run_once": True}]})
+    assert status == 2
+    assert f"there is no role '{role}' in sailloft.fleet; set role to one that there is" in output
+
+
+def test_every_role_tells_of_its_own(site):
+    """With a tag that no task has: what is tagged always runs, which is no change."""
+    given = {f"{role}_no_such_name": 1 for role in ROLES}
+    required = {
+        "boot_server_interface": "eth0",
+        "boot_server_address": "10.0.0.1",
+        "boot_server_netmask": "255.255.255.0",
+        "node_boot_bmc": {"address": "https://10.0.0.3", "username": "a", "password": SECRET},
+        "roce_switch_system": "eos",
+        "roce_switch_ports": {},
+    }
+    roles = [{"role": f"sailloft.fleet.{role}"} for role in ROLES]
+    status, told, output = site.play({"vars": {**given, **required}, "roles": roles}, "--tags=none", "-lleaf1")
+    assert status == 0, output
+    assert len(ROLES) == 10
+    assert told == [
+        f"leaf1: the role {role} has no variable {role}_no_such_name, which is ignored; ansible-doc -t role "
+        f"sailloft.fleet.{role} lists those it has"
+        for role in ROLES
+    ]
+    assert "changed=0 " in output
+
+
+def test_the_example_and_the_lab_have_no_name_that_no_role_has(site):
+    checks = [{"sailloft.fleet.role_variables": {"role": role, "hosts": "{{ groups.all }}"}} for role in ROLES]
+    others = {
+        "lab": ["boot_mode", "break", "machines_dir", "opened", "ssh_dir", "ssh_options", "store_dir"],
+        "roce_switch": ["asic", "headroom", "queue_buffer_bytes"],
+        "gpu_guest": ["host"],
+    }
+    for check in checks:
+        arguments = check["sailloft.fleet.role_variables"]
+        arguments["others"] = [f"{arguments['role']}_{name}" for name in others.get(arguments["role"], [])]
+    play = site.write("inventory.yml", [{"hosts": "localhost", "gather_facts": False, "tasks": checks}])
+    for inventory in ("lab", "vela"):
+        status, output = ansible_playbook(f"-iinventories/{inventory}", play, COLUMNS="1000")
+        assert status == 0, output
+        assert IGNORED.findall(output) == []
+
+
+def test_boot_servers_without_what_they_need_are_one_error(site):
+    site.write("hosts.yml", {"boot_servers": {"hosts": {"bs01": {}, "bs02": {"boot_server_address": "10.0.0.2"}}}})
+    status, output = ansible_playbook(f"-i{site.folder}/hosts.yml", "playbooks/boot_servers.yml", COLUMNS="1000")
+    assert status == 2
+    assert (
+        "bs01: boot_server_address, boot_server_interface, boot_server_netmask not set; bs02: boot_server_interface, "
+        "boot_server_netmask not set. Set them in the inventory: ansible-doc -t role sailloft.fleet.boot_server says "
+        "what they are"
+    ) in output
+    assert "<unknown>" not in output
+
+
+def test_the_role_alone_names_what_it_lacks(site):
+    status, _told, output = site.play({"roles": [{"role": "sailloft.fleet.boot_server"}]}, "-lleaf1")
+    assert status == 2
+    assert "missing required arguments: boot_server_address, boot_server_interface, boot_server_netmask" in output
+    assert "is undefined" not in output

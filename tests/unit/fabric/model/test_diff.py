@@ -1,0 +1,137 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A switch's QoS as data, and differences in words."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from switches import switch
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.diff import differences, to_data
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
+    Ecn,
+    Headroom,
+    PortQos,
+    Queue,
+    Watchdog,
+)
+
+PORTS = ["swp1", "swp2", "swp3", "swp4", "swp5"]
+WANTED = switch("plain", PORTS)
+QOS = WANTED.ports["swp1"]
+
+
+def seen(**changes):
+    return replace(WANTED, ports=dict.fromkeys(PORTS, replace(QOS, **changes)))
+
+
+def put(field, at, value):
+    values = list(getattr(QOS, field))
+    values[at] = value
+    return {field: tuple(values)}
+
+
+def test_data():
+    data = json.loads(json.dumps(to_data(WANTED)))
+    assert (data["name"], data["system"], data["ecmp_fields"][0]) == ("leaf1", "plain", "destination_ip")
+    port = data["ports"]["swp5"]
+    assert (port["dscp_to_class"]["26"], len(port["dscp_to_class"])) == (3, 64)
+    assert port["class_to_queue"] == {"0": 0, "3": 3, "6": 6}
+    assert port["queues"]["3"]["ecn"] == {
+        "minimum_bytes": 150_000,
+        "maximum_bytes": 1_500_000,
+        "probability_percent": 100,
+    }
+    assert port["queues"]["6"] == {"strict": True, "bandwidth_percent": None, "ecn": None}
+    assert list(port["headroom"]) == ["3"]
+    assert (port["pfc"], port["watchdog"]["action"], port["ip_mtu_bytes"]) == ([3], "drop", 9100)
+    empty = to_data(replace(WANTED, ports={"swp1": PortQos()}, ecmp_fields=None))
+    assert (empty["ecmp_fields"], empty["ports"]["swp1"]["queues"]) == (None, {})
+
+
+def test_the_same_is_no_difference():
+    assert differences(WANTED, switch("plain", PORTS), ()) == []
+    # What the running configuration has beyond what is wanted is not ours.
+    assert differences(WANTED, replace(WANTED, ports={**WANTED.ports, "mgmt": PortQos()}), ()) == []
+
+
+DIFFERENT = [
+    (put("dscp_to_class", 26, 1), "traffic class of DSCP 26: wanted 3, seen 1"),
+    ({"dscp_to_class": (None,) * 64}, "traffic class of DSCP 0-25, 27-47, 49-63: wanted 0, seen none"),
+    (put("class_to_queue", 3, None), "queue of traffic class 3: wanted 3, seen none"),
+    (put("class_to_priority", 3, 4), "priority of pauses of traffic class 3: wanted 3, seen 4"),
+    (put("priority_to_queue", 3, 4), "queue of paused priority 3: wanted 3, seen 4"),
+    (
+        put("queues", 3, Queue(False, 50, Ecn(150_000, 1_500_000, 5))),
+        "queue 3: wanted 50%, ECN 150000 to 1500000 bytes at 100%, seen 50%, ECN 150000 to 1500000 bytes at 5%",
+    ),
+    (put("queues", 6, Queue(False, 14)), "queue 6: wanted strict, no ECN, seen 14%, no ECN"),
+    (put("queues", 6, None), "queue 6: wanted strict, no ECN, seen none"),
+    ({"pfc": ()}, "priorities with PFC: wanted 3, seen none"),
+    ({"pfc": (3, 4)}, "priorities with PFC: wanted 3, seen 3, 4"),
+    (
+        put("headroom", 3, Headroom(0, 1, 2, 3, 4)),
+        "headroom of priority 3: wanted reserved_bytes 19456, xoff_bytes 38912, xon_offset_bytes 19456, alpha_exponent "
+        "0, xon_bytes 0, seen reserved_bytes 0, xoff_bytes 1, xon_offset_bytes 2, alpha_exponent 3, xon_bytes 4",
+    ),
+    (
+        {"watchdog": Watchdog(200, 400, "drop")},
+        "PFC watchdog: wanted detection_ms 200, restoration_ms 200, action drop, seen detection_ms 200, "
+        "restoration_ms 400, action drop",
+    ),
+    ({"watchdog": None}, "PFC watchdog: wanted detection_ms 200, restoration_ms 200, action drop, seen none"),
+    ({"ip_mtu_bytes": 1500}, "largest IP packet, in bytes: wanted 9100, seen 1500"),
+    ({"ip_mtu_bytes": None}, "largest IP packet, in bytes: wanted 9100, seen none"),
+]
+
+
+@pytest.mark.parametrize(("changes", "words"), DIFFERENT, ids=[words[:50] for _rest, words in DIFFERENT])
+def test_a_difference_in_words(changes, words):
+    found = differences(WANTED, seen(**changes), ())
+    assert f"swp1, swp2, swp3 and 2 more: {words}" in [str(each) for each in found]
+    assert all(each.ports == tuple(PORTS) for each in found)
+    (field,) = changes
+    assert differences(WANTED, seen(**changes), {field}) == []
+
+
+def test_a_cable_is_compared_where_both_have_one():
+    five, nine = (replace(WANTED, ports={"swp1": replace(QOS, cable_m=metres)}) for metres in (5, 9))
+    none = replace(WANTED, ports={"swp1": QOS})
+    (found,) = differences(five, nine, ())
+    assert str(found) == "swp1: longest cable, in metres: wanted 5, seen 9"
+    assert differences(none, five, ()) == differences(five, nine, {"cable_m"}) == []
+
+
+def test_a_cable_that_is_wanted_and_not_told_differs():
+    five, none = (replace(WANTED, ports={"swp1": replace(QOS, cable_m=metres)}) for metres in (5, None))
+    (found,) = differences(five, none, ())
+    assert str(found) == "swp1: longest cable, in metres: wanted 5, seen none"
+
+
+def test_a_queue_that_should_be_strict_is_named_before_the_shares_that_it_takes():
+    shares = {0: Queue(False, 44), 3: Queue(False, 44, QOS.queues[3].ecn), 6: Queue(False, 12)}
+    queues = tuple(shares.get(at) for at in range(8))
+    found = differences(WANTED, replace(WANTED, ports=dict.fromkeys(WANTED.ports, replace(QOS, queues=queues))), ())
+    assert [each.what for each in found] == ["queue 6", "queue 0", "queue 3"]
+    assert (found[0].wanted, found[0].seen) == ("strict, no ECN", "12%, no ECN")
+
+
+def test_a_difference_of_one_port_and_a_port_that_is_not_there():
+    ports = {**WANTED.ports, "swp2": replace(QOS, pfc=())}
+    del ports["swp4"]
+    found = [str(each) for each in differences(WANTED, replace(WANTED, ports=ports), ())]
+    assert found == [
+        "swp2: priorities with PFC: wanted 3, seen none",
+        "swp4: the port: wanted configured, seen not there",
+    ]
+
+
+@pytest.mark.parametrize(("fields", "words"), [(None, "not set"), ((), "none"), (("source_ip",), "source_ip")])
+def test_ecmp_is_of_the_whole_switch(fields, words):
+    (found,) = differences(WANTED, replace(WANTED, ecmp_fields=fields), ())
+    assert str(found).endswith(f"source_ip, source_port, seen {words}")
+    assert str(found).startswith("what ECMP hashes: wanted ")
+    assert differences(WANTED, replace(WANTED, ecmp_fields=fields), {"ecmp_fields": ""}) == []

@@ -1,0 +1,67 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic import nccl_conf
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
+
+TWO = {
+    "classes": {
+        "roce": {},
+        "control": {"mode": "lossy", "dscp": 32, "ect": 1, "traffic_class": 4, "bandwidth_percent": 5},
+    }
+}
+
+
+def of(policy=None, rdma_class=None, fifo_class=None, gid_index=None, queue_pairs=None):
+    return nccl_conf.of_policy(read_policy(policy), rdma_class, fifo_class, gid_index, queue_pairs)
+
+
+def test_the_traffic_class_is_the_whole_byte():
+    assert of() == {"NCCL_IB_TC": 106}  # 104 is the DSCP alone: no switch would mark such a packet
+    assert of(gid_index=3, queue_pairs=16) == {
+        "NCCL_IB_TC": 106,
+        "NCCL_IB_GID_INDEX": 3,
+        "NCCL_IB_QPS_PER_CONNECTION": 16,
+    }
+
+
+def test_control_messages_have_a_class_of_their_own_where_it_is_another():
+    assert of(TWO, fifo_class="control") == {"NCCL_IB_TC": 106, "NCCL_IB_FIFO_TC": 129}
+    assert of(TWO, "control", "control") == {"NCCL_IB_TC": 129}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"rdma_class": "storage"}, "there is no class 'storage'; there are roce"),
+        ({"fifo_class": "control"}, "there is no class 'control'"),
+        ({"gid_index": 256}, "NCCL_IB_GID_INDEX 256 is not a whole number of 0 to 255"),
+        ({"queue_pairs": "many"}, "NCCL_IB_QPS_PER_CONNECTION 'many' is not"),
+    ],
+)
+def test_bad_wishes_are_refused(given, message):
+    with pytest.raises(FabricError, match=message):
+        of(**given)
+
+
+def test_settings_that_say_the_same_agree_and_others_are_refused():
+    assert nccl_conf.merged({"NCCL_IB_TC": "106", "NCCL_DEBUG": "WARN"}, {"NCCL_IB_TC": 106}) == {
+        "NCCL_DEBUG": "WARN",
+        "NCCL_IB_TC": 106,
+    }
+    with pytest.raises(FabricError, match="NCCL_IB_TC is set to 104, and by the RoCE policy of this host it is 106"):
+        nccl_conf.merged({"NCCL_IB_TC": 104}, {"NCCL_IB_TC": 106})
+
+
+def test_the_file():
+    assert nccl_conf.text({"NCCL_IB_TC": 106, "NCCL_DEBUG": "WARN"}).splitlines()[1:] == [
+        "NCCL_DEBUG=WARN",
+        "NCCL_IB_TC=106",
+    ]
+    for settings in ({"LD_PRELOAD": "x"}, {"NCCL_DEBUG": "a\nb"}, {"NCCL_DEBUG": ""}, {"NCCL_IB_TC\nX": 1}):
+        with pytest.raises(FabricError):
+            nccl_conf.text(settings)

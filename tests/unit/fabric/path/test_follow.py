@@ -1,0 +1,546 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Break any one link of the chain, and the path proof names that one first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from roce_path import LEAVES, LINKS, SPINES, at, nic
+from switches import ECN, HEADROOM, port_qos
+from switches import policies as any_policy
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric, buffer_cycle
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
+    Application,
+    Ecn,
+    Headroom,
+    Nic,
+    Queue,
+    Switch,
+    Watchdog,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import checks
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
+    Checker,
+    Host,
+    ReadBack,
+    claims,
+    deadlock,
+    first_fault,
+    follow,
+    survey,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import LOSSLESS, read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
+
+START, GOAL = End("gpu1", "mlx5_0"), End("gpu2", "mlx5_0")
+
+
+def site(given=None):
+    """A policy, and a fabric of four switches where everything is as it says."""
+    policy = read_policy(given)
+    apps = (Application("NCCL", policy.classes[0].tos, queue_pairs=4),)
+    hosts = {name: Host({"mlx5_0": Seen(nic(policy))}, apps) for name in ("gpu1", "gpu2")}
+    fabric = Fabric(LINKS, [*LEAVES, *SPINES])
+    qos = port_qos(policy)
+    switches = {
+        name: Switch(name, "any", {end.port: qos for end in fabric.peer if end.device == name}, policy.ecmp_fields)
+        for name in fabric.switches
+    }
+    return policy, fabric, ReadBack(hosts, switches, switches)
+
+
+def checked(policy, fabric, seen, at=0):
+    return follow(fabric, START, GOAL, Checker(policy, policy.classes[at], seen))
+
+
+def port(seen, switch, name, **changes):
+    """``seen`` with another QoS on one port."""
+    old = seen.switches[switch]
+    new = replace(old, ports={**old.ports, name: replace(old.ports[name], **changes)})
+    return replace(seen, switches={**seen.switches, switch: new})
+
+
+def host(seen, name, cannot=None, **changes):
+    """``seen`` with another NIC in one host; ``cannot``: why its settings in ``changes`` are not there."""
+    old = seen.hosts[name]
+    nic_there = old.nics["mlx5_0"]
+    other = replace(nic_there, nic=replace(nic_there.nic, **changes), cannot=cannot or {})
+    return replace(seen, hosts={**seen.hosts, name: replace(old, nics={"mlx5_0": other})})
+
+
+def app(seen, **changes):
+    old = seen.hosts["gpu1"]
+    return replace(
+        seen, hosts={**seen.hosts, "gpu1": replace(old, applications=(replace(old.applications[0], **changes),))}
+    )
+
+
+POLICY, FABRIC, SEEN = site()
+QOS = port_qos(POLICY)
+NIC = nic(POLICY)
+
+
+def test_a_path_that_is_as_the_policy_says():
+    parts = checked(POLICY, FABRIC, SEEN)
+    assert first_fault(parts) is None
+    made = claims(parts, "test")
+    assert all(claim.holds for claim in made)
+    places = [part.where for part in parts]
+    # In the order of the packets, over both spines, and the CNP's way back.
+    order = [
+        *("gpu1 NCCL", "gpu1 mlx5_0", "leaf1 h1, in", "leaf1 u1, out", "leaf1 u2, out", "spine1 leaf1, in"),
+        *("spine2 leaf2, out", "leaf2 u1, in", "leaf2 h1, out", "gpu2 mlx5_0", "leaf2 h1, in", "leaf1 h1, out"),
+    ]
+    assert [places.index(each) for each in order] == sorted(places.index(each) for each in order)
+    assert len({(part.layer, part.where) for part in parts}) == len(parts)
+
+
+TWO_SHARES = at(at(QOS.queues, 6, Queue(False, 14)), 3, Queue(False, 44, ECN))
+BROKEN = {
+    "ToS of another class": (app(SEEN, tos=0), "gpu1 NCCL", "DSCP 26"),
+    "ToS without ECT": (app(SEEN, tos=104), "gpu1 NCCL", "ECN-capable"),
+    "one queue pair": (app(SEEN, queue_pairs=1), "gpu1 NCCL", "queue pairs"),
+    "a device that forces another ToS": (host(SEEN, "gpu1", forced_tos=0), "gpu1 mlx5_0", "traffic class"),
+    "RDMA-CM's default": (host(SEEN, "gpu1", cm_tos=0), "gpu1 mlx5_0", "RDMA-CM"),
+    "a VF that may not mark": (host(SEEN, "gpu1", may_mark=False), "gpu1 mlx5_0", "keep the DSCP"),
+    "a NIC that trusts PCP": (host(SEEN, "gpu1", trust="pcp"), "gpu1 mlx5_0", "trusts the DSCP"),
+    "another priority in the NIC": (
+        host(SEEN, "gpu1", dscp_to_priority=at(NIC.dscp_to_priority, 26, 0)),
+        "gpu1 mlx5_0",
+        "DSCP 26 is priority 3",
+    ),
+    "another class in the NIC": (
+        host(SEEN, "gpu1", priority_to_class=at(NIC.priority_to_class, 3, 0)),
+        "gpu1 mlx5_0",
+        "priority 3 is traffic class 3",
+    ),
+    "another share in the NIC": (
+        host(SEEN, "gpu1", queues=at(NIC.queues, 3, Queue(False, 10))),
+        "gpu1 mlx5_0",
+        "share of 50%",
+    ),
+    "no PFC in the NIC": (host(SEEN, "gpu1", pfc=()), "gpu1 mlx5_0", "PFC is on for priority 3"),
+    "an RDMA-CM of which nothing is known": (host(SEEN, "gpu1", cm_tos=None), "gpu1 mlx5_0", "RDMA-CM"),
+    "a function of which nobody says whether it may mark": (
+        host(SEEN, "gpu1", may_mark=None),
+        "gpu1 mlx5_0",
+        "keep the DSCP",
+    ),
+    "a traffic class that is neither strict nor has a share": (
+        host(SEEN, "gpu1", queues=at(NIC.queues, 3, None)),
+        "gpu1 mlx5_0",
+        "share of 50%",
+    ),
+    "PFC for one priority more in the NIC": (
+        host(SEEN, "gpu1", pfc=(3, 4)),
+        "gpu1 mlx5_0",
+        "PFC is off for priority 4, which no class of RoCE has",
+    ),
+    "DCBX by the firmware": (host(SEEN, "gpu1", dcbx_by_host=False), "gpu1 mlx5_0", "DCBX is the host's"),
+    "DCBX of which nothing is known": (host(SEEN, "gpu1", dcbx_by_host=None), "gpu1 mlx5_0", "DCBX is the host's"),
+    "an MTU that is not known in the NIC": (host(SEEN, "gpu1", ip_mtu_bytes=None), "gpu1 mlx5_0", "MTU"),
+    "RoCE in the buffer of all other traffic": (
+        host(SEEN, "gpu2", priority_to_buffer=(0,) * 8),
+        "gpu2 mlx5_0",
+        "priority 3 has an ingress buffer of its own",
+    ),
+    "buffers of which nothing is known": (
+        host(SEEN, "gpu2", priority_to_buffer=(None,) * 8),
+        "gpu2 mlx5_0",
+        "priority 3 has an ingress buffer of its own",
+    ),
+    "a buffer without a size": (
+        host(SEEN, "gpu2", buffer_bytes=(262144, 0, 0, 0, 0, 0, 0, 0)),
+        "gpu2 mlx5_0",
+        "buffer 1 of priority 3 has a size",
+    ),
+    "a small MTU in the NIC": (host(SEEN, "gpu1", ip_mtu_bytes=1500), "gpu1 mlx5_0", "MTU"),
+    "a DSCP that is not mapped": (
+        port(SEEN, "leaf1", "h1", dscp_to_class=at(QOS.dscp_to_class, 26, None)),
+        "leaf1 h1, in",
+        "DSCP 26 is traffic class 3",
+    ),
+    "SONiC's default map": (
+        port(SEEN, "leaf1", "h1", dscp_to_class=at(QOS.dscp_to_class, 26, 1)),
+        "leaf1 h1, in",
+        "DSCP 26 is traffic class 3",
+    ),
+    "another DSCP in RoCE's class": (
+        port(SEEN, "leaf1", "h1", dscp_to_class=at(QOS.dscp_to_class, 3, 3)),
+        "leaf1 h1, in",
+        "alone",
+    ),
+    "PFC for another priority": (port(SEEN, "leaf1", "u2", pfc=(4,)), "leaf1 u2, out", "PFC is on for priority 3"),
+    "a class that pauses another priority": (
+        port(SEEN, "leaf1", "h1", class_to_priority=at(QOS.class_to_priority, 3, 4)),
+        "leaf1 h1, in",
+        "pauses priority 3",
+    ),
+    "no headroom": (
+        port(SEEN, "leaf1", "h1", headroom=at(QOS.headroom, 3, Headroom(0, 0, 0, 0))),
+        "leaf1 h1, in",
+        "has headroom",
+    ),
+    "no headroom at all": (
+        port(SEEN, "leaf1", "h1", headroom=at(QOS.headroom, 3, None)),
+        "leaf1 h1, in",
+        "priority 3 has headroom",
+    ),
+    "headroom of a shorter cable where packets come in": (
+        port(SEEN, "leaf1", "h1", headroom=at(QOS.headroom, 3, replace(HEADROOM, xoff_bytes=10_000))),
+        "leaf1 h1, in",
+        "priority 3 has the compiled headroom",
+    ),
+    "another share of the shared buffer": (
+        port(SEEN, "leaf1", "h1", headroom=at(QOS.headroom, 3, replace(HEADROOM, alpha_exponent=3))),
+        "leaf1 h1, in",
+        "priority 3 may fill 2^0 times the free shared buffer",
+    ),
+    "PFC for one priority more": (
+        port(SEEN, "leaf1", "h1", pfc=(3, 4)),
+        "leaf1 h1, in",
+        "PFC is off for priority 4, which no class of RoCE has",
+    ),
+    "no watchdog": (port(SEEN, "leaf1", "u1", watchdog=None), "leaf1 u1, out", "the PFC watchdog is on"),
+    "a watchdog with other times": (
+        port(SEEN, "leaf1", "u1", watchdog=Watchdog(5000, 60000, "forward")),
+        "leaf1 u1, out",
+        "the PFC watchdog is the policy's",
+    ),
+    "an MTU that is not known on a switch": (
+        port(SEEN, "leaf1", "h1", ip_mtu_bytes=None),
+        "leaf1 h1, in",
+        "IP packets of 9000 bytes pass",
+    ),
+    "a CNP queue with a share, which RoCE's loses": (
+        port(SEEN, "leaf1", "u1", queues=TWO_SHARES),
+        "leaf1 u1, out",
+        "queue 6 of CNPs is strict",
+    ),
+    "another queue": (
+        port(SEEN, "spine2", "leaf2", class_to_queue=at(QOS.class_to_queue, 3, 0)),
+        "spine2 leaf2, out",
+        "leaves by queue 3",
+    ),
+    "no ECN": (
+        port(SEEN, "spine1", "leaf2", queues=at(QOS.queues, 3, Queue(False, 50))),
+        "spine1 leaf2, out",
+        "queue 3 marks ECN",
+    ),
+    "thresholds in kB": (
+        port(SEEN, "spine1", "leaf2", queues=at(QOS.queues, 3, Queue(False, 50, Ecn(150, 1500, 100)))),
+        "spine1 leaf2, out",
+        "compiled thresholds",
+    ),
+    "a strict RoCE queue": (
+        port(SEEN, "leaf1", "u1", queues=at(QOS.queues, 3, Queue(True, None, ECN))),
+        "leaf1 u1, out",
+        "share of 50%",
+    ),
+    "a queue that nobody schedules": (
+        port(SEEN, "leaf1", "u1", queues=at(QOS.queues, 3, None)),
+        "leaf1 u1, out",
+        "queue 3 is scheduled",
+    ),
+    "a pause that stops another queue": (
+        port(SEEN, "leaf1", "u1", priority_to_queue=at(QOS.priority_to_queue, 3, 4)),
+        "leaf1 u1, out",
+        "stops queue 3",
+    ),
+    "a small MTU on a switch": (port(SEEN, "spine2", "leaf2", ip_mtu_bytes=1500), "spine2 leaf2, out", "bytes pass"),
+    "lossless at one end only": (
+        port(SEEN, "spine1", "leaf1", pfc=()),
+        "spine1 leaf1, in",
+        "PFC is on for priority 3",
+    ),
+    "a receiver that trusts PCP": (host(SEEN, "gpu2", trust="pcp"), "gpu2 mlx5_0", "trusts the DSCP"),
+    "a notification point of which nothing is known": (
+        host(SEEN, "gpu2", notification=None),
+        "gpu2 mlx5_0",
+        "notification point",
+    ),
+    "CNPs whose DSCP is not known": (host(SEEN, "gpu2", cnp_dscp=None), "gpu2 mlx5_0", "CNPs leave with DSCP 48"),
+    "a reaction point of which nothing is known": (
+        host(SEEN, "gpu1", reaction=None),
+        "gpu1 mlx5_0",
+        "reaction point",
+    ),
+    "no notification point": (host(SEEN, "gpu2", notification=()), "gpu2 mlx5_0", "notification point"),
+    "CNPs of the operator's default": (host(SEEN, "gpu2", cnp_dscp=4), "gpu2 mlx5_0", "CNPs leave with DSCP 48"),
+    "CNPs in another class": (
+        port(SEEN, "spine1", "leaf2", dscp_to_class=at(QOS.dscp_to_class, 48, 0)),
+        "spine1 leaf2, in",
+        "DSCP 48 of CNPs",
+    ),
+    "CNPs in another queue": (
+        port(SEEN, "leaf2", "u2", class_to_queue=at(QOS.class_to_queue, 6, 0)),
+        "leaf2 u2, out",
+        "CNPs leave by queue 6",
+    ),
+    "CNPs that are not strict": (
+        port(SEEN, "leaf1", "h1", queues=at(QOS.queues, 6, Queue(False, 14))),
+        "leaf1 h1, out",
+        "strict",
+    ),
+    "CNPs that are marked": (
+        port(SEEN, "leaf1", "h1", queues=at(QOS.queues, 6, Queue(True, None, ECN))),
+        "leaf1 h1, out",
+        "marks nothing",
+    ),
+    "a hop that rewrites DSCPs": (
+        port(SEEN, "spine1", "leaf2", rewrites_dscp=True),
+        "spine1 leaf2, out",
+        "keep their DSCP",
+    ),
+    "CNPs that are paused": (port(SEEN, "leaf1", "h1", pfc=(3, 6)), "leaf1 h1, out", "never paused"),
+    "no reaction point": (host(SEEN, "gpu1", reaction=()), "gpu1 mlx5_0", "reaction point"),
+    "a switch that hashes addresses alone": (
+        replace(
+            SEEN,
+            switches={**SEEN.switches, "leaf1": replace(SEEN.switches["leaf1"], ecmp_fields=("source_ip",))},
+        ),
+        "leaf1",
+        "UDP source port",
+    ),
+    "a switch whose hash is not known": (
+        replace(SEEN, switches={**SEEN.switches, "leaf1": replace(SEEN.switches["leaf1"], ecmp_fields=None)}),
+        "leaf1",
+        "UDP source port",
+    ),
+    "a switch that was not read": (
+        replace(SEEN, switches={name: each for name, each in SEEN.switches.items() if name != "spine2"}),
+        "spine2 leaf1, in",
+        "was read back",
+    ),
+}
+
+
+@pytest.mark.parametrize(("planned", "seen", "short"), [(5, 0, True), (41, 40, True), (5, 40, False), (5, None, True)])
+def test_headroom_of_the_switchs_own_reckoning_is_for_the_cable(planned, seen, short):
+    def found(reasons):
+        here, wanted = replace(QOS, cable_m=seen), replace(QOS, cable_m=planned)
+        return [each.what for each in checks.ingress(here, POLICY.classes[0], POLICY, reasons, wanted)]
+
+    assert found({}) == [f"headroom is for a cable of {planned} m"] * short
+    # Where the system is told no cable, its headroom is what cannot be read.
+    assert found({"cable_m": "no line tells it"}) == found({}) * (seen is not None)
+
+
+# What of a NIC or a port cannot be read on its kind: the change, why, where it is said, and of what.
+NOT_TO_BE_READ = {
+    "a driver without NP": ({"notification": None}, "notification", "the notification point of priority 3 is on"),
+    "a driver without RP": ({"reaction": None}, "reaction", "the reaction point of priority 3 is on"),
+    "a driver without CNPs' DSCP": ({"cnp_dscp": None}, "cnp_dscp", "CNPs leave with DSCP 48"),
+    "a driver without DCBX": ({"dcbx_by_host": None}, "dcbx_by_host", "DCBX is the host's"),
+    "a driver without buffers": (
+        {"priority_to_buffer": (None,) * 8},
+        "priority_to_buffer",
+        "priority 3 has an ingress buffer of its own",
+    ),
+    "buffers that are left to the driver": (
+        {"priority_to_buffer": (0,) * 8},
+        "own_buffer",
+        "priority 3 has an ingress buffer of its own",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOT_TO_BE_READ)
+def test_what_a_nic_cannot_show_is_neither_held_nor_failed(name):
+    change, setting, what = NOT_TO_BE_READ[name]
+    for each in ("gpu1", "gpu2"):
+        seen = host(SEEN, each, {setting: "its driver has none"}, **change)
+        surveyed = list(survey(FABRIC, Checker(POLICY, POLICY.classes[0], seen)))
+        assert first_fault(surveyed) is None
+        apart = [claim for claim in claims(surveyed, "test") if claim.holds is None]
+        assert {(claim.claim, claim.seen, claim.reason) for claim in apart} == {
+            (f"{each} mlx5_0: {what}", None, "its driver has none")
+        }
+
+
+@pytest.mark.parametrize("setting", ["trust", "priority_to_class", "pfc"])
+def test_a_physical_function_without_what_roce_needs_fails_whatever_the_reason(setting):
+    nothing = {"trust": None, "priority_to_class": (None,) * 8, "pfc": ()}[setting]
+    seen = host(SEEN, "gpu1", {setting: "neither dcb nor mlnx_qos is installed"}, **{setting: nothing})
+    fault = first_fault(checked(POLICY, FABRIC, seen))
+    assert fault.where == "gpu1 mlx5_0"
+    assert fault.consequence.endswith(": neither dcb nor mlnx_qos is installed")
+
+
+def test_of_a_vf_the_ports_settings_are_its_physical_functions():
+    why = "it is a VF, and the port is its physical function's"
+    cannot = dict.fromkeys(("trust", "notification", "reaction", "cnp_dscp", "dcbx_by_host"), why)
+    bare = Nic("mlx5_0", "eth0", is_vf=True, cm_tos=106, ip_mtu_bytes=9000)
+    changes = {each: getattr(bare, each) for each in ("trust", "notification", "reaction", "cnp_dscp", "may_mark")}
+    seen = host(SEEN, "gpu1", cannot, is_vf=True, dcbx_by_host=None, pfc=(), **changes)
+    parts = checked(POLICY, FABRIC, seen)
+    assert first_fault(parts) is None
+    assert [(each.what, each.reason) for part in parts for each in part.unseen] == [
+        (
+            "this function's packets keep the DSCP that is set",
+            "a guest does not see what the physical function of its VF trusts",
+        ),
+        ("its port has the policy", why),
+        ("the reaction point of priority 3 is on", why),
+    ]
+
+
+def test_what_a_switchs_system_does_not_show_is_neither_held_nor_failed(monkeypatch):
+    reasons = {"headroom": "sized by itself", "watchdog": "always on", "ip_mtu_bytes": "fixed", "ecmp_fields": "fixed"}
+    monkeypatch.setitem(SYSTEMS, "any", SimpleNamespace(NOT_HELD=reasons))
+    bare = replace(QOS, headroom=(None,) * 8, watchdog=None, ip_mtu_bytes=None)
+    leaf = replace(SEEN.switches["leaf1"], ports=dict.fromkeys(SEEN.switches["leaf1"].ports, bare), ecmp_fields=None)
+    parts = checked(POLICY, FABRIC, replace(SEEN, switches={**SEEN.switches, "leaf1": leaf}))
+    assert first_fault(parts) is None
+    assert [(each.where, each.what, each.reason) for part in parts for each in part.unseen] == [
+        ("leaf1", "ECMP's hash takes the UDP source port", "fixed"),
+        ("leaf1 h1, in", "priority 3 has headroom", "sized by itself"),
+        ("leaf1 h1, in", "IP packets of 9000 bytes pass", "fixed"),
+        ("leaf1 u1, out", "the PFC watchdog is on", "always on"),
+        ("leaf1 u1, out", "IP packets of 9000 bytes pass", "fixed"),
+        ("leaf1 u2, out", "the PFC watchdog is on", "always on"),
+        ("leaf1 u2, out", "IP packets of 9000 bytes pass", "fixed"),
+    ]
+
+
+def test_how_many_queue_pairs_an_application_uses_is_to_be_given():
+    parts = checked(POLICY, FABRIC, app(SEEN, queue_pairs=None))
+    assert first_fault(parts) is None
+    assert [each.reason for each in parts[0].unseen] == ["how many queue pairs NCCL uses was not given"]
+
+
+def test_of_a_cable_with_an_end_that_was_not_read_nothing_is_claimed():
+    unread = replace(SEEN, switches={name: each for name, each in SEEN.switches.items() if name != "spine2"})
+    cables = [[part.where for part in checked(POLICY, FABRIC, seen) if " - " in part.where] for seen in (SEEN, unread)]
+    assert [where for where in cables[0] if "spine2" not in where] == cables[1] != cables[0]
+
+
+def test_a_switch_that_classifies_where_packets_leave():
+    leaf = replace(SEEN.switches["leaf1"], system="linux")
+    seen = replace(SEEN, switches={**SEEN.switches, "leaf1": leaf})
+    assert first_fault(checked(POLICY, FABRIC, seen)) is None
+    for dscp, egress, what in ((26, "u2", "DSCP 26 is traffic class 3"), (48, "h1", "DSCP 48 of CNPs")):
+        other = at(QOS.dscp_to_class, dscp, 0)
+        (fault,) = (
+            each
+            for part in checked(POLICY, FABRIC, port(seen, "leaf1", egress, dscp_to_class=other))
+            for each in part.faults
+        )
+        assert (fault.where, fault.wanted, fault.seen) == (f"leaf1 {egress}, out", QOS.dscp_to_class[dscp], 0)
+        assert what in fault.what
+    # What comes in by h1 leaves by the others.
+    unheeded = port(seen, "leaf1", "h1", dscp_to_class=at(QOS.dscp_to_class, 26, 0))
+    assert first_fault(checked(POLICY, FABRIC, unheeded)) is None
+    surveyed = survey(FABRIC, Checker(POLICY, POLICY.classes[0], unheeded))
+    assert first_fault(surveyed).where == "leaf1 h1, out"
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_the_first_broken_hop_is_named(name):
+    seen, where, what = BROKEN[name]
+    fault = first_fault(checked(POLICY, FABRIC, seen))
+    assert fault is not None
+    assert fault.where == where
+    assert what in fault.what
+    assert fault.consequence
+    assert fault.wanted != fault.seen
+    # And the survey of the whole fabric finds it too, wherever else it is seen.
+    surveyed = list(survey(FABRIC, Checker(POLICY, POLICY.classes[0], seen)))
+    assert where in [each.where for part in surveyed for each in part.faults]
+    failed = [claim for claim in claims(surveyed, "test") if claim.holds is False]
+    assert any(claim.claim == f"{fault.where}: {fault.what}" and claim.reason == fault.consequence for claim in failed)
+
+
+def test_a_survey_of_what_is_as_the_policy_says():
+    parts = list(survey(FABRIC, Checker(POLICY, POLICY.classes[0], SEEN)))
+    assert first_fault(parts) is None
+    assert {part.layer for part in parts} == {"application", "sender", "switch", "receiver", "cnp"}
+
+
+@settings(max_examples=60, deadline=None)
+@given(any_policy())
+def test_every_policy_that_is_applied_everywhere_holds(given_policy):
+    policy, fabric, seen = site(given_policy)
+    for rdma in policy.classes[:1]:
+        checker = Checker(policy, rdma, seen)
+        assert first_fault(follow(fabric, START, GOAL, checker)) is None
+        assert first_fault(survey(fabric, checker)) is None
+
+
+def test_pfc_where_the_class_is_lossy():
+    policy, fabric, seen = site({"classes": {"roce": {"mode": "lossy"}}})
+    fault = first_fault(checked(policy, fabric, port(seen, "leaf1", "h1", pfc=(3,))))
+    assert (fault.where, fault.what) == ("leaf1 h1, in", "PFC is off for priority 3, whose class is lossy")
+
+
+def test_what_cannot_be_followed():
+    checker = Checker(POLICY, POLICY.classes[0], SEEN)
+    with pytest.raises(FabricError, match=r"NIC gpu3 mlx5_0: it has no cable in the fabric's links; add its link"):
+        follow(FABRIC, START, End("gpu3", "mlx5_0"), checker)
+    with pytest.raises(FabricError, match="it is both ends of the path"):
+        follow(FABRIC, START, START, checker)
+    parted = Fabric([(START, End("leaf1", "h1")), (GOAL, End("leaf2", "h1"))], LEAVES)
+    with pytest.raises(FabricError, match="leaf1 has no way to leaf2"):
+        follow(parted, START, GOAL, checker)
+    with pytest.raises(FabricError, match=r"port leaf1 h1: it has cables to gpu1 mlx5_0 and to gpu2 mlx5_0"):
+        Fabric([(START, End("leaf1", "h1")), (GOAL, End("leaf1", "h1"))], LEAVES)
+    with pytest.raises(FabricError, match="both ends are at one device"):
+        Fabric([(End("leaf1", "a"), End("leaf1", "b"))], LEAVES)
+
+
+def ring(size):
+    return Fabric(
+        [
+            *((End(f"s{at}", "right"), End(f"s{(at + 1) % size}", "left")) for at in range(size)),
+            *((End(f"h{at}", "mlx5_0"), End(f"s{at}", "host")) for at in range(size)),
+        ],
+        [f"s{at}" for at in range(size)],
+    )
+
+
+def test_buffers_that_wait_for_each_other():
+    assert buffer_cycle(FABRIC) == []
+    # In a ring of three, every packet's way is one link, and nothing waits.
+    assert buffer_cycle(ring(3)) == []
+    cycle = buffer_cycle(ring(5))
+    assert len(cycle) == 5
+    assert all(one[1] == other[0] for one, other in zip(cycle, [*cycle[1:], cycle[0]]))
+    broken = {link: link != cycle[0] for link in cycle}
+    assert buffer_cycle(ring(5), broken) == []
+
+
+def test_a_ring_with_pfc_is_a_fault_and_one_without_is_none():
+    fabric = ring(5)
+    switches = {name: Switch(name, "any", dict.fromkeys(("left", "right"), QOS)) for name in fabric.switches}
+    seen = ReadBack({}, switches)
+    part = deadlock(fabric, Checker(POLICY, POLICY.classes[0], seen))
+    assert "watchdog" in part.faults[0].consequence
+    assert (
+        part.faults[0].seen.count("s0") == 2
+        or part.faults[0].seen.split(" -> ")[0] == part.faults[0].seen.split(" -> ")[-1]
+    )
+    lossy = {
+        name: replace(each, ports={port: replace(qos, pfc=()) for port, qos in each.ports.items()})
+        for name, each in switches.items()
+    }
+    assert deadlock(fabric, Checker(POLICY, POLICY.classes[0], replace(seen, switches=lossy))).faults == ()
+
+
+def test_both_classes_of_a_policy_have_their_path():
+    two = {"classes": {"roce": {}, "storage": {"dscp": 10, "traffic_class": 4, "bandwidth_percent": 20}}}
+    policy, fabric, seen = site(two)
+    assert [each.mode for each in policy.classes] == [LOSSLESS, LOSSLESS]
+    second = app(seen, tos=policy.classes[1].tos)
+    for at_class in (0, 1):
+        parts = checked(policy, fabric, second, at_class)
+        assert first_fault(parts) is None
+        assert ("gpu1 NCCL" in [part.where for part in parts]) == (at_class == 1)
+    # An application that is of no class counts for each.
+    assert first_fault(checked(policy, fabric, app(seen, tos=0), 1)).where == "gpu1 NCCL"

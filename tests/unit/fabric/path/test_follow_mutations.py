@@ -1,0 +1,110 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""One port of a right fabric is made wrong, in each system's own configuration: path and proof name it.
+
+What a system cannot write, and what it does not show, is listed: nothing is left out without a word.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import jsonpatch
+import pytest
+from proofs import params
+from roce_path import at
+from sonic_configs import default_config
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, Queue
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
+from inventories import PORTS
+
+
+def _headroom(qos, **changes):
+    here = qos.headroom[3]
+    return {"headroom": at(qos.headroom, 3, here and replace(here, **changes))}
+
+
+# What is changed of the port, and whether the policy has to be lossless for it to be a fault.
+MUTATIONS = {
+    "DSCP 27 in RoCE's class, and 26 not": (
+        lambda qos: {"dscp_to_class": at(at(qos.dscp_to_class, 26, 0), 27, 3)},
+        False,
+    ),
+    "another DSCP in RoCE's class": (lambda qos: {"dscp_to_class": at(qos.dscp_to_class, 3, 3)}, False),
+    "CNPs in another class": (lambda qos: {"dscp_to_class": at(qos.dscp_to_class, 48, 0)}, False),
+    "no ECN": (lambda qos: {"queues": at(qos.queues, 3, Queue(False, 50))}, False),
+    "ECN much later": (
+        lambda qos: {"queues": at(qos.queues, 3, Queue(False, 50, Ecn(4_000_000, 8_000_000, 100)))},
+        False,
+    ),
+    "CNPs with a share": (
+        lambda qos: {"queues": at(at(at(qos.queues, 6, Queue(False, 20)), 0, Queue(False, 30)), 3, qos.queues[3])},
+        False,
+    ),
+    "an MTU of 1500": (lambda _qos: {"ip_mtu_bytes": 1500}, False),
+    "no PFC": (lambda _qos: {"pfc": (), "headroom": (None,) * 8, "watchdog": None}, True),
+    "PFC for one priority more": (
+        lambda qos: {"pfc": (0, 3), "headroom": at(qos.headroom, 0, qos.headroom[3])},
+        True,
+    ),
+    "no watchdog": (lambda _qos: {"watchdog": None}, True),
+    "headroom of 10,000 bytes": (lambda qos: _headroom(qos, xoff_bytes=10_000), True),
+    "another alpha": (lambda qos: _headroom(qos, alpha_exponent=-3), True),
+}
+# What a system's configuration cannot say of one port alone, or at all.
+NOT_SAID = {
+    ("dell_sonic", "headroom of 10,000 bytes"),
+    ("dell_sonic", "another alpha"),
+    ("eos", "headroom of 10,000 bytes"),
+    ("eos", "another alpha"),
+    ("junos", "headroom of 10,000 bytes"),
+    ("junos", "another alpha"),
+    ("nxos", "headroom of 10,000 bytes"),
+    ("nxos", "another alpha"),
+}
+
+
+def written(system, wanted):
+    """A running configuration that has ``wanted``; None where the system cannot say it."""
+    try:
+        text = SYSTEMS[system].render(wanted)
+        if system == "sonic":
+            config = default_config()
+            for patch in SYSTEMS[system].remediation(json.dumps(config), wanted).split("\n\n"):
+                config = jsonpatch.apply_patch(config, json.loads(patch))
+            text = json.dumps(config)
+    except FabricError:
+        return None
+    return text
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+@pytest.mark.parametrize("system", sorted(SYSTEMS))
+def test_a_port_that_is_made_wrong_is_named(system, name):
+    change, lossless = MUTATIONS[name]
+    if system == "linux" and lossless:
+        return  # no policy with a lossless class comes so far
+    given = params(system)
+    wanted = plan(read_policy(given["policy"]), read_switches(given["switches"], asics=given["asics"]))["spine1"]
+    ports = {port: replace(qos, **change(qos)) for port, qos in wanted.ports.items()}
+    text = written(system, replace(wanted, ports=ports))
+    seen = text and SYSTEMS[system].parse(text, "spine1")
+    right = SYSTEMS[system].parse(given["running"]["spine1"], "spine1")
+    said = bool(text) and {port: seen.ports[port] for port in ports} != {port: right.ports[port] for port in ports}
+    assert said == ((system, name) not in NOT_SAID)
+    if not said:
+        return
+    given["running"]["spine1"] = text
+    path = report.checked({**given, "paths": [], "rdma_class": None, "thresholds": True})
+    assert path["faults"], "the path names it"
+    assert all("spine1" in fault["where"] for fault in path["faults"])  # the cables to it, too
+    proof, first = prove(given)
+    assert not proof.holds
+    assert first.startswith(f"spine1: {next(iter(PORTS[system]))}")

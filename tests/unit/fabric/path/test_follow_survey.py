@@ -1,0 +1,259 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The survey looks at what is alike once. It finds, part for part, what looking at everything finds."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import asdict, replace
+from types import SimpleNamespace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from roce_path import LINKS, at, nic
+from switches import ECN, port_qos
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.links import End, Fabric
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
+    Application,
+    Ecn,
+    Headroom,
+    Queue,
+    Switch,
+    dscp_of,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import checks, report
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
+    Checker,
+    Host,
+    Part,
+    ReadBack,
+    claims,
+    deadlock,
+    survey,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table
+
+POLICY = read_policy({"classes": {"roce": {}, "storage": {"dscp": 10, "traffic_class": 4, "bandwidth_percent": 20}}})
+QOS, NIC = port_qos(POLICY), nic(POLICY)
+PORTS = [
+    QOS,
+    replace(QOS, pfc=()),
+    replace(QOS, dscp_to_class=at(QOS.dscp_to_class, 26, 1)),
+    replace(QOS, ip_mtu_bytes=1500),
+    replace(QOS, queues=at(QOS.queues, 3, Queue(False, 50, Ecn(150, 1500, 100)))),
+    replace(QOS, queues=at(QOS.queues, 6, Queue(True, None, ECN)), headroom=at(QOS.headroom, 3, Headroom(0, 0, 0, 0))),
+]
+PLANNED = [QOS, PORTS[4], replace(QOS, headroom=at(QOS.headroom, 3, Headroom(1, 1 << 20, 0, 0)))]
+NICS = [
+    Seen(NIC),
+    Seen(replace(NIC, pfc=(4,))),
+    Seen(replace(NIC, trust="pcp", cnp_dscp=4)),
+    Seen(replace(NIC, interface="eth1", reaction=())),
+    Seen(replace(NIC, notification=None, dcbx_by_host=None), cannot={"notification": "its driver has none"}),
+]
+APPLICATIONS = [Application("NCCL", 106, queue_pairs=4), Application("NCCL", 104), Application("x", 40, queue_pairs=1)]
+
+
+def read_back(draw, links, systems=("told",)):
+    """What may have been read of the devices of ``links``: alike or not, one object or several, or not at all."""
+
+    def some(values):
+        value = draw(st.sampled_from(values))
+        return value if draw(st.integers(0, 3)) else copy.deepcopy(value)
+
+    hosts, switches, planned = {}, {}, {}
+    for end in sorted({end for link in links for end in link}):
+        if draw(st.integers(0, 15)) == 0:
+            continue
+        if end.device.startswith("gpu"):
+            applications = tuple(some(APPLICATIONS) for _each in range(draw(st.integers(0, 3))))
+            hosts[end.device] = Host({end.port: some(NICS)}, applications)
+        else:
+            if end.device not in switches:
+                hashed = draw(st.sampled_from([None, ("source_ip",), POLICY.ecmp_fields]))
+                switches[end.device] = Switch(end.device, draw(st.sampled_from(systems)), {}, hashed)
+            switches[end.device].ports[end.port] = some(PORTS)
+            planned.setdefault(end.device, Switch(end.device, "told")).ports[end.port] = some(PLANNED)
+    return ReadBack(hosts, switches, planned if draw(st.booleans()) else {})
+
+
+def looked_at_one_by_one(fabric, seen, rdma):
+    """``survey`` as it is said, with no memory: each part of each device, in order, checked for itself."""
+    parts = []
+
+    def found(layer, where, findings):
+        placed = [replace(each, where=where) for each in findings]
+        kinds = (tuple(each for each in placed if isinstance(each, kind)) for kind in (checks.Fault, checks.Unseen))
+        if (layer, where) not in [part[:2] for part in parts]:
+            parts.append(Part(layer, where, *kinds))
+
+    def thing(end):
+        if end.device in fabric.switches:
+            return seen.switches.get(end.device, Switch("", "")).ports.get(end.port)
+        return seen.hosts.get(end.device, Host()).nics.get(end.port)
+
+    def reasons(end):
+        system = SYSTEMS.get(seen.switches[end.device].system)
+        return system.NOT_HELD if system else {}
+
+    def plan(end):
+        return seen.planned.get(end.device, Switch("", "")).ports.get(end.port)
+
+    def look(layer, where, end, check):
+        unread = checks.Fault("it was read back", "its settings", None, "nothing is known of it")
+        found(layer, where, [unread] if thing(end) is None else check(thing(end)))
+
+    def marked_where_it_leaves(end):
+        return seen.switches.get(end.device, Switch("", "")).system == "linux"
+
+    def entering(port, end):
+        own = [] if marked_where_it_leaves(end) else checks.classification(port, rdma)
+        return [*own, *checks.ingress(port, rdma, POLICY, reasons(end), plan(end))]
+
+    def leaving(port, end):
+        own = checks.classification(port, rdma) if marked_where_it_leaves(end) else []
+        return [*own, *checks.egress(port, rdma, POLICY, reasons(end), plan(end))]
+
+    ends = sorted(fabric.peer)
+    nics = [end for end in ends if end.device not in fabric.switches]
+    ports = [end for end in ends if end.device in fabric.switches]
+    for host in sorted({end.device for end in nics}):
+        for app in seen.hosts.get(host, Host()).applications:
+            if dscp_of(app.tos) not in [each.dscp for each in POLICY.classes if each != rdma]:
+                found("application", f"{host} {app.name}", checks.application(app, rdma))
+    for end in nics:
+        look("sender", str(end), end, lambda nic: checks.sender(nic, rdma, POLICY))
+    for one in ends:
+        if one < fabric.peer[one]:
+            for ends_of in ((one, fabric.peer[one]), (fabric.peer[one], one)):
+                up, down = (thing(end) for end in ends_of)
+                if up and down:
+                    ends_there = (getattr(each, "nic", each) for each in (up, down))
+                    found("switch", " - ".join(map(str, ends_of)), checks.link(*ends_there))
+    for name in sorted(fabric.switches):
+        switch = seen.switches.get(name)
+        if switch:
+            found("switch", name, checks.ecmp(switch.ecmp_fields, reasons(End(name, ""))))
+    for end in ports:
+        look("switch", f"{end}, in", end, lambda port, end=end: entering(port, end))
+        look("switch", f"{end}, out", end, lambda port, end=end: leaving(port, end))
+    for end in nics:
+        look("receiver", str(end), end, lambda nic: checks.receiver(nic, rdma, POLICY))
+    own = checks.cnp_classification
+    for end in ports:
+        if marked_where_it_leaves(end):
+            look("cnp", f"{end}, out", end, lambda port: [*own(port, POLICY), *checks.cnp_egress(port, POLICY)])
+        else:
+            look("cnp", f"{end}, in", end, lambda port: own(port, POLICY))
+            look("cnp", f"{end}, out", end, lambda port: checks.cnp_egress(port, POLICY))
+    for end in nics:
+        look("cnp", str(end), end, lambda nic: checks.reactor(nic, rdma))
+    return parts
+
+
+@st.composite
+def fabrics(draw):
+    """Some links of a small Clos, and what was read of it."""
+    links = draw(st.lists(st.sampled_from(LINKS), min_size=3, unique=True))
+    fabric = Fabric(links, sorted({end.device for link in links for end in link if not end.device.startswith("gpu")}))
+    return fabric, read_back(draw, links, ("told", "linux"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(fabrics())
+def test_it_finds_what_looking_at_everything_finds(drawn):
+    fabric, seen = drawn
+    for rdma in POLICY.classes:
+        assert list(survey(fabric, Checker(POLICY, rdma, seen))) == looked_at_one_by_one(fabric, seen, rdma)
+
+
+def test_parts_that_are_alike_are_looked_at_once(monkeypatch):
+    looked = []
+    monkeypatch.setattr(checks, "egress", lambda port, *_more: looked.append(port) or ())
+    fabric = Fabric(LINKS, ["leaf1", "leaf2", "spine1", "spine2"])
+    ports = {name: {end.port: QOS for end in fabric.peer if end.device == name} for name in fabric.switches}
+    seen = ReadBack({}, {name: Switch(name, "told", each) for name, each in ports.items()})
+    parts = list(survey(fabric, Checker(POLICY, POLICY.classes[0], seen)))
+    assert len([part for part in parts if part.where.endswith(", out") and part.layer == "switch"]) == 10
+    assert looked == [QOS]
+
+
+def told(parts):
+    """What the module returns of ``parts``, each with its own claims."""
+    parts = list(parts)
+    faults = [fault for part in parts for fault in part.faults]
+    unseen = [each for part in parts for each in part.unseen]
+    proof = Proof("fabric", "The path of RoCE traffic", "fabric", claims(parts, "as read back"))
+    return {
+        "changed": False,
+        "holds": not faults,
+        "first_fault": asdict(faults[0]) if faults else None,
+        "faults": [asdict(fault) for fault in faults],
+        "parts": len(parts),
+        "table": table(proof),
+        "unseen": [asdict(each) for each in unseen],
+    }
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_the_module_tells_the_same(data):
+    """From text to result, where equal ports and NICs are one object, whatever device they are of."""
+    switches = {}
+    for one, other in LINKS:
+        for end, far in ((one, other), (other, one)):
+            if not end.device.startswith("gpu"):
+                kind = "host" if far.device.startswith("gpu") else "switch"
+                peer = {kind: far.device, "port": far.port}
+                each = switches.setdefault(end.device, {"system": "told", "asic": "spectrum3", "ports": {}})
+                each["ports"][end.port] = {"speed_gbit_s": 400, "cable_m": 5, "peer": peer}
+    seen = read_back(data.draw, LINKS)
+    given_policy = {"classes": {each.name: {"dscp": each.dscp} for each in POLICY.classes[:1]}}
+    policy = read_policy(given_policy)
+    texts = {name: json.dumps(name) for name in seen.switches}
+    system = SimpleNamespace(parse=lambda _text, name: seen.switches[name], NOT_HELD={"watchdog": "", "headroom": ""})
+    SYSTEMS["told"] = system
+    try:
+        got = report.checked(
+            {
+                "policy": given_policy,
+                "switches": switches,
+                "asics": None,
+                "running": texts,
+                "nics": {
+                    name: {
+                        port: json.loads(json.dumps({**asdict(each.nic), "cannot": each.cannot}))
+                        for port, each in host.nics.items()
+                    }
+                    for name, host in seen.hosts.items()
+                },
+                "applications": {
+                    name: [
+                        {key: value for key, value in asdict(each).items() if value is not None}
+                        for each in host.applications
+                    ]
+                    for name, host in seen.hosts.items()
+                },
+                "hosts": None,
+                "paths": [],
+                "rdma_class": None,
+                "thresholds": True,
+                "name": "fabric",
+            }
+        )
+        planned = plan(policy, read_switches(switches))
+        fabric = Fabric(LINKS, list(switches))
+        back = replace(seen, planned=planned)
+        checker = Checker(policy, policy.classes[0], back)
+        parts = [*survey(fabric, checker), deadlock(fabric, checker)]
+    finally:
+        del SYSTEMS["told"]
+    del got["message"]
+    assert json.dumps(got) == json.dumps(told(parts))

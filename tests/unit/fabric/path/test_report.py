@@ -1,0 +1,151 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The module: inventory and what was read back in, the first broken hop out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from types import SimpleNamespace
+
+import pytest
+from roce_path import nic
+from switches import OWN_ASICS
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
+from inventories import PORTS, inventory
+
+PATHS = [{"source": {"host": "gpu1", "nic": "mlx5_0"}, "destination": {"host": "gpu2", "nic": "mlx5_0"}}]
+
+
+def params(system, **changes):
+    """As the module gets them; every device as the policy says, which is lossy where the system has no PFC."""
+    given = {"classes": {"roce": {"mode": "lossy"}}} if system == "linux" else {}
+    policy = read_policy(given)
+    switches = inventory(system, PORTS[system])
+    wanted = plan(policy, read_switches(switches, asics=OWN_ASICS))
+    data = json.loads(json.dumps(asdict(nic(policy))))
+    return {
+        "policy": given,
+        "switches": switches,
+        "asics": OWN_ASICS,
+        "running": {name: SYSTEMS[system].render(each) for name, each in wanted.items()},
+        "nics": {"gpu1": {"mlx5_0": {**data, "driver": "mlx5_core"}}, "gpu2": {"mlx5_0": data}},
+        "hosts": None,
+        "applications": {"gpu1": [{"name": "NCCL", "tos": 106, "queue_pairs": 4}]},
+        "paths": PATHS,
+        "rdma_class": None,
+        "thresholds": True,
+        "name": "fabric",
+        **changes,
+    }
+
+
+# Why a system does not show its headroom.
+NO_HEADROOM = {
+    "dell_sonic": "the system reckons it from the port's speed and cable_length, and no module binds a buffer profile",
+    "eos": "EOS sizes the headroom of a lossless priority itself",
+    "junos": "Junos computes it from cable length and MRU",
+    "nxos": "NX-OS sizes the headroom of a no-drop class itself, from its MTU and the port's speed",
+}
+
+
+@pytest.mark.parametrize("system", sorted(SYSTEMS))
+@pytest.mark.parametrize("paths", [PATHS, []])
+def test_what_is_rendered_for_a_system_is_a_path_that_holds(system, paths):
+    result = report.checked(params(system, paths=paths))
+    assert result["faults"] == []
+    assert result["holds"] is True
+    reason = NO_HEADROOM.get(system)
+    assert {(each["what"], each["reason"]) for each in result["unseen"]} == (
+        {("priority 3 has headroom", reason)} if reason else set()
+    )
+    # Of each port where RoCE comes in, once: three on the path, six in all.
+    count = (3 if paths else 6) * (system in NO_HEADROOM)
+    less = f"; of {count} of their settings nothing can be read" if count else ""
+    assert result["message"] == f"all {result['parts']} parts are as the policy says{less}"
+    lines = [line for line in result["table"] if line.startswith("n/a ")]
+    assert lines == ([f"n/a x{count} {reason}"] if reason else [])
+
+
+def test_buffers_that_the_inventory_leaves_to_the_driver_are_not_claimed():
+    given = params("sonic")
+    shared = {**given["nics"]["gpu2"]["mlx5_0"], "priority_to_buffer": [0] * 8}
+    given["nics"]["gpu2"] = {"mlx5_0": shared}
+    what = "priority 3 has an ingress buffer of its own"
+    for hosts, unseen in (
+        (None, []),
+        ({"gpu2": None}, []),
+        ({"gpu2": {"mlx5_0": {"speed_gbit_s": 400, "cable_m": 5}}}, []),
+        ({"gpu2": {"mlx5_0": {}}}, [what]),
+        ({"gpu2": {"mlx5_0": None}}, [what]),
+    ):
+        result = report.checked({**given, "hosts": hosts})
+        assert [each["what"] for each in result["unseen"]] == unseen
+        assert [each["what"] for each in result["faults"]] == ([] if unseen else [what])
+
+
+@pytest.mark.parametrize("system", sorted(SYSTEMS))
+def test_a_switch_of_which_nothing_is_known_is_the_first_broken_hop(system):
+    given = params(system)
+    del given["running"]["spine1"]
+    result = report.checked(given)
+    assert result["holds"] is False
+    assert result["first_fault"]["where"].startswith("spine1 ")
+    assert "nothing is known of it" in result["message"]
+
+
+def test_the_first_broken_hop_in_a_sentence(fake_system):
+    given = params(fake_system)
+    given["applications"]["gpu1"][0]["tos"] = 104
+    result = report.checked(given)
+    assert result["message"] == (
+        "gpu1 NCCL: NCCL asks for an ECN-capable transport (ToS 106): wanted 106, seen 104: "
+        "a congested queue drops its packets instead of marking them"
+    )
+    assert any("gpu1 NCCL" in line for line in result["table"])
+
+
+@pytest.fixture
+def fake_system(monkeypatch):
+    """A system whose text is a name of a plan: for what does not depend on any system's own way of writing."""
+    texts = {}
+
+    def render(switch):
+        texts[switch.name] = switch
+        return switch.name
+
+    system = SimpleNamespace(render=render, parse=lambda text, _name: texts[text], NOT_HELD={})
+    monkeypatch.setitem(SYSTEMS, "told", system)
+    monkeypatch.setitem(PORTS, "told", ("p1", "p2"))
+    return "told"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"rdma_class": "storage"}, "class storage: the policy has no such class of RoCE; name one of roce"),
+        ({"paths": [{"source": {"host": "gpu1", "nic": "x"}}]}, r"paths\[0\]: destination is missing"),
+        (
+            {"paths": [{"source": {"host": "gpu9", "nic": "a"}, "destination": {"host": "gpu1", "nic": "mlx5_0"}}]},
+            "NIC gpu9 a: it has no cable",
+        ),
+        ({"nics": {}}, "host gpu1: its applications are given, but not its NICs"),
+        (
+            {"nics": {"gpu1": {"mlx5_0": {"name": "x", "interface": "y", "queues": 3}}}},
+            "host gpu1: NIC mlx5_0: not a NIC as roce_nic_info returns it",
+        ),
+        (
+            {"nics": {"gpu1": {"mlx5_0": {"name": "x", "interface": "y", "priority_to_class": [1]}}}},
+            "priority_to_class has not 8 entries",
+        ),
+        ({"applications": {"gpu1": [{"name": "NCCL", "tos": 300}]}}, "tos 300 is not a whole number of 0 to 255"),
+    ],
+)
+def test_bad_input(fake_system, change, why):
+    with pytest.raises(FabricError, match=why):
+        report.checked({**params(fake_system), **change})

@@ -1,0 +1,211 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The table of ASICs contradicts neither itself nor the formulas, and a user's own rows are held to the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Headroom
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import thresholds
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, Formula
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asics import find_asic, read_asics
+
+DOCS = Path(__file__).parents[4] / "docs/roce.md"
+BROADCOM = [name for name in ASICS if not name.startswith("spectrum")]
+OWN = {
+    "source": "our lab's switch, show buffer, 2026-02-03",
+    "buffer_bytes": 40_000_000,
+    "pool_bytes": 30_000_000,
+    "cell_bytes": 208,
+    "lossless_classes": 3,
+    "headroom": [
+        {"speed_gbit_s": 100, "cable_m": 30, "reserved_bytes": 0, "xoff_bytes": 60_000, "alpha_exponent": -1},
+    ],
+}
+
+
+@pytest.mark.parametrize("asic", ASICS.values(), ids=list(ASICS))
+def test_each_row_has_a_source_and_whole_numbers(asic):
+    assert re.search(r"^device/[^ ]+( \([^)]*\))?: pg_profile_lookup.ini", asic.source)
+    assert re.search(r"\([0-9a-f]{10}", asic.source)
+    assert asic.headroom
+    for headroom in asic.headroom.values():
+        assert headroom.xoff_bytes > 0
+        assert min(headroom.reserved_bytes, headroom.xon_offset_bytes, headroom.xon_bytes) >= 0
+
+
+@pytest.mark.parametrize("asic", ASICS.values(), ids=list(ASICS))
+def test_the_pools_fit_into_the_buffer(asic):
+    assert 0 < asic.shared_bytes <= asic.pool_bytes <= asic.buffer_bytes
+    assert asic.shared_bytes + asic.headroom_pool_bytes + asic.lossy_pool_bytes <= asic.buffer_bytes
+    assert bool(asic.formula) == asic.sizes_pools == asic.name.startswith("spectrum")
+    assert bool(asic.headroom_pool_bytes) != asic.sizes_pools
+
+
+def test_a_pool_whose_size_holds_the_headroom_is_that_much_smaller():
+    assert ASICS["tomahawk3"].shared_bytes == 66_394_076 - 27_200_352
+    assert ASICS["trident3"].shared_bytes == 26_284_032  # with 6,291,456 of headroom it is the whole buffer
+    assert ASICS["spectrum3"].shared_bytes == 26_451_968
+
+
+@pytest.mark.parametrize("asic", ASICS.values(), ids=list(ASICS))
+def test_the_documentation_has_it(asic):
+    def listed(numbers):
+        return ", ".join(map(str, sorted(set(numbers))))
+
+    cells = [f"`{asic.name}`", asic.title, f"{asic.buffer_bytes:,}", f"{asic.shared_bytes:,}"]
+    cells += [f"{asic.headroom_pool_bytes:,}" if asic.headroom_pool_bytes else "-", str(asic.cell_bytes)]
+    cells += [listed(speed for speed, _rest in asic.headroom), listed(cable for _rest, cable in asic.headroom)]
+    cells += [listed(each.alpha_exponent for each in asic.headroom.values())]
+    assert f"\n| {' | '.join(cells)} | `" in DOCS.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", BROADCOM)
+def test_a_profile_counts_in_the_cells_of_its_asic(name):
+    asic = ASICS[name]
+    others = {("tomahawk5", 833_536), ("jericho2", 181_753), ("jericho2", 363_506), ("jericho2", 1_454_025)}
+    for headroom in asic.headroom.values():
+        for number in (headroom.reserved_bytes, headroom.xoff_bytes, headroom.xon_offset_bytes, headroom.xon_bytes):
+            assert number % asic.cell_bytes == 0 or (name, number) in others
+
+
+@pytest.mark.parametrize("asic", ASICS.values(), ids=list(ASICS))
+def test_headroom_grows_with_speed_and_cable(asic):
+    for (speed, cable), headroom in asic.headroom.items():
+        for (other_speed, other_cable), other in asic.headroom.items():
+            if other_speed >= speed and other_cable >= cable:
+                assert other.xoff_bytes >= headroom.xoff_bytes
+
+
+ROWS = [(asic, speed, cable) for asic in ASICS.values() for speed, cable in asic.headroom]
+
+
+@pytest.mark.parametrize(("asic", "speed", "cable"), ROWS, ids=[f"{row[0].name}-{row[1]}-{row[2]}" for row in ROWS])
+def test_what_is_planned_is_the_vendors_own(asic, speed, cable):
+    """Broadcom's is the row. Spectrum-4's is the formula and the row, which are the same; that of the older Spectrums
+    is the formula, whose rows are from before it: never more, and at 100 Gbit/s and 5 m less than what can arrive."""
+    row = asic.headroom[speed, cable]
+    planned = thresholds.headroom_of(asic, speed, cable, 9100, {}, "here")
+    if asic.formula is Formula.SPECTRUM:
+        assert planned.xoff_bytes >= row.xoff_bytes
+        assert planned.xoff_bytes == thresholds.spectrum_xoff_bytes(asic, speed, cable, 9216)
+    else:
+        assert planned == row
+    assert thresholds.floor_bytes(speed, cable, 9100) <= planned.xoff_bytes
+    assert planned.xoff_bytes <= thresholds.CEILING_FACTOR * thresholds.floor_bytes(speed, 1, 9100) or cable > 40
+
+
+def test_rows_that_lose_packets_where_a_peer_takes_the_time_that_it_may():
+    below = [
+        (asic.name, speed, cable)
+        for asic, speed, cable in ROWS
+        if asic.headroom[speed, cable].xoff_bytes < thresholds.floor_bytes(speed, cable, 9100)
+    ]
+    assert {name for name, _speed, _cable in below} == {"spectrum", "spectrum2", "spectrum3"}
+    assert ("spectrum3", 400, 40) in below
+    assert len(below) == 12
+
+
+def test_vendors_own_profiles_in_our_terms():
+    # size 86016, xon 37888, xoff 38912: a port of 8 lanes; and one of 4: 55296, 19456, 35840
+    assert ASICS["spectrum3"].headroom[400, 5] == Headroom(47_104, 38_912, 9_216, 0, 37_888)
+    assert ASICS["spectrum3"].headroom[200, 5] == Headroom(19_456, 35_840, 0, 0, 19_456)
+    assert ASICS["spectrum4"].headroom[800, 5] == Headroom(47_104, 257_024, 8_192, 0, 38_912)
+    assert ASICS["tomahawk3"].headroom[400, 40] == Headroom(2_540, 201_930, 2_540, -2, 2_540)
+    assert ASICS["tomahawk4"].headroom[400, 300] == Headroom(9_144, 817_372, 9_144, 0, 9_144)
+    assert ASICS["tomahawk5"].headroom[800, 40] == Headroom(8_636, 833_536, 3_556, 0, 0)
+    assert ASICS["jericho2"].headroom[400, 300] == Headroom(0, 315_392, 1_454_025, -5, 2_560)
+
+
+def test_an_end_of_pauses_of_the_users_own():
+    assert read_asics(changed({"reserved_bytes": 9, "xon_offset_bytes": 2}))["nexus"].headroom[100, 30].xon_bytes == 7
+    assert read_asics(changed({"reserved_bytes": 9, "xon_bytes": 4}))["nexus"].headroom[100, 30].xon_bytes == 4
+
+
+def test_an_own_row():
+    asics = read_asics({"nexus": OWN})
+    assert set(asics) == {*ASICS, "nexus"}
+    assert (asics["nexus"].title, asics["nexus"].unicast_queues) == ("nexus", 8)
+    assert asics["nexus"].headroom == {(100, 30): Headroom(0, 60_000, 0, -1)}
+    assert read_asics({"spectrum4": OWN})["spectrum4"].buffer_bytes == 40_000_000
+    assert read_asics(None) == dict(ASICS)
+
+
+LIKE = {"like": "spectrum3", "source": "show buffer configuration, 2026-02-03"}
+
+
+def test_a_switch_like_another_with_pools_of_its_own():
+    found = read_asics({"sn4700": {**LIKE, "pool_bytes": 20_000_000, "lossy_pool_bytes": 9_000_000}})["sn4700"]
+    base = ASICS["spectrum3"]
+    assert (found.pool_bytes, found.lossy_pool_bytes, found.sizes_pools) == (20_000_000, 9_000_000, False)
+    assert (found.name, found.title, found.source) == ("sn4700", base.title, LIKE["source"])
+    assert (found.headroom, found.formula, found.buffer_bytes) == (base.headroom, base.formula, base.buffer_bytes)
+    assert read_asics({"sn4700": LIKE})["sn4700"].sizes_pools
+    assert read_asics({"sn4700": {**LIKE, "headroom": OWN["headroom"]}})["sn4700"].formula is None
+
+
+def test_an_asic_of_which_only_the_pool_is_known():
+    own = {"source": "a test", "buffer_bytes": 9_000_000, "pool_bytes": 4_000_000, "cell_bytes": 208}
+    found = read_asics({"nexus": {**own, "lossless_classes": 1, "alpha_exponent": -1}})["nexus"]
+    assert (found.headroom, found.alpha_exponent) == ({}, -1)
+
+
+def changed(row=None, **settings):
+    own = {**OWN, **settings}
+    if row is not None:
+        own["headroom"] = [{**OWN["headroom"][0], **row}]
+    return {"nexus": {name: value for name, value in own.items() if value is not None}}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([OWN], "roce_asics: not a dictionary"),
+        ({"nexus": 5}, "roce_asics: nexus: not a dictionary"),
+        (changed(source=None), "roce_asics: nexus: source is missing; give it"),
+        (changed(source=5), "source 5 is not a text"),
+        (changed(source=""), "nexus: source: the text is empty; leave the setting out, or give it a value"),
+        (changed(source="a\nb"), "nexus: source: 'a\\nb' contains '\\n', which is not a printable character"),
+        (changed(buffer_bytes=None), "buffer_bytes is missing"),
+        (changed(buffer_bytes=40_000), "buffer_bytes 40000 is not a whole number of 1000000 to 64000000000"),
+        (changed(pool_bytes=None), "pool_bytes is missing"),
+        (changed(pool_bytes=41_000_000), "pool_bytes 41000000 is more than the whole buffer of 40000000; correct"),
+        (
+            changed(headroom_pool_bytes=30_000_000),
+            "headroom_pool_bytes 30000000 leaves nothing of pool_bytes 30000000; correct the one that is wrong",
+        ),
+        ({"mine": {**LIKE, "like": "spectrum9"}}, "mine: like 'spectrum9' is unknown; there are jericho2, spectrum,"),
+        (changed(cell_bytes=0), "cell_bytes 0 is not a whole number"),
+        (changed(lossless_classes=9), "lossless_classes 9 is not"),
+        (changed(unicast_queues="8"), "unicast_queues '8' is not"),
+        (changed(cells=3), "unknown setting 'cells'"),
+        (changed(headroom={}), "headroom is not a list"),
+        (changed(headroom=OWN["headroom"] * 2), "headroom, row 2: 100 Gbit/s and 30 m are there twice"),
+        (changed({"speed_gbit_s": 120}), "headroom, row 1: speed_gbit_s 120 is no speed of Ethernet"),
+        (changed({"cable_m": 0}), "cable_m 0 is not"),
+        (changed({"xoff_bytes": None}), "xoff_bytes is missing"),
+        (changed({"alpha_exponent": 9}), "alpha_exponent 9 is not"),
+        (changed({"size": 9}), "row 1: unknown setting 'size'"),
+    ],
+)
+def test_an_own_row_refused(given, message):
+    with pytest.raises(FabricError) as refused:
+        read_asics(given)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("trident9", "'trident9' is unknown"), (None, "is missing"), ([], "unknown")]
+)
+def test_an_unknown_asic_is_refused_with_those_that_there_are(name, why):
+    with pytest.raises(FabricError) as refused:
+        find_asic(ASICS, name, "switch leaf1")
+    assert str(refused.value).startswith("switch leaf1: ")
+    assert why in refused.value.why
+    assert "jericho2, spectrum, spectrum2" in refused.value.mend
+    assert "roce_asics" in refused.value.mend

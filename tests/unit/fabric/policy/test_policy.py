@@ -1,0 +1,204 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""roce_policy: its defaults, all that is refused, and that no policy that is taken is ambiguous."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from switches import policies
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, ECMP_FIELDS, Ecn, Watchdog
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, read_policy
+
+TWO = {"roce": {}, "storage": {"dscp": 20, "traffic_class": 4, "bandwidth_percent": 20}}
+
+
+@pytest.mark.parametrize("nothing", [None, {}, {"classes": None, "cnp": None, "pfc_watchdog": None}])
+def test_defaults(nothing):
+    policy = read_policy(nothing)
+    (roce,) = policy.classes
+    assert (roce.name, roce.mode, roce.dscp, roce.ect, roce.tos) == ("roce", "lossless", 26, 2, 106)
+    assert (roce.traffic_class, roce.priority, roce.queue, roce.bandwidth_percent, roce.ecn) == (3, 3, 3, 50, None)
+    cnp, default = policy.cnp, policy.default
+    assert (cnp.dscp, cnp.traffic_class, cnp.priority, cnp.queue) == (48, 6, 6, 6)
+    assert (default.traffic_class, default.priority, default.queue, default.bandwidth_percent) == (0, 0, 0, 50)
+    assert (policy.ip_mtu_bytes, policy.switch_ip_mtu_bytes, policy.path_mtu_bytes) == (9000, 9100, 4096)
+    assert policy.watchdog == Watchdog(200, 200, "drop")
+    assert policy.ecmp_fields == tuple(sorted(ECMP_FIELDS))
+    assert policy.lossless == (roce,)
+    assert policy.dscp_to_class() == tuple({26: 3, 48: 6}.get(dscp, 0) for dscp in range(64))
+
+
+def test_two_classes():
+    policy = read_policy({"classes": TWO, "default": {"bandwidth_percent": 30}})
+    assert [each.name for each in policy.classes] == ["roce", "storage"]
+    assert (policy.classes[1].priority, policy.classes[1].queue, policy.default.bandwidth_percent) == (4, 4, 30)
+
+
+def test_a_lossy_policy_has_no_watchdog():
+    policy = read_policy({"classes": {"roce": {"mode": "lossy"}}})
+    assert policy.watchdog is None
+    assert policy.lossless == ()
+
+
+def test_settings_are_taken():
+    policy = read_policy(
+        {
+            "classes": {
+                "roce": {
+                    "dscp": 24,
+                    "ect": 1,
+                    "traffic_class": 5,
+                    "priority": 4,
+                    "queue": 2,
+                    "bandwidth_percent": 60,
+                    "ecn": {"minimum_bytes": 1000, "maximum_bytes": 2000, "probability_percent": 5},
+                }
+            },
+            "cnp": {"dscp": 46, "traffic_class": 7, "priority": 1, "queue": 5},
+            "default": {"traffic_class": 1, "priority": 0, "queue": 3},
+            "mtu_bytes": 4200,
+            "switch_mtu_bytes": 9216,
+            "path_mtu_bytes": 2048,
+            "pfc_watchdog": {"detection_ms": 400, "restoration_ms": 600, "action": "forward"},
+            "ecmp_fields": ["source_port", "destination_ip"],
+        }
+    )
+    (roce,) = policy.classes
+    assert (roce.tos, roce.traffic_class, roce.priority, roce.queue) == (24 << 2 | 1, 5, 4, 2)
+    assert roce.ecn == Ecn(1000, 2000, 5)
+    assert (policy.cnp.traffic_class, policy.cnp.priority, policy.cnp.queue) == (7, 1, 5)
+    assert (policy.default.priority, policy.default.queue, policy.default.bandwidth_percent) == (0, 3, 40)
+    assert (policy.ip_mtu_bytes, policy.switch_ip_mtu_bytes, policy.path_mtu_bytes) == (4200, 9216, 2048)
+    assert policy.watchdog == Watchdog(400, 600, "forward")
+    assert policy.ecmp_fields == ("destination_ip", "source_port")
+
+
+def test_mtus_make_room_for_each_other():
+    policy = read_policy({"path_mtu_bytes": 256, "mtu_bytes": 9216})
+    assert (policy.ip_mtu_bytes, policy.switch_ip_mtu_bytes) == (9216, 9216)
+
+
+def roce(**settings):
+    return {"classes": {"roce": settings}}
+
+
+REFUSED = [
+    (["roce"], "roce_policy: not a dictionary"),
+    ({"clases": {}}, "roce_policy: unknown setting 'clases'; there are "),
+    ({"classes": {}}, "classes is not a dictionary of at least one class"),
+    ({"classes": ["roce"]}, "classes is not a dictionary of at least one class"),
+    ({"classes": {"roce": None}}, "roce_policy: class roce: not a dictionary"),
+    ({"classes": {"RoCE": {}}}, "class 'RoCE': not a name for a class"),
+    ({"classes": {"cnp": {}}}, "class 'cnp': not a name for a class"),
+    ({"classes": {"a" * 17: {}}}, "not a name for a class"),
+    ({"classes": {3: {}}}, "class 3: not a name for a class"),
+    (roce(color="red"), "class roce: unknown setting 'color'"),
+    (roce(mode="best"), "class roce: mode 'best' is unknown; there are lossless and lossy"),
+    (roce(dscp=64), "class roce: dscp 64 is not a whole number of 0 to 63"),
+    (roce(dscp="26"), "dscp '26' is not a whole number"),
+    (roce(dscp=True), "dscp True is not a whole number"),
+    (roce(dscp=26.0), "dscp 26.0 is not a whole number"),
+    (roce(ect=0), "ect 0 is not a whole number of 1 to 2"),
+    (roce(ect=3), "ect 3 is not a whole number of 1 to 2"),
+    (roce(traffic_class=8), "traffic_class 8 is not"),
+    (roce(priority=-1), "priority -1 is not"),
+    (roce(queue=8), "queue 8 is not"),
+    (roce(bandwidth_percent=0), "bandwidth_percent 0 is not"),
+    (roce(bandwidth_percent=100), "bandwidth_percent 100 is not"),
+    (roce(ecn=5), "class roce: ecn: not a dictionary"),
+    (roce(ecn={}), "class roce: ecn: minimum_bytes is missing"),
+    (roce(ecn={"minimum_bytes": 5}), "ecn: maximum_bytes is missing"),
+    (roce(ecn={"minimum_bytes": 0, "maximum_bytes": 5}), "minimum_bytes 0 is not"),
+    (
+        roce(ecn={"minimum_bytes": 1, "maximum_bytes": 2000}),
+        "class roce: ecn: minimum_bytes 1 is not a whole number of 1000 to 7000000000; give one in that range",
+    ),
+    (roce(ecn={"minimum_bytes": 2000, "maximum_bytes": 7 * 10**9 + 1}), "maximum_bytes 7000000001 is not a whole"),
+    (roce(ecn={"minimum_bytes": 6000, "maximum_bytes": 5000}), "minimum_bytes 6000 is above maximum_bytes 5000"),
+    (roce(ecn={"minimum_bytes": 1000, "maximum_bytes": 5000, "probability_percent": 0}), "probability_percent 0 is"),
+    (roce(ecn={"minimum_bytes": 1000, "maximum_bytes": 5000, "kmin": 3}), "ecn: unknown setting 'kmin'"),
+    ({"cnp": 48}, "roce_policy: cnp: not a dictionary"),
+    ({"cnp": {"bandwidth_percent": 5}}, "cnp: unknown setting 'bandwidth_percent'"),
+    ({"cnp": {"dscp": 99}}, "cnp: dscp 99 is not"),
+    ({"default": {"dscp": 0}}, "default: unknown setting 'dscp'"),
+    ({"default": {"bandwidth_percent": 60}}, "with the classes of RoCE, makes 110%; give 50"),
+    ({"classes": {**TWO, "roce": {"bandwidth_percent": 80}}}, "take 100% of the bandwidth and leave nothing"),
+    ({"classes": {**TWO, "roce": {"bandwidth_percent": 90}}}, "take 110% of the bandwidth"),
+    ({"path_mtu_bytes": 1500}, "path_mtu_bytes 1500 is none of InfiniBand's"),
+    ({"path_mtu_bytes": 8192}, "path_mtu_bytes 8192 is not"),
+    ({"mtu_bytes": 4096}, "mtu_bytes 4096 is not a whole number of 4192 to 9216"),
+    ({"mtu_bytes": 9217}, "mtu_bytes 9217 is not"),
+    ({"switch_mtu_bytes": 8999}, "switch_mtu_bytes 8999 is not a whole number of 9000 to 9216"),
+    ({"ecmp_fields": "source_port"}, "cannot spread RoCE's flows"),
+    ({"ecmp_fields": ["source_ip"]}, "cannot spread RoCE's flows"),
+    ({"ecmp_fields": [["source_port"]]}, "cannot spread RoCE's flows"),
+    ({"ecmp_fields": ["source_port", "flow_label"]}, "cannot spread RoCE's flows"),
+    ({"pfc_watchdog": "on"}, "pfc_watchdog: not a dictionary"),
+    ({"pfc_watchdog": {"action": "reboot"}}, "pfc_watchdog: action 'reboot' is unknown"),
+    ({"pfc_watchdog": {"detection_ms": 99}}, "detection_ms 99 is not"),
+    ({"pfc_watchdog": {"restoration_ms": 60001}}, "restoration_ms 60001 is not"),
+    ({"pfc_watchdog": {"poll": 1}}, "pfc_watchdog: unknown setting 'poll'"),
+    ({**roce(mode="lossy"), "pfc_watchdog": True}, "pfc_watchdog is set and no class is lossless"),
+    ({"classes": {"roce": {}, "storage": {"traffic_class": 4, "bandwidth_percent": 9}}}, "have the same dscp 26"),
+    ({"classes": {"roce": {}, "storage": {"dscp": 1, "bandwidth_percent": 9}}}, "have the same traffic_class 3"),
+    (roce(dscp=48), "roce and cnp have the same dscp 48"),
+    (roce(priority=6), "roce and cnp have the same priority 6"),
+    (roce(queue=0), "roce and default have the same queue 0"),
+    ({"default": {"traffic_class": 6}}, "cnp and default have the same traffic_class 6"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), REFUSED, ids=[message for _rest, message in REFUSED])
+def test_refused(given, message):
+    with pytest.raises(FabricError) as refused:
+        read_policy(given)
+    assert message in str(refused.value)
+    assert refused.value.mend
+
+
+@settings(deadline=None)
+@given(policies())
+def test_no_two_classes_can_be_mistaken(given):
+    policy = read_policy(given)
+    assert isinstance(policy, Policy)
+    everyone = [*policy.classes, policy.cnp, policy.default]
+    for setting in ("traffic_class", "priority", "queue"):
+        numbers = [getattr(each, setting) for each in everyone]
+        assert len(set(numbers)) == len(numbers)
+        assert set(numbers) <= set(range(CLASSES))
+    table = policy.dscp_to_class()
+    assert [table[each.dscp] for each in everyone[:-1]] == [each.traffic_class for each in everyone[:-1]]
+    assert table.count(policy.default.traffic_class) == 64 - len(everyone) + 1
+    assert sum(each.bandwidth_percent for each in policy.classes) + policy.default.bandwidth_percent == 100
+    assert (policy.watchdog is None) == (not policy.lossless)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["roce", "classes", "cnp", "dscp", "ecn", "minimum_bytes", "pfc_watchdog", "ecmp_fields", "x"]
+            ),
+            inner,
+            max_size=3,
+        )
+    ),
+)
+
+
+@settings(deadline=None)
+@given(ANYTHING)
+def test_whatever_is_given_is_taken_or_refused(given):
+    try:
+        read_policy(given)
+    except FabricError as refused:
+        words = str(refused)
+    else:
+        return
+    assert words.startswith("roce_policy: ")

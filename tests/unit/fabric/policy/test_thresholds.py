@@ -1,0 +1,316 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Headroom and ECN: the formulas against their sources' own numbers, and how they grow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares, Ecn, Headroom
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import thresholds
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, Asic
+
+SPECTRUM3 = ASICS["spectrum3"]
+SPEEDS = st.sampled_from([1, 2, 5, 10, 25, 40, 50, 100, 200, 400, 800, 1600])
+CABLES = st.integers(1, 2000)
+MTUS = st.integers(1500, 9216)
+ANY_ASIC = st.sampled_from(list(ASICS.values()))
+
+
+def headroom(asic: Asic, speed: int, cable: int, mtu: int = 9100, own=None) -> Headroom:
+    return thresholds.headroom_of(asic, speed, cable, mtu, own or {}, "switch leaf1: port swp1")
+
+
+def test_the_numbers_that_dcqcn_computes_from_its_formula():
+    # Section 4: Trident II, 12 MB of buffer, 32 ports, 8 priorities with 22.4 KB of headroom each, beta 8: alpha 1.
+    bound = thresholds.pfc_queue_bytes(Fraction(12_000_000 - 8 * 32 * 22_400), 32, 8, 0)
+    assert float(bound) == pytest.approx(21_750, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("asic", "ports", "bytes_"),
+    [("spectrum", 32, 35_788), ("spectrum2", 32, 113_616), ("spectrum3", 32, 206_656), ("spectrum4", 64, 264_601)],
+)
+def test_pfc_pauses_by_the_ingress_pool(asic, ports, bytes_):
+    """Three classes on all ports, and the ingress pool of the vendor's file for leaf switches."""
+    pool = thresholds.free_bytes(ASICS[asic], thresholds.HeadroomSum(), None, "here")
+    assert int(thresholds.pfc_queue_bytes(pool, ports, 3, 0)) == bytes_
+
+
+def test_what_may_arrive_after_a_pause():
+    # 400 Gbit/s over 300 m: 2 x 9122 + 2 x 300 m x 4e11 / 8 / 1.98e8 m/s + 905 x 64
+    assert thresholds.on_cable_bytes(400, 300) == 151_516
+    assert thresholds.floor_bytes(400, 300, 9100) == 18_244 + 151_516 + 57_920 == 227_680
+    assert thresholds.floor_bytes(100, 5, 1500) == 2 * 1522 + 632 + 394 * 64
+    assert thresholds.response_bytes(1600) == thresholds.response_bytes(800) == 905 * 64
+
+
+def test_nvidias_number():
+    # Cells of 144 bytes, so 144 / 64, up to 3; 905 quanta. Spectrum-4 keeps 15 bytes a Gbit/s on its tiles.
+    exact = 1024 + 3 * (9216 + 2 * 5 * 4e11 / (8 * 1.98e8) + 819.2 + 905 * 64)
+    found = thresholds.spectrum_xoff_bytes(SPECTRUM3, 400, 5, 9216)
+    assert found == 212_992
+    assert exact <= found < exact + 1024
+    assert thresholds.spectrum_xoff_bytes(ASICS["spectrum4"], 800, 300, 9216) == 1_150_976
+
+
+@pytest.mark.parametrize(
+    ("asic", "cable", "xoff"),
+    [
+        ("tomahawk3", 1, 178_562),
+        ("tomahawk3", 5, 178_562),
+        ("tomahawk3", 6, 178_562 + 3 * 254),  # (201,930 - 178,562) / 35 are 667.7, in cells of 254
+        ("tomahawk3", 40, 201_930),
+        ("tomahawk3", 41, 201_930 + 3 * 254),
+        ("tomahawk3", 299, 373_888 - 2 * 254),
+        ("spectrum3", 41, 267_264),
+        ("spectrum3", 300, 659_456),
+    ],
+)
+def test_between_two_cables_headroom_is_computed(asic, cable, xoff):
+    assert headroom(ASICS[asic], 400, cable).xoff_bytes == xoff
+
+
+def test_longer_packets_than_the_profiles_add_to_it():
+    asic = ASICS["tomahawk3"]
+    base = headroom(asic, 400, 5, 9100)
+    assert headroom(asic, 400, 5, 1500) == base
+    assert headroom(asic, 400, 5, 9216) == replace(base, xoff_bytes=178_562 + 2 * 254)  # 2.72 * 116 are 315.52
+    assert headroom(SPECTRUM3, 400, 5, 9216).xoff_bytes == 212_992  # as for 9216 bytes with their header
+
+
+@pytest.mark.parametrize(
+    ("speed", "cable", "message"),
+    [
+        (800, 5, "has no headroom profile for 800 Gbit/s, but for 10, 25, 40, 50, 100, 200, 400"),
+        (400, 301, "a cable of 301 m is longer than NVIDIA Spectrum-3's profiles for 400 Gbit/s, which end at 300 m"),
+    ],
+)
+def test_nothing_is_made_up(speed, cable, message):
+    with pytest.raises(FabricError) as refused:
+        headroom(SPECTRUM3, speed, cable)
+    assert str(refused.value).startswith("switch leaf1: port swp1: ")
+    assert message in refused.value.why
+
+
+def test_an_asic_without_profiles():
+    with pytest.raises(FabricError, match="no headroom profile for 400 Gbit/s; give the ASIC's profile"):
+        headroom(replace(SPECTRUM3, headroom={}), 400, 5)
+
+
+def test_the_users_own_number():
+    own = {(400, 100): 160_000, (400, 10): 90_000}
+    assert headroom(SPECTRUM3, 400, 5, own=own) == Headroom(47_104, 90_000, 9_216, 0, 37_888)
+    assert headroom(SPECTRUM3, 400, 50, own=own).xoff_bytes == 160_000
+    assert headroom(SPECTRUM3, 400, 200, own=own).xoff_bytes == 508_928  # longer than the user's
+    assert headroom(SPECTRUM3, 200, 5, own=own).xoff_bytes == 122_880
+    assert headroom(SPECTRUM3, 400, 600, own={(400, 600): 800_000}).xoff_bytes == 800_000
+
+
+def test_an_own_number_that_loses_packets():
+    with pytest.raises(FabricError) as refused:
+        headroom(SPECTRUM3, 400, 250, own={(400, 300): 102_000})
+    assert str(refused.value) == (
+        "switch leaf1: port swp1: headroom_bytes of 102000 bytes for 400 Gbit/s, 300 m and IP packets of 9100 bytes is "
+        "less than the 227680 that may arrive after a pause was sent: two frames of 9122, 151516 on the cable there "
+        "and back, 57920 until the peer must obey; give 227680 or more, in bytes, for this speed and cable"
+    )
+    assert headroom(SPECTRUM3, 400, 250, own={(400, 300): 227_680}).xoff_bytes == 227_680
+    with pytest.raises(FabricError, match=r"of 227679 bytes .* is less than the 227680"):
+        headroom(SPECTRUM3, 400, 250, own={(400, 300): 227_679})
+
+
+def test_an_own_number_that_is_no_number_of_bytes():
+    least = thresholds.floor_bytes(400, 10, 9100)
+    assert headroom(SPECTRUM3, 400, 5, own={(400, 10): 12 * least}).xoff_bytes == 12 * least
+    with pytest.raises(FabricError) as refused:
+        headroom(SPECTRUM3, 400, 5, own={(400, 10): 12 * least + 1})
+    assert f"is more than 12 times the {least} that may arrive after a pause was sent: two frames" in str(refused.value)
+    assert str(refused.value).endswith("; give it in bytes, for this speed and cable")
+
+
+def test_a_row_that_loses_packets():
+    wrong = replace(ASICS["tomahawk3"], headroom={(400, 300): Headroom(0, 150_368, 0, 0)})
+    with pytest.raises(FabricError, match=r"profile of 150368 bytes for 400 Gbit/s, 300 m .* is less than the 227680"):
+        headroom(wrong, 400, 300)
+    assert headroom(wrong, 400, 50).xoff_bytes == 150_368  # the shortest row is for all shorter cables
+
+
+@settings(deadline=None)
+@given(ANY_ASIC, SPEEDS, SPEEDS, CABLES, CABLES, MTUS, MTUS)
+def test_formula_and_floor_grow_with_speed_cable_and_mtu(asic, speed, faster, cable, longer, mtu, larger):
+    (speed, faster), (cable, longer), (mtu, larger) = (
+        sorted([speed, faster]),
+        sorted([cable, longer]),
+        sorted([mtu, larger]),
+    )
+    for found in (lambda *of: thresholds.spectrum_xoff_bytes(asic, *of), thresholds.floor_bytes):
+        assert 0 < found(speed, cable, mtu) <= found(faster, longer, larger)
+
+
+@settings(deadline=None)
+@given(st.data(), ANY_ASIC, MTUS, MTUS)
+def test_headroom_grows_with_speed_cable_and_mtu_and_is_never_below_the_floor(data, asic, mtu, larger):
+    speeds = sorted({speed for speed, _rest in asic.headroom})
+    speed, faster = sorted([data.draw(st.sampled_from(speeds)), data.draw(st.sampled_from(speeds))])
+    longest = min(max(cable for each, cable in asic.headroom if each == some) for some in (speed, faster))
+    cable, longer = sorted([data.draw(st.integers(1, longest)), data.draw(st.integers(1, longest))])
+    mtu, larger = sorted([mtu, larger])
+    small, great = headroom(asic, speed, cable, mtu), headroom(asic, speed, longer, larger)
+    assert small.xoff_bytes <= great.xoff_bytes
+    assert small.xoff_bytes <= headroom(asic, faster, longer, larger).xoff_bytes or speed != faster
+    assert small.xoff_bytes >= thresholds.floor_bytes(speed, cable, mtu)
+
+
+@settings(deadline=None)
+@given(SPEEDS, SPEEDS, MTUS, MTUS)
+def test_the_reference_grows_with_speed_and_mtu(speed, faster, mtu, larger):
+    (speed, faster), (mtu, larger) = sorted([speed, faster]), sorted([mtu, larger])
+    small, great = thresholds.reference_ecn(speed, mtu), thresholds.reference_ecn(faster, larger)
+    assert small.minimum_bytes <= great.minimum_bytes
+    assert small.minimum_bytes > mtu
+    assert small.minimum_bytes % 1000 == 0
+    assert small.maximum_bytes == 10 * small.minimum_bytes
+
+
+def test_the_reference_is_cumulus_at_its_speed():
+    assert thresholds.reference_ecn(100, 9100) == Ecn(150_000, 1_500_000, 100)
+    assert thresholds.reference_ecn(400, 9100) == Ecn(600_000, 6_000_000, 100)
+
+
+@settings(deadline=None)
+@given(
+    st.integers(10**6, 10**9),
+    st.integers(1, 128),
+    st.integers(3, 8),
+    st.integers(-6, 3),
+    SPEEDS,
+)
+def test_what_is_compiled_marks_a_fifth_where_pfc_may_begin_or_is_refused(free, ports, classes, exponent, speed):
+    """All queues of all ports at q, and one port at its share of what is left: it does not pause yet."""
+    q = thresholds.pfc_queue_bytes(Fraction(free), ports, classes, exponent)
+    assert ports * q == Fraction(2) ** exponent * (free - classes * ports * q)
+    if q < 10_200:  # marking from one packet on, in whole kilobytes
+        with pytest.raises(FabricError) as refused:
+            thresholds.bounded_ecn(thresholds.reference_ecn(speed, 9100), q, 9100, "here")
+        assert str(refused.value) == (
+            f"here: PFC may pause from {int(q)} bytes of queue on, and ECN cannot mark before: one packet has 9122; "
+            "take a larger alpha, shorter cables, a smaller MTU, fewer ports or fewer classes"
+        )
+        return
+    ecn = thresholds.bounded_ecn(thresholds.reference_ecn(speed, 9100), q, 9100, "here")
+    assert thresholds.marked_percent(ecn, q) >= 20
+    assert 10_000 <= ecn.minimum_bytes < q
+    assert ecn.minimum_bytes < ecn.maximum_bytes <= 10 * ecn.minimum_bytes
+    assert ecn.minimum_bytes % 1000 == ecn.maximum_bytes % 1000 == 0
+    thresholds.check_ecn(ecn, q, "here", "roce")
+
+
+def test_the_share_of_packets_that_is_marked():
+    ecn = Ecn(100_000, 200_000, 50)
+    marked = {queue: thresholds.marked_percent(ecn, Fraction(queue)) for queue in (0, 100_000, 140_000, 200_000)}
+    assert marked == {0: 0, 100_000: 0, 140_000: 20, 200_000: 50}
+    assert thresholds.marked_percent(ecn, Fraction(200_001)) == 100
+    assert thresholds.marked_percent(Ecn(5, 5, 50), Fraction(6)) == 100
+
+
+def test_marking_is_lowered_as_a_whole():
+    reference = Ecn(600_000, 6_000_000, 100)
+    assert thresholds.bounded_ecn(reference, Fraction(1_680_000), 9100, "here") == reference  # exactly 20%
+    # 1,679,999 / 2.8, in whole kilobytes
+    assert thresholds.bounded_ecn(reference, Fraction(1_679_999), 9100, "here") == Ecn(599_000, 5_990_000, 100)
+    # Less than a packet is none: from one on, and to where 20% are marked at 20,500
+    assert thresholds.bounded_ecn(reference, Fraction(20_500), 9100, "here") == Ecn(10_000, 62_000, 100)
+
+
+def test_own_marking_that_is_too_late():
+    with pytest.raises(FabricError) as refused:
+        thresholds.check_ecn(Ecn(30_000, 300_000, 100), Fraction(35_788), "here", "roce")
+    assert str(refused.value) == (
+        "here: PFC could pause before class roce marks: at 35788 bytes of queue, from which on PFC may pause here, its "
+        "ECN of 30000 to 300000 bytes at 100% marks 2.14% of packets, and must mark 20%; lower minimum_bytes and "
+        "maximum_bytes, or leave ecn out: then it is compiled"
+    )
+    thresholds.check_ecn(Ecn(30_000, 58_940, 100), Fraction(35_788), "here", "roce")  # exactly 20%
+    with pytest.raises(FabricError, match=r"marks 19\.96% of packets, and must mark 20%"):
+        thresholds.check_ecn(Ecn(30_000, 59_000, 100), Fraction(35_788), "here", "roce")
+
+
+NEED = thresholds.HeadroomSum(1_000_000, 7_000_000, "1 lossless class on 32 ports")
+PLAIN = replace(SPECTRUM3, buffer_bytes=60_000_000, pool_bytes=26_000_000, lossy_pool_bytes=26_000_000)
+FIXED = replace(PLAIN, sizes_pools=False)
+SHARED = replace(FIXED, lossy_pool_bytes=0, headroom_pool_bytes=3_500_000)
+
+
+@pytest.mark.parametrize(
+    ("asic", "shares", "free"),
+    [
+        (PLAIN, None, 26_000_000),
+        (replace(PLAIN, pool_bytes=27_000_000), None, 26_000_000),  # half of what headroom leaves
+        (FIXED, None, 26_000_000),
+        (SHARED, None, 25_000_000),  # less what is each priority's own
+        (replace(SHARED, buffer_bytes=26_000_000), None, 21_500_000),  # and less the headroom that the size holds
+        (PLAIN, BufferShares(50), 26_000_000),
+        (PLAIN, BufferShares(9, 45), 5_400_000),
+    ],
+)
+def test_what_is_left_of_the_pool(asic, shares, free):
+    assert thresholds.free_bytes(asic, NEED, shares, "here") == free
+
+
+REMEDY = (
+    "make a class lossy, take shorter cables or fewer ports, or describe the pools that the switch has in roce_asics"
+)
+
+
+@pytest.mark.parametrize(
+    ("asic", "shares", "why"),
+    [
+        (
+            replace(PLAIN, buffer_bytes=8_000_000),
+            None,
+            "the headroom of 1 lossless class on 32 ports, 8000000 bytes, does not fit into NVIDIA Spectrum-3's buffer "
+            "of 8000000",
+        ),
+        (
+            replace(FIXED, pool_bytes=26_000_001),
+            None,
+            "the headroom of 1 lossless class on 32 ports, 8000000 bytes, and the pools, 26000001 for lossless and "
+            "26000000 for lossy packets, are 60000001 together, and NVIDIA Spectrum-3 has 60000000",
+        ),
+        (
+            replace(SHARED, headroom_pool_bytes=3_499_999),
+            None,
+            "the headroom of 1 lossless class on 32 ports is 7000000 bytes, more than 2 times the pool of 3499999 "
+            "bytes that they share on NVIDIA Spectrum-3",
+        ),
+        (
+            replace(SHARED, pool_bytes=1_000_000),
+            None,
+            "what is kept for 1 lossless class on 32 ports, 1000000 bytes, leaves nothing of NVIDIA Spectrum-3's pool "
+            "of 1000000",
+        ),
+        (
+            replace(PLAIN, buffer_bytes=8_000_000),
+            BufferShares(50),
+            "the headroom of 1 lossless class on 32 ports, 8000000 bytes, does not fit into NVIDIA Spectrum-3's buffer "
+            "of 8000000",
+        ),
+        (
+            replace(PLAIN, buffer_bytes=17_777_777),
+            BufferShares(9, 45),
+            "the headroom of 1 lossless class on 32 ports, 8000000 bytes, does not fit into the 45% that the system "
+            "keeps for headroom of NVIDIA Spectrum-3's 17777777: 7999999",
+        ),
+    ],
+)
+def test_what_does_not_fit_into_the_chip(asic, shares, why):
+    with pytest.raises(FabricError) as refused:
+        thresholds.free_bytes(asic, NEED, shares, "switch leaf1")
+    assert str(refused.value) == f"switch leaf1: {why}; {REMEDY}"

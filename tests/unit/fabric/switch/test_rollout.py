@@ -1,0 +1,271 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""From running configurations to a policy in stages, each computed of what the one before has left, and back."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jsonpatch
+import pytest
+from hypothesis import given, settings
+from roce_path import nic
+from sonic_configs import ASICS, default_config
+from switches import policies
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import rollout
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import stages as migration
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
+
+LINK = {"speed_gbit_s": 400, "cable_m": 5}
+SWITCHES: dict[str, Any] = {
+    "leaf1": {"system": "sonic", "asic": "as_imaged", "ports": {"Ethernet0": LINK, "Ethernet4": LINK}},
+    "leaf2": {"system": "cumulus", "asic": "spectrum4", "ports": {"swp1": LINK, "swp2": LINK}},
+}
+NVUE = {"interface": {"swp1": {}, "swp2": {"link": {"mtu": 9216}}}, "qos": {"roce": {"enable": "on"}}}
+LOSSY, LOSSLESS = ({"classes": {"roce": {"mode": mode}}} for mode in ("lossy", "lossless"))
+Texts = dict[str, str]
+
+
+def defaults() -> Texts:
+    return {"leaf1": json.dumps(default_config()), "leaf2": json.dumps(NVUE)}
+
+
+def planned(running: Texts, policy: dict[str, Any], check: bool = False, **more: Any) -> dict[str, Any]:
+    params = {**dict.fromkeys(("hosts", "nics", "nics_wanted", "backup_path")), "asics": ASICS}
+    return rollout.planned({**params, "switches": SWITCHES, "policy": policy, "running": running, **more}, check, True)
+
+
+def merge(into: dict[str, Any], patch: dict[str, Any]) -> None:
+    """RFC 7396."""
+    for key, value in patch.items():
+        if isinstance(value, dict):
+            merge(into.setdefault(key, {}), value)
+        elif value is None:
+            into.pop(key, None)
+        else:
+            into[key] = value
+
+
+def sent(running: Texts, changes: Texts) -> Texts:
+    """The configurations after ``changes``."""
+    after = dict(running)
+    for name, text in changes.items():
+        config = json.loads(running[name])
+        if SWITCHES[name]["system"] == "cumulus":
+            merge(config, json.loads(text)[0]["set"])
+        else:
+            for patch in text.split("\n\n"):
+                config = jsonpatch.apply_patch(config, json.loads(patch))
+        after[name] = json.dumps(config)
+    return after
+
+
+def come_to(running: Texts, policy: dict[str, Any]) -> tuple[Texts, list[str]]:
+    """The configurations in the end, and the stages on the way, each taken as a run would."""
+    names: list[str] = []
+    while True:
+        result = planned(running, policy)
+        if not result["stages"]:
+            assert not result["changed"]
+            return running, names
+        names.append(result["stages"][0]["name"])
+        assert names == sorted(set(names), key=list(migration.STEPS).index), "a stage comes once, and in its turn"
+        running = sent(running, result["changes"])
+        check_headroom({name: running[name] for name in result["changes"]})
+
+
+def check_headroom(running: Texts) -> None:
+    """What pauses has headroom, on switches that this project has configured."""
+    for name, text in running.items():
+        ports = SYSTEMS[SWITCHES[name]["system"]].parse(text, name).ports
+        for port in SWITCHES[name]["ports"]:
+            for priority in ports[port].pfc:
+                assert ports[port].headroom[priority] is not None, (name, port)
+
+
+def test_from_lossy_to_lossless_and_back_each_stage_is_over_before_the_next():
+    lossy, _names = come_to(defaults(), LOSSY)
+    lossless, names = come_to(lossy, LOSSLESS)
+    assert names == [migration.SWITCHES_SET, migration.SWITCHES_ALL]
+    back, names = come_to(lossless, LOSSY)
+    assert names == [migration.SWITCHES_LESS_PFC, migration.SWITCHES_SET]
+    assert come_to(back, LOSSLESS)[0] == lossless
+
+
+def test_the_hosts_have_their_stages_between_the_switches():
+    lossy, lossless = (read_policy(each) for each in (LOSSY, LOSSLESS))
+    running, _names = come_to(defaults(), LOSSY)
+    buffers = dict.fromkeys(("priority_to_buffer", "buffer_bytes"), (None,) * 8)  # left to the driver
+    now, wanted = ({"gpu1": {"mlx5_0": {**asdict(nic(each)), **buffers}}} for each in (lossy, lossless))
+    there = planned(running, LOSSLESS, nics=now, nics_wanted=wanted)
+    assert [(each["step"], each["switches"], each["hosts"]) for each in there["stages"]] == [
+        ("settings", ["leaf1", "leaf2"], []),
+        ("all", ["leaf1", "leaf2"], []),
+        ("all", [], ["gpu1"]),
+    ]
+    running, _names = come_to(running, LOSSLESS)
+    back = planned(running, LOSSY, nics=wanted, nics_wanted=now)
+    assert [(each["step"], each["switches"], each["hosts"]) for each in back["stages"]] == [
+        ("less_pfc", [], ["gpu1"]),
+        ("less_pfc", ["leaf1", "leaf2"], []),
+        ("settings", ["leaf1", "leaf2"], []),
+    ]
+    assert back["changes"] == {}, "the first stage is the host's"
+
+
+def test_what_somebody_else_has_configured_is_not_written_anew_to_take_pfc_away():
+    """SONiC's default pauses 3 and 4, `qos roce` 3: both go lossy in one step."""
+    stages = planned(defaults(), LOSSY)["stages"]
+    assert [(each["name"], each["switches"]) for each in stages] == [(migration.SWITCHES_SET, ["leaf1", "leaf2"])]
+
+
+def test_what_the_terms_do_not_tell_apart_is_a_change_too():
+    running, _names = come_to(defaults(), LOSSLESS)
+    config = json.loads(running["leaf1"])
+    config["BUFFER_QUEUE"]["Ethernet0|3-4"] = {"profile": "egress_lossy_profile"}  # RoCE's queue would drop
+    result = planned({**running, "leaf1": json.dumps(config)}, LOSSLESS)
+    assert [(each["name"], each["switches"]) for each in result["stages"]] == [(migration.SWITCHES_SET, ["leaf1"])]
+    assert "egress_lossless_profile" in result["whole"]["leaf1"]
+    assert [each["after_header"] for each in result["diff"]] == ["leaf1"]
+
+
+@settings(max_examples=15, deadline=None)
+@given(policies(), policies())
+def test_any_policy_is_reached_from_any_other(one, other):
+    running, _names = come_to(defaults(), one)
+    come_to(running, other)
+
+
+def test_linux_is_to_be_told_all_of_it_at_every_boot():
+    switches = {"sw01": {"system": "linux", "ports": {"p1": LINK}}}
+    reading = {"links": [{"ifname": "p1", "mtu": 1500}], "qdiscs": [], "filters": {"p1": []}, "sysctl": {}}
+    running = {"sw01": json.dumps(reading)}
+    first = planned(running, LOSSY, switches=switches)
+    assert [each["name"] for each in first["stages"]] == [migration.SWITCHES_SET]
+    assert first["boot"] == first["changes"]
+    assert planned({"sw01": first["changes"]["sw01"]}, LOSSY, switches=switches)["stages"] == []
+
+
+def test_a_lossless_class_is_refused_on_linux_before_anything_is_planned_or_kept(tmp_path):
+    switches = {"sw01": {"system": "linux", "ports": {"p1": LINK}}}
+    reading = {"links": [{"ifname": "p1", "mtu": 1500}], "qdiscs": [], "filters": {"p1": []}, "sysctl": {}}
+    with pytest.raises(FabricError) as refused:
+        planned({"sw01": json.dumps(reading)}, LOSSLESS, switches=switches, backup_path=str(tmp_path))
+    assert str(refused.value) == (
+        "switch sw01: the policy's class roce is lossless, and linux has no PFC: the kernel's bridge and router send "
+        "and obey no PFC; make the class lossy (roce_policy: classes: mode), or take this switch out of roce_switches"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_backup_is_its_owners_alone_and_of_what_will_be_changed(tmp_path):
+    running, _names = come_to(defaults(), LOSSLESS)
+    running["leaf1"] = json.dumps(default_config())
+    folder = tmp_path / "backups" / "run"
+    planned(running, LOSSLESS, check=True, backup_path=str(folder))
+    assert not folder.exists()
+    planned(running, LOSSLESS, backup_path=str(folder))
+    (backup,) = folder.iterdir()
+    assert (backup.name, backup.read_text()) == ("leaf1.sonic", running["leaf1"])
+    assert (backup.stat().st_mode & 0o777, folder.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+@pytest.mark.parametrize("garbage", ["", "{", "[]", "% Invalid input", '{"PORT": 3}', "\x00"])
+@pytest.mark.parametrize("name", SWITCHES)
+def test_garbage_names_the_switch_and_writes_nothing(tmp_path, name, garbage):
+    running = {**defaults(), name: garbage}
+    with pytest.raises(FabricError) as caught:
+        planned(running, LOSSLESS, backup_path=str(tmp_path))
+    assert str(caught.value).startswith(f"{name}: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_switch_that_the_inventory_does_not_have_is_refused():
+    with pytest.raises(FabricError, match="switch leaf3: it is in running, but not in switches; add it there"):
+        planned({**defaults(), "leaf3": "{}"}, LOSSLESS)
+
+
+# Back
+
+
+def restored(running: Texts, backup: Texts, switches: dict[str, Any]) -> dict[str, Any]:
+    return rollout.restored({"running": running, "backup": backup, "switches": switches})
+
+
+def test_sonic_has_a_way_back_of_its_own_and_it_is_held_against_the_backup():
+    running, _names = come_to(defaults(), LOSSLESS)
+    sonic = {"leaf1": running["leaf1"]}
+    result = restored(sonic, defaults(), SWITCHES)
+    assert (result["changes"], result["as_before"]) == ({}, {"leaf1": False})
+    assert restored(sonic, sonic, SWITCHES)["as_before"] == {"leaf1": True}
+
+
+@settings(max_examples=15, deadline=None)
+@given(policies(), policies())
+def test_cumulus_is_sent_back_from_any_policy_to_any_other(one, other):
+    before, _names = come_to(defaults(), one)
+    after, _names = come_to(before, other)
+    before, after = ({"leaf2": each["leaf2"]} for each in (before, after))
+    back = sent(after, restored(after, before, SWITCHES)["changes"])
+    assert restored(back, before, SWITCHES) == {"changed": False, "changes": {}, "as_before": {"leaf2": True}}
+
+
+def test_cumulus_keeps_what_somebody_else_has_set_meanwhile():
+    before = {"leaf2": json.dumps(NVUE)}
+    tree = json.loads(sent(before, planned(before, LOSSLESS)["changes"])["leaf2"])
+    tree["system"]["forwarding"]["lag-hash"] = {"ether-type": "on"}
+    tree["interface"]["swp1"]["ip"] = {"address": {"10.0.0.1/31": {}}}
+    back = sent({"leaf2": json.dumps(tree)}, restored({"leaf2": json.dumps(tree)}, before, SWITCHES)["changes"])
+    after = json.loads(back["leaf2"])
+    assert after["system"]["forwarding"] == {"lag-hash": {"ether-type": "on"}, "ecmp-hash": {}} or after["system"][
+        "forwarding"
+    ] == {"lag-hash": {"ether-type": "on"}}
+    assert after["interface"]["swp1"]["ip"] == {"address": {"10.0.0.1/31": {}}}
+    assert after["qos"] == {"roce": {"enable": "on"}}
+
+
+READ = json.loads(Path(__file__).parents[1].joinpath("systems/linux_reading.json").read_text())
+LINUX = {"sw01": {"system": "linux"}}
+
+
+def linux(reading: dict[str, Any]) -> Texts:
+    return {"sw01": json.dumps(reading)}
+
+
+def test_linux_gets_its_default_qdisc_its_mtu_and_its_hash_back():
+    before = copy.deepcopy(READ)
+    before["qdiscs"] = [{"kind": "fq_codel", "handle": "0:", "dev": dev, "root": True} for dev in ("p1", "p2")]
+    before["filters"] = {dev: [] for dev in before["filters"]}
+    before["sysctl"]["net.ipv4.fib_multipath_hash_policy"] = "0"
+    for link in before["links"]:
+        link["mtu"] = 1500 if link["ifname"] == "p1" else link["mtu"]
+    lines = restored(linux(READ), linux(before), LINUX)["changes"]["sw01"].splitlines()
+    assert lines[:2] == ["#!/bin/sh", "set -eu"]
+    assert "tc qdisc del dev p1 root 2>/dev/null || true" in lines
+    assert "ip link set dev p1 mtu 1500" in lines
+    assert "sysctl -q -w net.ipv4.fib_multipath_hash_policy=0" in lines
+    assert len(lines) == 6
+    assert restored(linux(before), linux(before), LINUX)["as_before"] == {"sw01": True}
+
+
+def test_linux_gets_an_earlier_policy_back():
+    now = copy.deepcopy(READ)
+    now["qdiscs"] = [each for each in now["qdiscs"] if each["dev"] != "p2"]
+    script = restored(linux(now), linux(READ), LINUX)["changes"]["sw01"]
+    assert "dev p1" not in script
+    assert "tc qdisc add dev p2 root handle 1: ets bands" in script
+    assert "tc filter add dev p2" in script
+
+
+def test_linux_says_what_it_cannot_build_again():
+    before = copy.deepcopy(READ)
+    before["qdiscs"] = [{"kind": "htb", "handle": "1:", "dev": "p1", "root": True, "options": {}}]
+    with pytest.raises(FabricError, match="sw01: p1: its qdisc htb was not this project's; set it up again by hand"):
+        restored(linux(READ), linux(before), LINUX)

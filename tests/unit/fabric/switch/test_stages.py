@@ -1,0 +1,91 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Lossy to lossless and back: at no step is anything paused that has no headroom, or by one side alone for longer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from roce_path import nic
+from switches import policies, port_qos
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.stages import Qos, stages
+
+HEADROOM = "switches have their classes, queues and headroom"
+SWITCH_ON, NIC_ON = "switches pause what is lossless", "NICs pause what is lossless"
+SWITCH_OFF, NIC_OFF = "switches no longer pause what becomes lossy", "NICs no longer pause what becomes lossy"
+LOSSY, LOSSLESS = ({"classes": {"roce": {"mode": mode}}} for mode in ("lossy", "lossless"))
+
+
+def qos(policy_given):
+    policy = read_policy(policy_given)
+    port = port_qos(policy)
+    switches = {name: Switch(name, "any", {"p1": port, "p2": port}, policy.ecmp_fields) for name in ("leaf", "spine")}
+    buffers = dict.fromkeys(("priority_to_buffer", "buffer_bytes"), (None,) * 8)  # left to the driver
+    return Qos(switches, {(host, "mlx5_0"): replace(nic(policy), **buffers) for host in ("gpu1", "gpu2")})
+
+
+def names(now, wanted):
+    return [stage.name for stage in stages(now, wanted)]
+
+
+def run(now, made):
+    """The states after each stage."""
+    for stage in made:
+        now = Qos({**now.switches, **stage.switches}, {**now.nics, **stage.nics})
+        yield now
+
+
+def test_to_lossless_headroom_comes_first_and_the_nics_pfc_last():
+    assert names(qos(LOSSY), qos(LOSSLESS)) == [HEADROOM, SWITCH_ON, NIC_ON]
+
+
+def test_to_lossy_it_goes_the_other_way_round():
+    assert names(qos(LOSSLESS), qos(LOSSY)) == [NIC_OFF, SWITCH_OFF, HEADROOM]
+
+
+def test_where_all_is_as_wanted_there_is_nothing_to_do():
+    assert stages(qos(LOSSLESS), qos(LOSSLESS)) == []
+
+
+def test_a_new_fabric_begins_without_anything():
+    made = stages(Qos(), qos(LOSSLESS))
+    assert [stage.name for stage in made] == [HEADROOM, "NICs have their classes and marks", SWITCH_ON, NIC_ON]
+    assert list(run(Qos(), made))[-1] == qos(LOSSLESS)
+
+
+def test_what_the_policy_does_not_speak_of_stays():
+    now = qos(LOSSY)
+    other = replace(
+        now.switches["leaf"], ports={**now.switches["leaf"].ports, "other": port_qos(read_policy(LOSSLESS))}
+    )
+    now = replace(now, switches={**now.switches, "leaf": other})
+    *_rest, end = run(now, stages(now, qos(LOSSLESS)))
+    assert end.switches["leaf"].ports["other"] == other.ports["other"]
+
+
+@settings(max_examples=80, deadline=None)
+@given(policies(), policies())
+def test_at_every_step_what_is_paused_has_headroom(one, other):
+    now, wanted = qos(one), qos(other)
+    made = stages(now, wanted)
+    states = [now, *run(now, made)]
+    assert states[-1] == wanted
+    for state in states:
+        for switch in state.switches.values():
+            for port in switch.ports.values():
+                assert all(port.headroom[priority] for priority in port.pfc)
+        # NICs begin to pause after the switches, and stop before them.
+        everywhere = set.intersection(
+            *(set(port.pfc) for each in state.switches.values() for port in each.ports.values())
+        )
+        assert all(set(each.pfc) <= everywhere for each in state.nics.values())
+
+
+@pytest.mark.parametrize("given_policy", [LOSSY, LOSSLESS])
+def test_the_same_input_gives_the_same_stages(given_policy):
+    assert stages(Qos(), qos(given_policy)) == stages(Qos(), qos(given_policy))

@@ -1,0 +1,75 @@
+"""No configuration, however broken, makes a reader of SONiC end in anything but its own refusal."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sonic_configs import PORTS, default_config, with_brackets
+from switches import switch
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import dell_sonic, sonic
+
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=3)
+    | st.sampled_from(["3-4", "[A|b]", "|"]),
+    lambda each: st.lists(each, max_size=2) | st.dictionaries(st.text(max_size=3), each, max_size=2),
+    max_leaves=3,
+)
+DELL = json.loads(dell_sonic.render(switch("dell_sonic", ["Eth1/1"])))
+
+
+def places(value, path=()):
+    yield path
+    if isinstance(value, (dict, list)):
+        for at, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(each, (*path, at))
+
+
+def broken(config, data):
+    """``config`` with one to three values replaced by anything, or keys by any text."""
+    config = copy.deepcopy(config)
+    for _time in range(data.draw(st.integers(1, 3))):
+        path = data.draw(st.sampled_from([each for each in places(config) if each]))
+        holder = config
+        for each in path[:-1]:
+            holder = holder[each]
+        if isinstance(holder, dict) and data.draw(st.booleans()):
+            holder[data.draw(st.text(max_size=4) | st.sampled_from(["Ethernet0|9-3", "a|b|c", "|", ","]))] = holder.pop(
+                path[-1]
+            )
+        else:
+            holder[path[-1]] = data.draw(ANYTHING)
+    return json.dumps(config)
+
+
+def refusal(call, *arguments):
+    """How a call is refused; what a refusal begins with where it is not."""
+    try:
+        call(*arguments)
+    except FabricError as error:
+        return str(error)
+    return "leaf1: "
+
+
+@pytest.mark.parametrize("form", [default_config, lambda: with_brackets(default_config())], ids=["new", "old"])
+@given(data=st.data())
+@settings(deadline=None, max_examples=150)
+def test_sonic(form, data):
+    text = broken(form(), data)
+    assert refusal(sonic.parse, text, "leaf1").startswith("leaf1: ")
+    assert refusal(sonic.remediation, text, switch("sonic", list(PORTS))).startswith("leaf1: ")
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=300)
+def test_dell_sonic(data):
+    assert refusal(dell_sonic.parse, broken(DELL, data), "leaf1").startswith("leaf1: ")

@@ -1,0 +1,94 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The proof of a fabric: what it claims of devices as they were read, and what it claims nothing of."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from proofs import params
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
+
+
+def told(proof: Any, holds: bool | None) -> list[tuple[str, Any, Any]]:
+    return [(claim.claim, claim.seen, claim.reason) for claim in proof.claims if claim.holds is holds]
+
+
+@pytest.mark.parametrize("system", sorted(SYSTEMS))
+def test_a_fabric_that_has_the_policy(system):
+    proof, first = prove(params(system))
+    assert told(proof, False) == []
+    assert first == ""
+    assert proof.holds
+    held = [claim.claim for claim in proof.claims if claim.holds]
+    assert [f"{name}: its configuration" for name in ("leaf1", "leaf2", "spine1")] == held[:3]
+    # Nothing that the system does not show is held.
+    reasons = {claim.reason for claim in proof.claims if claim.holds is None}
+    not_asked = {"cable_m"} if system in ("linux", "sonic") else set()
+    assert reasons == {why for field, why in SYSTEMS[system].NOT_HELD.items() if field not in not_asked}
+    assert all(claim.seen is None for claim in proof.claims if claim.holds is None)
+
+
+def test_of_linux_no_pause_is_claimed():
+    proof, _first = prove(params("linux"))
+    why = "the kernel's bridge and router send and obey no PFC"
+    what = "priority of pauses of traffic class, queue of paused priority"
+    assert told(proof, None) == [
+        (f"{name}: its configuration: {what}", None, why) for name in ("leaf1", "leaf2", "spine1")
+    ]
+
+
+def test_what_the_policy_would_still_change_is_named():
+    """RoCE's queue with a lossy buffer: none of the terms that all systems share says so."""
+    given = params("sonic")
+    config = json.loads(given["running"]["spine1"])
+    config["BUFFER_QUEUE"]["Ethernet0|3-4"] = {"profile": "egress_lossy_profile"}
+    given["running"]["spine1"] = json.dumps(config)
+    proof, first = prove(given)
+    ((claim, seen, _reason),) = told(proof, False)
+    assert claim == "spine1: its configuration: the switch: what the policy would still change"
+    assert "BUFFER_QUEUE" in seen
+    assert first == f"spine1: what the policy would still change: wanted nothing, seen {seen}"
+
+
+def test_what_nothing_can_be_made_of_is_named():
+    given = params("sonic")
+    config = json.loads(given["running"]["spine1"])
+    config["BUFFER_QUEUE"]["Ethernet0|3"] = {"profile": "egress_lossy_profile"}
+    given["running"]["spine1"] = json.dumps(config)
+    _proof, first = prove(given)
+    assert first == (
+        "spine1: what the policy would still change: wanted nothing, seen spine1: BUFFER_QUEUE|Ethernet0|3: Ethernet0 "
+        "3 stands in BUFFER_QUEUE|Ethernet0|3-4 too, and which holds is chance; remove one of them"
+    )
+
+
+def test_of_a_device_that_was_not_read_nothing_is_claimed():
+    given = params("sonic")
+    del given["running"]["leaf2"]
+    del given["nics"]["gpu2"]
+    proof, first = prove(given)
+    assert first == ""
+    assert told(proof, None) == [
+        (f"{name}: RoCE's settings", None, f"{name} was not read") for name in ("gpu2", "leaf2")
+    ]
+    assert not any("leaf2" in claim.claim or "gpu2" in claim.claim for claim in proof.claims if claim.holds)
+
+
+def test_the_first_failure_is_the_configurations_before_the_paths():
+    given = params("sonic")
+    given["nics"]["gpu1"]["mlx5_0"] = {**given["nics"]["gpu1"]["mlx5_0"], "notification": None}
+    _proof, first = prove(given)
+    assert first == (
+        "gpu1 mlx5_0: the notification point of priority 3 is on: wanted 3, seen None: "
+        "marked packets are answered with no CNP, and the sender never slows down"
+    )
+    config = json.loads(given["running"]["leaf1"])
+    config["PORT"]["Ethernet0"]["mtu"] = "1500"
+    given["running"]["leaf1"] = json.dumps(config)
+    _proof, first = prove(given)
+    assert first == "leaf1: Ethernet0: largest IP packet, in bytes: wanted 9100, seen 1500"

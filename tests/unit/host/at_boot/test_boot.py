@@ -1,0 +1,315 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from io import BytesIO
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import archive, boot, persistence
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+
+PF, GPU = "0000:15:00.0", "0000:13:00.0"
+SETTINGS = {
+    "hugepages": {"pages": [{"node": 0, "size_mib": 2, "count": 64}]},
+    "sriov": {"functions": [{"devices": [PF], "count": 2, "trust": True}]},
+    "vfio_binding": {"devices": ["gpu"]},
+    "pci_tuning": {"settings": [{"devices": ["gpu", "nic"], "max_read_request_bytes": 4096}]},
+}
+
+
+def ensure(server, settings=None, check=False):
+    """As the module does it."""
+    settings = concerns.checked(SETTINGS if settings is None else settings)
+    done = concerns.ensure(server, settings, check)
+    lasting = concerns.to_save(settings, done, persistence.saved(server))
+    return concerns.together(done, persistence.ensure(server, lasting, check, "/usr/bin/python3"))
+
+
+def saved(server):
+    return json.loads(server.read(persistence.SETTINGS) or "")
+
+
+def test_all_at_once(server):
+    outcome = ensure(server)
+    assert sorted(outcome.facts["outcomes"]) == sorted(SETTINGS)
+    assert outcome.after["hugepages: node0 2 MiB"] == 64
+    assert outcome.after[f"sriov: {PF} VFs"] == 2
+    assert json.loads(server.read(persistence.SETTINGS) or "") == SETTINGS
+    assert server.exists(persistence.WANTS)
+    assert not ensure(server).changed
+    assert not ensure(server, check=True).changed
+
+
+def test_check_mode_does_nothing_and_names_it_all(server):
+    predicted = ensure(server, check=True)
+    assert server.effects == []
+    assert server.commands == []
+    done = ensure(server)
+    assert (predicted.before, predicted.after) == (done.before, done.after)
+
+
+def test_a_mistake_in_the_last_concern_stops_the_first(server):
+    with pytest.raises(HostError, match=r"no device 0000:77:00.0"):
+        ensure(
+            server, {**SETTINGS, "pci_tuning": {"settings": [{"devices": ["0000:77:00.0"], "relaxed_ordering": True}]}}
+        )
+    assert server.effects == []
+
+
+def test_a_mistake_in_the_form_of_the_last_concern_stops_the_first(server):
+    with pytest.raises(HostError, match=r"relaxed_ordering is 'yes'"):
+        ensure(server, {**SETTINGS, "pci_tuning": {"settings": [{"devices": ["gpu"], "relaxed_ordering": "yes"}]}})
+    assert server.effects == []
+
+
+def without(settings, concern):
+    return {name: given for name, given in settings.items() if name != concern}
+
+
+def test_under_lockdown_all_but_config_space_is_done_and_saved(server):
+    server.lock_down("integrity")
+    predicted = ensure(server, check=True)
+    assert server.effects == []
+    done = ensure(server)
+    assert (predicted.before, predicted.after, predicted.failed) == (done.before, done.after, done.failed)
+    assert done.failed.splitlines()[0] == (
+        "failed: pci_tuning; done and saved for every boot: hugepages, sriov, vfio_binding"
+    )
+    assert done.failed.splitlines()[1].startswith("1. pci_tuning: kernel lockdown is on (integrity), under which")
+    assert done.facts["failures"] == [done.failed.splitlines()[1][3:]]
+    assert done.after["hugepages: node0 2 MiB"] == 64
+    assert server.link_name(f"/sys/bus/pci/devices/{GPU}/driver") == "vfio-pci"
+    assert saved(server) == without(SETTINGS, "pci_tuning")
+    assert server.exists(persistence.WANTS)
+    again = ensure(server)
+    assert (again.changed, again.failed) == (False, done.failed)
+
+
+def test_a_run_after_lockdown_completes_what_failed(server):
+    server.lock_down("integrity")
+    ensure(server)
+    server.lock_down("none")
+    outcome = ensure(server)
+    assert outcome.failed == ""
+    assert saved(server) == SETTINGS
+
+
+def test_a_concern_that_fails_first_does_not_stop_those_after_it(server):
+    pool = "/sys/devices/system/node/node0/hugepages/hugepages-2048kB"
+    server.pages_at_most[pool] = 10
+    outcome = ensure(server)
+    assert outcome.failed.splitlines()[0] == (
+        "failed: hugepages; done and saved for every boot: sriov, vfio_binding, pci_tuning"
+    )
+    assert "the kernel gave 10 of 64 pages of node0 2 MiB" in outcome.failed
+    assert outcome.after[f"sriov: {PF} VFs"] == 2
+    assert saved(server) == without(SETTINGS, "hugepages")
+
+
+def test_two_failures_are_both_named(server):
+    server.lock_down("integrity")
+    server.pages_at_most["/sys/devices/system/node/node0/hugepages/hugepages-2048kB"] = 10
+    lines = ensure(server).failed.splitlines()
+    assert lines[0] == "failed: hugepages, pci_tuning; done and saved for every boot: sriov, vfio_binding"
+    assert [line[:3] for line in lines[1:]] == ["1. ", "2. "]
+    assert saved(server) == {name: SETTINGS[name] for name in ("sriov", "vfio_binding")}
+
+
+def test_of_a_concern_that_fails_what_was_saved_before_stays(server):
+    ensure(server)
+    server.pages_at_most["/sys/devices/system/node/node0/hugepages/hugepages-2048kB"] = 64
+    more = {"hugepages": {"pages": [{"node": 0, "size_mib": 2, "count": 128}]}}
+    outcome = ensure(server, {**SETTINGS, **more, "vfio_binding": {"devices": []}})
+    assert outcome.failed
+    assert saved(server) == {**SETTINGS, "vfio_binding": {"devices": []}}
+
+
+def test_where_all_fails_nothing_new_is_saved(server):
+    server.lock_down("integrity")
+    outcome = ensure(server, {"pci_tuning": SETTINGS["pci_tuning"]})
+    assert outcome.failed.splitlines()[0] == "failed: pci_tuning; nothing new is saved for the boot"
+    assert saved(server) == {}
+
+
+def test_killed_anywhere_under_lockdown(killed_anywhere):
+    assert killed_anywhere(lambda server: server.lock_down("integrity"), ensure) == 10
+
+
+def test_vfs_go_and_then_their_function_is_bound(server):
+    ensure(server)
+    settings = {"sriov": {"functions": [{"devices": [PF], "count": 0}]}, "vfio_binding": {"devices": [PF]}}
+    ensure(server, settings)
+    assert server.link_name(f"/sys/bus/pci/devices/{PF}/driver") == "vfio-pci"
+
+
+def test_unknown_settings(server):
+    with pytest.raises(HostError, match=r"unknown settings huge_pages; known are hugepages, sriov"):
+        ensure(server, {"huge_pages": {}})
+
+
+def test_a_host_without_systemd(server):
+    __import__("shutil").rmtree(server.path("/run/systemd"))
+    with pytest.raises(HostError, match=r"this host is not run by systemd"):
+        ensure(server, {})
+
+
+def test_killed_anywhere(killed_anywhere):
+    assert killed_anywhere(lambda server: None, ensure) == 13
+
+
+def test_the_unit_waits_for_drivers_and_for_driverctl():
+    files = persistence.files({}, "/usr/bin/python3")
+    unit = files[persistence.UNIT_FILE].decode().splitlines()
+    assert "Wants=systemd-udev-settle.service" in unit
+    assert any(line.startswith("After=") and "systemd-udev-settle.service" in line for line in unit)
+    assert f"Before={persistence.UNIT}" in files[persistence.ORDER_FILE].decode().splitlines()
+    assert persistence.ORDER_FILE.startswith("/etc/systemd/system/driverctl@.service.d/")
+
+
+def test_the_unit_comes_before_libvirt_of_both_kinds():
+    unit = persistence.files({}, "/usr/bin/python3")[persistence.UNIT_FILE].decode()
+    before = next(line for line in unit.splitlines() if line.startswith("Before="))
+    assert set(before[7:].split()) == {"libvirtd.service", "virtqemud.service", "libvirt-guests.service"}
+
+
+def test_changed_code_is_a_change_even_of_the_same_length(server):
+    ensure(server)
+    code = bytearray(server.read_bytes(persistence.CODE))
+    code[1000] ^= 1
+    server.put(persistence.CODE, bytes(code))
+    outcome = ensure(server)
+    assert list(outcome.after) == [persistence.CODE]
+    assert server.commands[-1] == "systemctl daemon-reload"
+
+
+# At boot.
+
+
+def lost(server):
+    """What a reboot loses, on a server that was brought to SETTINGS."""
+    ensure(server)
+    server.poke(f"/sys/bus/pci/devices/{PF}/sriov_numvfs", "0")
+    server.poke("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages", "0")
+    return json.loads(server.read(persistence.SETTINGS) or "")
+
+
+def test_a_boot_brings_back_what_it_lost(server):
+    settings = lost(server)
+    said = []
+    assert boot.apply(server, settings, said.append, wait=None) == []
+    assert f"sriov: {PF} VFs: 0 -> 2" in said
+    assert not ensure(server).changed
+
+
+def test_a_driver_that_comes_late_is_waited_for(server):
+    settings = lost(server)
+    server.bind(PF, None)
+    waits = []
+
+    def wait(seconds):
+        waits.append(seconds)
+        if len(waits) == 3:
+            server.bind(PF, "igb")
+
+    assert boot.apply(server, settings, lambda line: None, wait) == []
+    assert len(waits) == 3
+
+
+def test_what_cannot_be_does_not_keep_the_rest_from_being(server):
+    settings = lost(server)
+    server.bind(PF, None)
+    errors = boot.apply(server, settings, lambda line: None, lambda seconds: None)
+    assert len(errors) == 1
+    assert f"{PF} has no driver" in errors[0]
+    assert server.read("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages") == "64"
+
+
+# The archive.
+
+
+def test_the_bytes_are_the_same_every_time():
+    assert archive.build(boot.__name__) == archive.build(boot.__name__)
+
+
+def test_it_is_the_very_same_code():
+    bundle = zipfile.ZipFile(BytesIO(archive.build(boot.__name__)))
+    for name in archive.closure(boot.__name__):
+        with open(sys.modules[name].__file__, encoding="utf-8") as file:
+            assert bundle.read(name.replace(".", "/") + ".py").decode() == file.read()
+
+
+def test_it_runs_alone(tmp_path):
+    code = tmp_path / "gpu_host.pyz"
+    code.write_bytes(archive.build(boot.__name__))
+    # -I: nothing but the file itself and the standard library.
+    done = subprocess.run(
+        [sys.executable, "-I", str(code), "/nowhere.json"], capture_output=True, text=True, cwd="/", check=False
+    )
+    assert (done.returncode, done.stderr) == (1, "there is no /nowhere.json: run the role gpu_host again\n")
+
+
+def test_it_holds_no_ansible():
+    assert not [name for name in archive.closure(boot.__name__) if not name.startswith(archive.PREFIX)]
+    for name in archive.closure(boot.__name__):
+        assert "import ansible" not in archive.source(name).replace("import ansible_collections", "")
+        assert "from ansible." not in archive.source(name)
+
+
+# In an image, which is not running.
+
+
+def prepared(server, settings=None, check=False):
+    """As the module does it with now: false."""
+    settings = SETTINGS if settings is None else settings
+    concerns.check_form(settings)
+    return persistence.ensure(server, concerns.checked(settings), check, "/usr/bin/python3", running=False)
+
+
+def image(server):
+    """The server's files as an image's: no systemd runs, one is installed."""
+    __import__("shutil").rmtree(server.path("/run/systemd"))
+    server.put("/usr/lib/systemd/systemd", "")
+
+
+def test_an_image_gets_what_every_boot_does_and_nothing_live(server):
+    image(server)
+    assert prepared(server, check=True).changed
+    assert server.effects == []
+    outcome = prepared(server)
+    assert sorted(outcome.after) == sorted([*persistence.files({}, ""), f"{persistence.UNIT} enabled"])
+    assert server.commands == [f"systemctl --root=/ enable {persistence.UNIT}"]
+    assert not [effect for effect in server.effects if effect.startswith("poke")]
+    assert not prepared(server).changed
+    assert json.loads(server.read(persistence.SETTINGS) or "") == SETTINGS
+
+
+def test_an_image_without_systemd(server):
+    __import__("shutil").rmtree(server.path("/run/systemd"))
+    with pytest.raises(HostError, match=r"there is no systemd in this image.*: add its package"):
+        prepared(server)
+    assert server.effects == []
+
+
+def test_an_image_may_name_devices_that_nobody_has_seen_yet():
+    concerns.check_form({"vfio_binding": {"devices": ["0000:77:00.0", "10de:2330"]}})
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"vfio_binding": {"devices": ["gpus"]}}, r"'gpus' is no kind"),
+        ({"hugepages": {"pages": [{"node": 0}]}}, r"size_mib is missing"),
+        ({"sriov": {"functions": [{"devices": ["nic"], "count": "four"}]}}, r"count is 'four'"),
+        ({"pci_tuning": {"settings": [{"devices": ["gpu"]}]}}, r"nothing is set"),
+        ({"huge_pages": {}}, r"unknown settings huge_pages"),
+    ],
+)
+def test_a_mistake_in_an_image_is_refused_by_its_form(settings, said):
+    with pytest.raises(HostError, match=said):
+        concerns.check_form(settings)

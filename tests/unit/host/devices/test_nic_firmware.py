@@ -1,0 +1,270 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import nic_firmware
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices.nic_firmware import Value
+
+NIC = "0000:14:00.0"
+# As the tool prints it, with what makes it hard: values in words, arrays, a star for what waits for the boot.
+# The lines are those of a ConnectX-4 in github.com/Mellanox/nic-configuration-operator, pkg/nvconfig/utils_test.go.
+RECORDED = """
+Device #1:
+----------
+
+Device type:    ConnectX4
+Configurations:                              Default         Current         Next Boot
+*        KEEP_IB_LINK_UP_P2                  False(0)        True(1)         True(1)
+         KEEP_LINK_UP_ON_BOOT_P2             False(0)        False(0)        False(0)
+         ESWITCH_HAIRPIN_DESCRIPTORS         Array[0..7]     Array[0..7]     Array[0..7]
+*        MEMIC_SIZE_LIMIT                    _256KB(1)       _256KB(1)       DISABLED(0)
+The '*' shows parameters with next value different from default/current value.
+"""
+# A ConnectX-3 Pro, which knows no current value, as mstconfig -e query prints it.
+RECORDED_OLD = """
+Device #1:
+----------
+
+Device type:    ConnectX3Pro
+Device:         /sys/bus/pci/devices/0000:20:00.0/config
+
+Configurations:                              Default         Next Boot
+         SRIOV_EN                            True(1)         True(1)
+         NUM_OF_VFS                          16              16
+         LINK_TYPE_P1                        VPI(3)          VPI(3)
+"""
+PAPER = {name: value for name, value, _why in nic_firmware.PAPER}
+
+
+@pytest.fixture
+def mellanox(server):
+    """The server with a ConnectX-6 in place of an igb."""
+    server.put(f"{server.directory(NIC)}/uevent", "PCI_CLASS=20000\nPCI_ID=15B3:101B\nDRIVER=mlx5_core\n")
+    server.firmware[NIC] = {
+        "ADVANCED_PCI_SETTINGS": ["False(0)"] * 3,
+        "MAX_ACC_OUT_READ": ["0"] * 3,
+        "PCI_WR_ORDERING": ["per_mkey(0)", "force_relax(1)", "force_relax(1)"],
+        "RDMA_SELECTIVE_REPEAT_EN": ["False(0)"] * 3,
+        "ATS_ENABLED": ["False(0)", "False(0)", "True(1)"],
+        "SRIOV_EN": ["False(0)", "True(1)", "True(1)"],
+        "NUM_OF_VFS": ["0", "8", "8"],
+    }
+    return server
+
+
+def ensure(server, values=None, check=False, devices=("15b3:*",)):
+    data = {"settings": [{"devices": list(devices), "values": PAPER if values is None else values}]}
+    return nic_firmware.ensure(server, server.host(), data, check)
+
+
+def test_recorded_output():
+    settings = nic_firmware.parse(RECORDED)
+    assert list(settings) == [
+        "KEEP_IB_LINK_UP_P2",
+        "KEEP_LINK_UP_ON_BOOT_P2",
+        "ESWITCH_HAIRPIN_DESCRIPTORS",
+        "MEMIC_SIZE_LIMIT",
+    ]
+    assert settings["MEMIC_SIZE_LIMIT"] == nic_firmware.Setting(Value("_256KB(1)"), Value("DISABLED(0)"))
+
+
+def test_recorded_output_of_old_firmware():
+    settings = nic_firmware.parse(RECORDED_OLD)
+    assert settings["NUM_OF_VFS"] == nic_firmware.Setting(None, Value("16"))
+
+
+@pytest.mark.parametrize(
+    "output", ["", "-E- Failed to open the device\n", "Configurations:  Default  Current\n  A  1  1\n"]
+)
+def test_no_table(output):
+    with pytest.raises(HostError, match=r"mstconfig printed no table with a column 'Next Boot'"):
+        nic_firmware.parse(output)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "same"),
+    [
+        ("True(1)", True, True),
+        ("True(1)", "1", True),
+        ("True(1)", "true", True),
+        ("False(0)", True, False),
+        ("per_mkey(0)", "per_mkey", True),
+        ("per_mkey(0)", 0, True),
+        ("force_relax(1)", "per_mkey", False),
+        ("44", 44, True),
+        ("44", "0x2c", True),
+        ("128", 44, False),
+        ("0x2c", 44, True),
+    ],
+)
+def test_values(text, wanted, same):
+    assert Value(text).is_wanted(wanted) is same
+
+
+def test_only_what_differs_is_set(mellanox):
+    outcome = ensure(mellanox)
+    sets = [command for command in mellanox.commands if " set " in command]
+    assert sets == [
+        f"mstconfig -d {NIC} -y set ADVANCED_PCI_SETTINGS=1",
+        f"mstconfig -d {NIC} -y set MAX_ACC_OUT_READ=44 PCI_WR_ORDERING=per_mkey RDMA_SELECTIVE_REPEAT_EN=1",
+    ]
+    assert sorted(outcome.after) == [
+        f"{NIC} ADVANCED_PCI_SETTINGS",
+        f"{NIC} MAX_ACC_OUT_READ",
+        f"{NIC} PCI_WR_ORDERING",
+        f"{NIC} RDMA_SELECTIVE_REPEAT_EN",
+    ]
+    # ATS was set before and waits for the boot like the others; SR-IOV is in effect.
+    assert outcome.facts["reboot_required"]
+    assert "ATS_ENABLED" in outcome.pending[0]
+    assert "SRIOV_EN" not in outcome.pending[0]
+
+
+def test_a_reboot_stays_due_until_it_came(mellanox):
+    ensure(mellanox)
+    again = ensure(mellanox)
+    assert not again.changed
+    assert again.facts["reboot_required"]
+    for row in mellanox.firmware[NIC].values():
+        row[1] = row[2]
+    assert not ensure(mellanox).facts["reboot_required"]
+
+
+def test_check_mode_does_nothing(mellanox):
+    predicted = ensure(mellanox, check=True)
+    assert mellanox.effects == []
+    done = ensure(mellanox)
+    assert (predicted.before, predicted.after, predicted.pending) == (done.before, done.after, done.pending)
+
+
+def test_a_host_without_such_nics_needs_no_tool(server):
+    outcome = ensure(server)
+    assert outcome.facts == {"reboot_required": False, "devices": {}, "failures": []}
+    assert server.commands == []
+
+
+def test_the_other_port_and_vfs_have_the_same_firmware(mellanox):
+    mellanox.put(f"{mellanox.directory('0000:15:00.0')}/uevent", "PCI_CLASS=20000\nPCI_ID=15B3:101B\n")
+    place = "/sys/devices/pci0000:10/0000:10:01.0/0000:15:00.1"
+    mellanox._function(place, "20000", "15B3:101B", None, 9, None)
+    mellanox.firmware["0000:15:00.0"] = {name: list(row) for name, row in mellanox.firmware[NIC].items()}
+    assert sorted(ensure(mellanox).facts["devices"]) == [NIC, "0000:15:00.0"]
+
+
+@pytest.mark.parametrize(
+    ("values", "devices", "message"),
+    [
+        ({"ATS_ENABLED": "1\n"}, ["15b3:*"], "is no setting of firmware"),
+        ({"ATS_ENABLED\n": 1}, ["15b3:*"], "is no setting of firmware"),
+        (
+            {"ATS_ENABLED": True},
+            ["nic\n"],
+            r"devices\[0\]: 'nic\\n' contains '\\n', which is not a printable character",
+        ),
+        ({"ATS_ENABLED": "1; reboot"}, ["15b3:*"], "is no setting of firmware"),
+        ({"ATS_ENABLED": True}, ["0000:15:00.0"], "0000:15:00.0 is no physical function of an NVIDIA/Mellanox NIC"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_set(mellanox, values, devices, message):
+    with pytest.raises(HostError, match=message):
+        ensure(mellanox, values, devices=devices)
+    assert mellanox.effects == []
+
+
+OTHER = "0000:15:00.0"
+
+
+@pytest.fixture
+def two(mellanox):
+    """The server with two ConnectX NICs, of which the second has no selective repeat."""
+    mellanox.put(f"{mellanox.directory(OTHER)}/uevent", "PCI_CLASS=20000\nPCI_ID=15B3:101B\nDRIVER=mlx5_core\n")
+    mellanox.firmware[OTHER] = {name: list(row) for name, row in mellanox.firmware[NIC].items()}
+    del mellanox.firmware[OTHER]["RDMA_SELECTIVE_REPEAT_EN"]
+    return mellanox
+
+
+def next_boot(server, address):
+    return {name: row[2] for name, row in server.firmware[address].items()}
+
+
+def test_a_key_that_one_nic_lacks_is_named_after_all_else_was_set(two):
+    predicted = ensure(two, check=True)
+    assert two.effects == []
+    done = ensure(two)
+    assert (predicted.before, predicted.after) == (done.before, done.after)
+    assert (predicted.pending, predicted.failed) == (done.pending, done.failed)
+    assert done.failed == (
+        f"nic_firmware: the firmware of {OTHER} knows no RDMA_SELECTIVE_REPEAT_EN: leave it out for this NIC, turn on "
+        "what reveals it (ADVANCED_PCI_SETTINGS), or update the firmware"
+    )
+    assert done.facts["failures"] == [done.failed]
+    assert next_boot(two, NIC)["RDMA_SELECTIVE_REPEAT_EN"] == "True(1)"
+    assert next_boot(two, OTHER)["MAX_ACC_OUT_READ"] == "44"
+    again = ensure(two)
+    assert (again.changed, again.failed) == (False, done.failed)
+
+
+def test_a_nic_that_does_not_answer_does_not_stop_the_other(two):
+    del two.firmware[NIC]
+    outcome = ensure(two, {"ATS_ENABLED": False})
+    assert outcome.failed == f"nic_firmware: {NIC}: mstconfig has no answer for it"
+    assert next_boot(two, OTHER)["ATS_ENABLED"] == "False(0)"
+
+
+def test_lockdown_is_named_where_the_tool_fails(two):
+    del two.firmware[NIC]
+    two.lock_down("integrity")
+    assert ensure(two, {"ATS_ENABLED": True}).failed == (
+        f"nic_firmware: {NIC}: mstconfig has no answer for it; kernel lockdown is on (integrity), under which nothing "
+        "may write PCI config space: turn Secure Boot off in the BIOS"
+    )
+
+
+def test_a_key_that_nothing_reveals_is_lacking(mellanox):
+    outcome = ensure(mellanox, {"MAX_ACC_OUT_READ": 44})
+    assert outcome.failed.startswith(f"nic_firmware: the firmware of {NIC} knows no MAX_ACC_OUT_READ: ")
+    assert not outcome.changed
+
+
+def boot(server):
+    for row in server.firmware[NIC].values():
+        row[1] = row[2]
+
+
+def test_a_key_that_appears_only_after_a_boot_is_pending_and_not_failed(mellanox):
+    mellanox.reveals_at_boot = True
+    first = ensure(mellanox)
+    assert first.failed == ""
+    assert f"{NIC} MAX_ACC_OUT_READ" not in first.after
+    assert "MAX_ACC_OUT_READ" in first.pending[0]
+    again = ensure(mellanox)
+    assert (again.changed, again.failed, again.facts["reboot_required"]) == (False, "", True)
+    assert "MAX_ACC_OUT_READ" in again.pending[0]
+    boot(mellanox)
+    after = ensure(mellanox)
+    assert after.after == {f"{NIC} MAX_ACC_OUT_READ": "44"}
+    assert after.facts["reboot_required"]
+    boot(mellanox)
+    assert ensure(mellanox) == nic_firmware.Outcome(facts=ensure(mellanox).facts)
+    assert not ensure(mellanox).facts["reboot_required"]
+
+
+def test_a_key_that_stays_hidden_after_the_boot_is_lacking(mellanox):
+    del mellanox.firmware[NIC]["MAX_ACC_OUT_READ"]
+    mellanox.firmware[NIC]["ADVANCED_PCI_SETTINGS"] = ["False(0)", "True(1)", "True(1)"]
+    outcome = ensure(mellanox)
+    assert outcome.failed.startswith(f"nic_firmware: the firmware of {NIC} knows no MAX_ACC_OUT_READ: ")
+    assert "MAX_ACC_OUT_READ" not in outcome.pending[0]
+
+
+def test_killed_anywhere(killed_anywhere):
+    def arrange(server):
+        server.put(f"{server.directory(NIC)}/uevent", "PCI_CLASS=20000\nPCI_ID=15B3:101B\nDRIVER=mlx5_core\n")
+        server.firmware[NIC] = {name: ["False(0)"] * 3 for name in PAPER}
+        server.firmware[NIC]["MAX_ACC_OUT_READ"] = ["0", "0", "0"]
+        server.firmware[NIC]["PCI_WR_ORDERING"] = ["per_mkey(0)", "per_mkey(0)", "force_relax(1)"]
+
+    assert killed_anywhere(arrange, ensure) == 2

@@ -1,0 +1,200 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits, pci_tuning
+
+GPU, NIC, PORT = "0000:13:00.0", "0000:15:00.0", "0000:10:00.0"
+ACS_CONTROL = 0x148 + 6  # of the recorded root port
+PAPER = {
+    "settings": [
+        {"devices": ["gpu", "nic"], "max_read_request_bytes": 4096},
+        {"devices": ["bridge"], "acs": list(acs_bits.DEFAULT)},
+    ]
+}
+
+
+def ensure(server, data=None, check=False):
+    return pci_tuning.ensure(server, server.host(), PAPER if data is None else data, check)
+
+
+def device_control(server, address):
+    return next(function for function in server.host().functions if function.address == address)
+
+
+def test_the_papers_settings(server):
+    outcome = ensure(server)
+    assert device_control(server, GPU).max_read_request_bytes == 4096
+    assert device_control(server, NIC).max_read_request_bytes == 4096
+    assert server.register(PORT, ACS_CONTROL) == 0x5D
+    assert outcome.before[f"{PORT} acs"] == list(acs_bits.DEFAULT[:-1])
+    assert outcome.facts["devices"]["0000:12:00.0"] == {"not_applicable": {"acs": "it has no ACS capability"}}
+    assert not ensure(server).changed
+
+
+def test_the_default_is_what_vela_published():
+    assert acs_bits.mask(list(acs_bits.DEFAULT)) == 0x5D
+
+
+def test_check_mode_does_nothing(server):
+    predicted = ensure(server, check=True)
+    assert server.effects == []
+    done = ensure(server)
+    assert (predicted.before, predicted.after, predicted.facts) == (done.before, done.after, done.facts)
+
+
+def test_two_settings_of_one_register_do_not_undo_each_other(server):
+    data = {"settings": [{"devices": [NIC], "max_read_request_bytes": 1024, "relaxed_ordering": True}]}
+    ensure(server, data)
+    nic = device_control(server, NIC)
+    assert (nic.max_read_request_bytes, nic.relaxed_ordering) == (1024, True)
+    ensure(server, {"settings": [{"devices": [NIC], "relaxed_ordering": False}]})
+    nic = device_control(server, NIC)
+    assert (nic.max_read_request_bytes, nic.relaxed_ordering) == (1024, False)
+
+
+def test_a_later_entry_wins(server):
+    ensure(server, {"settings": [*PAPER["settings"], {"devices": [NIC], "max_read_request_bytes": 512}]})
+    assert device_control(server, NIC).max_read_request_bytes == 512
+    assert device_control(server, GPU).max_read_request_bytes == 4096
+
+
+def test_a_read_only_register_is_said_and_is_no_change(server):
+    offset = 0xA0 + 8  # DevCtl of the recorded igb
+    server.read_only = {(NIC, offset), ("0000:14:00.0", offset)}
+    outcome = ensure(server)
+    assert outcome.facts["devices"][NIC] == {"max_read_request_bytes": 128, "not_writable": ["max_read_request_bytes"]}
+    assert f"{NIC} max_read_request_bytes" not in outcome.after
+    assert not ensure(server).changed
+    assert not ensure(server, check=True).changed
+
+
+def test_a_register_that_takes_another_value(server):
+    poke = server.poke_bytes
+    server.poke_bytes = lambda path, data, offset: poke(path, bytes([data[0], 0x20]), offset)
+    outcome = ensure(server, {"settings": [{"devices": [GPU], "max_read_request_bytes": 4096}]})
+    assert outcome.failed == (
+        f"pci_tuning: {GPU} max_read_request_bytes: wrote 4096, reads back 512: the device does not support this value"
+    )
+    assert not outcome.changed
+
+
+def test_one_device_that_refuses_does_not_stop_the_others(server):
+    poke = server.poke_bytes
+    server.poke_bytes = lambda path, data, offset: poke(path, bytes([data[0], 0x20]) if GPU in path else data, offset)
+    outcome = ensure(server)
+    assert f"{GPU} max_read_request_bytes: wrote 4096, reads back 512" in outcome.failed
+    assert device_control(server, NIC).max_read_request_bytes == 4096
+    assert server.register(PORT, ACS_CONTROL) == 0x5D
+
+
+@pytest.mark.parametrize("level", ["integrity", "confidentiality"])
+def test_lockdown_is_named_with_what_it_forbids_and_the_way_out(server, level):
+    server.lock_down(level)
+    predicted = ensure(server, check=True)
+    assert server.effects == []
+    done = ensure(server)
+    assert server.effects == []
+    assert predicted == done
+    assert not done.changed
+    assert done.failed == (
+        f"pci_tuning: kernel lockdown is on ({level}), under which nothing may write PCI config space: not set "
+        "acs of 2 devices (0000:10:00.0, 0000:10:01.0) and max_read_request_bytes of 3 devices "
+        "(0000:13:00.0, 0000:14:00.0, 0000:15:00.0); turn Secure Boot off in the BIOS, or leave these settings out. "
+        "ACS needs no such write where the kernel argument pci=config_acs= sets it at boot (Linux 6.11 has it, 6.15 "
+        "sets several ports without errors); nothing replaces the write of MaxReadReq and relaxed ordering"
+    )
+    assert done.facts["devices"][GPU] == {"max_read_request_bytes": 128, "refused": {"max_read_request_bytes": 4096}}
+
+
+def test_lockdown_does_not_matter_where_all_is_right(server):
+    ensure(server)
+    server.lock_down("integrity")
+    outcome = ensure(server)
+    assert (outcome.failed, outcome.changed) == ("", False)
+
+
+def test_lockdown_that_is_off_changes_nothing(server):
+    server.lock_down("none")
+    outcome = ensure(server)
+    assert outcome.failed == ""
+    assert device_control(server, GPU).max_read_request_bytes == 4096
+
+
+def test_a_refusal_without_a_word_on_lockdown(server):
+    """Where securityfs is not mounted only the write itself tells it."""
+    server.locked_down = True
+    outcome = ensure(server)
+    assert not outcome.changed
+    assert outcome.failed.startswith(
+        "pci_tuning: the kernel refuses writes to PCI config space (EPERM), and /sys/kernel/security/lockdown does not "
+        "say whether lockdown is on: not set acs of 2 devices"
+    )
+
+
+def test_isolation_is_not_lost_by_the_way(server):
+    weaker = {"settings": [{"devices": [PORT], "acs": ["source_validation", "direct_translated"]}]}
+    with pytest.raises(
+        HostError, match=r"0000:10:00.0 has ACS request_redirect, completion_redirect, upstream_forwarding on"
+    ):
+        ensure(server, weaker)
+    assert server.effects == []
+    weaker["settings"][0]["allow_less_isolation"] = True
+    ensure(server, weaker)
+    assert server.register(PORT, ACS_CONTROL) == 0x41
+
+
+def test_what_a_port_lacks_is_left_out_of_a_kind_and_refused_by_address(server):
+    config = bytearray(server.read_bytes(f"{server.directory(PORT)}/config"))
+    config[ACS_CONTROL - 2] &= ~0x40
+    server.put(f"{server.directory(PORT)}/config", bytes(config))
+    ensure(server)
+    assert server.register(PORT, ACS_CONTROL) == 0x1D
+    with pytest.raises(HostError, match=r"0000:10:00.0 has no ACS direct_translated"):
+        ensure(server, {"settings": [{"devices": [PORT], "acs": list(acs_bits.DEFAULT)}]})
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"devices": ["0000:12:00.0"], "acs": ["source_validation"]}, "0000:12:00.0 cannot have acs: it has no ACS"),
+        (
+            {"devices": ["0000:00:03.0"], "max_read_request_bytes": 512},
+            "cannot have max_read_request_bytes: it is no PCI Express",
+        ),
+        ({"devices": ["gpu"], "max_read_request_bytes": 8192}, "max_read_request_bytes is 8192, wanted one of"),
+        ({"devices": ["gpu"], "acs": ["redirect"]}, r"acs has \['redirect'\], known are source_validation"),
+        ({"devices": ["gpu"]}, "nothing is set; give one of max_read_request_bytes"),
+        ({"devices": ["0000:66:00.0"], "relaxed_ordering": True}, "no device 0000:66:00.0"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_written(server, entry, message):
+    with pytest.raises(HostError, match=message):
+        ensure(server, {"settings": [{"devices": [GPU], "max_read_request_bytes": 4096}, entry]})
+    assert server.effects == []
+
+
+def test_a_vf_has_what_its_function_has(server):
+    server.poke(f"/sys/bus/pci/devices/{NIC}/sriov_numvfs", "1")
+    outcome = ensure(server)
+    assert (
+        "physical function 0000:15:00.0"
+        in outcome.facts["devices"]["0000:15:10.0"]["not_applicable"]["max_read_request_bytes"]
+    )
+    with pytest.raises(HostError, match=r"0000:15:10.0 cannot have max_read_request_bytes: it is a VF"):
+        ensure(server, {"settings": [{"devices": ["0000:15:10.0"], "max_read_request_bytes": 512}]})
+
+
+def test_without_root_the_registers_cannot_be_seen(server):
+    server.put(f"{server.directory(GPU)}/config", server.read_bytes(f"{server.directory(GPU)}/config")[:64])
+    with pytest.raises(
+        HostError, match=r"0000:13:00.0: only 64 bytes of its config space can be read, which is what others"
+    ):
+        ensure(server)
+
+
+def test_killed_anywhere(killed_anywhere):
+    assert killed_anywhere(lambda server: None, ensure) == 5

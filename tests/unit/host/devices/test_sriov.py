@@ -1,0 +1,147 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import sriov
+
+PF = "0000:15:00.0"
+FOUR = {
+    "functions": [
+        {
+            "devices": [PF],
+            "count": 4,
+            "drivers_autoprobe": False,
+            "trust": True,
+            "spoof_check": False,
+            "vfs": [{"index": 1, "mac": "02:00:00:00:15:01", "vlan": 100, "trust": False}],
+        }
+    ]
+}
+
+
+def ensure(server, data=None, check=False):
+    return sriov.ensure(server, server.host(), FOUR if data is None else data, check, server.host)
+
+
+def test_vfs_with_their_settings(server):
+    outcome = ensure(server)
+    assert outcome.facts["functions"] == {
+        PF: {"count": 4, "vfs": ["0000:15:10.0", "0000:15:10.2", "0000:15:10.4", "0000:15:10.6"]}
+    }
+    fresh = {"mac": "00:00:00:00:00:00", "vlan": 0, "trust": True, "spoofchk": False}
+    one = {"mac": "02:00:00:00:15:01", "vlan": 100, "trust": False, "spoofchk": False}
+    assert server.vf_settings["nic1"] == {0: fresh, 1: one, 2: fresh, 3: fresh}
+    assert server.read(f"{server.directory(PF)}/sriov_drivers_autoprobe") == "0"
+    again = ensure(server)
+    assert not again.changed
+    assert again.facts == outcome.facts
+
+
+def test_all_settings_of_a_function_are_one_command(server):
+    ensure(server)
+    assert [command for command in server.commands if not command.startswith("ip -j")] == ["ip -batch -"]
+
+
+def test_check_mode_does_nothing_and_names_what_would_differ(server):
+    predicted = ensure(server, check=True)
+    assert server.effects == []
+    assert predicted.after == ensure(server).after
+
+
+def test_settings_alone_leave_the_vfs(server):
+    ensure(server)
+    server.vf_settings["nic1"][2]["trust"] = False
+    outcome = ensure(server)
+    assert (outcome.before, outcome.after) == ({f"{PF} VF 2": {"trust": False}}, {f"{PF} VF 2": {"trust": True}})
+    assert not [effect for effect in server.effects[4:] if "numvfs" in effect]
+
+
+def test_a_changed_count_goes_by_way_of_none(server):
+    ensure(server)
+    del server.effects[:]
+    ensure(server, {"functions": [{"devices": [PF], "count": 2}]})
+    assert server.effects == [f"poke /sys/bus/pci/devices/{PF}/sriov_numvfs"] * 2
+    assert server.read(f"{server.directory(PF)}/sriov_numvfs") == "2"
+
+
+def test_a_count_stays_while_a_guest_has_a_vf(server):
+    ensure(server)
+    server.bind("0000:15:10.2", "vfio-pci")
+    server.open_by(
+        4711, "/dev/vfio/21", ["/usr/bin/qemu-system-x86_64", "-name", "guest=train1,debug-threads=on", "-S"]
+    )
+    server.open_by(4712, "/dev/vfio/22", ["/usr/bin/qemu-system-x86_64", "-name", "guest=other"])
+    del server.effects[:]
+    with pytest.raises(
+        HostError, match=r"from 4 to 0 all of them have to go.*0000:15:10.2: guest train1 \(process 4711\)$"
+    ):
+        ensure(server, {"functions": [{"devices": [PF], "count": 0}]})
+    assert server.effects == []
+    ensure(server)  # what needs no other count still works
+
+
+def test_a_count_stays_while_the_host_uses_a_vf(server):
+    ensure(server)
+    vf = server.directory("0000:15:10.4")
+    server.put(f"{vf}/net/vf2/operstate", "up\n")
+    server.link("/sys/class/net/vf2", f"{vf}/net/vf2")
+    server.put("/proc/net/route", (server.read("/proc/net/route") or "") + "\nvf2\t0000A8C0\t0\t1\t0\t0\t0\t00FFFFFF\n")
+    with pytest.raises(HostError, match=r"0000:15:10.4: carries the route to 192.168.0.0/24"):
+        ensure(server, {"functions": [{"devices": [PF], "count": 1}]})
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"devices": [PF], "count": 8}, "can have 7 VFs, and 8 are wanted"),
+        ({"devices": ["0000:99:00.0"], "count": 1}, "no device 0000:99:00.0 on this host"),
+        ({"devices": ["10.0"], "count": 1}, "'10.0' is no kind"),
+        ({"devices": ["0000:13:00.0"], "count": 1}, "0000:13:00.0 has no SR-IOV capability"),
+        ({"devices": [PF], "count": 2, "vfs": [{"index": 2}]}, r"index is 2, and there will be 2 VFs \(0 to 1\)"),
+        ({"devices": [PF], "count": 1, "vfs": [{"index": 0, "mac": "03:00:00:00:00:01"}]}, "is a multicast address"),
+        ({"devices": [PF], "count": 1, "vfs": [{"index": 0, "mac": "02:00"}]}, "mac of VF 0 is '02:00', which is none"),
+        ({"devices": [PF], "count": 1, "vlan": 4095}, "vlan of VF 0 is 4095, wanted 0 to 4094"),
+        (
+            {"devices": [PF, "14:00.0"], "count": 1, "vfs": [{"index": 0, "mac": "02:00:00:00:00:01"}]},
+            "02:00:00:00:00:01 would be the MAC of two VFs",
+        ),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_written(server, entry, message):
+    with pytest.raises(HostError, match=message):
+        ensure(server, {"functions": [{"devices": ["0000:14:00.0"], "count": 1}, entry]})
+    assert server.effects == []
+
+
+def test_a_kind_leaves_out_what_has_no_sriov(server):
+    outcome = ensure(server, {"functions": [{"devices": ["nic"], "count": 1}]})
+    assert sorted(outcome.facts["functions"]) == ["0000:14:00.0", PF]
+
+
+def test_a_function_for_guests_makes_no_vfs(server):
+    server.bind(PF, "vfio-pci")
+    with pytest.raises(HostError, match=r"is bound to vfio-pci for a guest, which makes no VFs"):
+        ensure(server)
+
+
+def test_a_driver_that_does_not_keep_a_setting(server):
+    take = server._ip_batch
+    server._ip_batch = lambda argv, stdin: take(
+        argv, "\n".join(line for line in stdin.splitlines() if " vf 3 " not in line)
+    )
+    with pytest.raises(HostError, match=r"did not keep them: .*VF 3"):
+        ensure(server)
+
+
+def test_killed_anywhere(killed_anywhere):
+    assert killed_anywhere(lambda server: None, ensure) == 3
+
+
+def test_killed_anywhere_between_two_counts(killed_anywhere):
+    def arrange(server):
+        ensure(server, {"functions": [{"devices": [PF], "count": 2}]})
+
+    assert killed_anywhere(arrange, ensure) == 4

@@ -1,0 +1,102 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import vfio_binding
+
+GPU, NIC = "0000:13:00.0", "0000:14:00.0"
+
+
+def ensure(server, devices=("gpu", NIC), release=(), check=False):
+    return vfio_binding.ensure(server, server.host(), {"devices": list(devices), "release": list(release)}, check)
+
+
+def test_bound_now_and_at_boot(server):
+    outcome = ensure(server)
+    assert outcome.before == {GPU: "nvidia, kernel's choice at boot", NIC: "igb, kernel's choice at boot"}
+    assert server.link_name(f"/sys/bus/pci/devices/{GPU}/driver") == "vfio-pci"
+    assert server.read(f"/etc/driverctl.d/pci-{NIC}") == "vfio-pci"
+    assert not ensure(server).changed
+
+
+def test_check_mode_does_nothing(server):
+    predicted = ensure(server, check=True)
+    assert server.effects == []
+    done = ensure(server)
+    assert (predicted.before, predicted.after, predicted.facts) == (done.before, done.after, done.facts)
+
+
+def test_a_bound_device_is_not_taken_from_its_guest_to_make_it_last(server):
+    server.bind(GPU, "vfio-pci")
+    outcome = ensure(server, [GPU])
+    assert outcome.changed
+    assert server.commands == []
+    assert server.read(f"/etc/driverctl.d/pci-{GPU}") == "vfio-pci"
+
+
+def test_released(server):
+    ensure(server)
+    outcome = ensure(server, [GPU], [NIC])
+    assert outcome.after == {NIC: "its own driver"}
+    assert server.link_name(f"/sys/bus/pci/devices/{NIC}/driver") == "igb"
+    assert not ensure(server, [GPU], [NIC]).changed
+
+
+def test_a_device_of_a_guest_is_not_released(server):
+    ensure(server)
+    server.open_by(99, "/dev/vfio/5", ["qemu", "-name", "guest=train1"])
+    with pytest.raises(HostError, match=r"to be released, and in use: 0000:14:00.0: guest train1 \(process 99\)"):
+        ensure(server, [GPU], [NIC])
+
+
+@pytest.mark.parametrize(
+    ("devices", "message"),
+    [
+        (["0000:00:02.0"], "0000:00:02.0 is in use by the host: it holds the mounted file system /"),
+        (["0000:00:03.0"], "0000:00:03.0 is in use by the host: it carries the default route"),
+        (["0000:77:00.0"], "no device 0000:77:00.0 on this host"),
+        (["10de:9999"], "no device 10de:9999 on this host"),
+        (["12:00.0"], "0000:12:00.0 is a bridge, which stays with the host"),
+    ],
+)
+def test_refused_before_anything_is_changed(server, devices, message):
+    with pytest.raises(HostError, match=message):
+        ensure(server, [GPU, *devices])
+    assert server.effects == []
+
+
+def test_a_group_with_a_foreign_member(server):
+    server.link(f"{server.directory(NIC)}/iommu_group", "/sys/kernel/iommu_groups/4")
+    with pytest.raises(HostError, match=r"0000:13:00.0 shares IOMMU group 4 with 0000:14:00.0 \(igb\)"):
+        ensure(server, [GPU])
+    assert server.effects == []
+    ensure(server, [GPU, NIC])
+
+
+def test_a_management_display_is_no_gpu(server):
+    server.put(f"{server.directory(NIC)}/uevent", "PCI_CLASS=30000\nPCI_ID=1A03:2000\n")
+    assert ensure(server, ["gpu"]).facts["bound"] == [GPU]
+
+
+def test_a_function_with_vfs_stays(server):
+    server.poke(f"/sys/bus/pci/devices/{NIC}/sriov_numvfs", "2")
+    with pytest.raises(HostError, match=r"0000:14:00.0 has 2 VFs, which go when its driver goes"):
+        ensure(server, [NIC])
+
+
+def test_without_an_iommu_it_waits_for_the_boot(server):
+    for address in server.host().by_address():
+        os.unlink(server.path(f"{server.directory(address)}/iommu_group"))
+    outcome = ensure(server)
+    assert not outcome.changed
+    assert outcome.pending == [vfio_binding.NO_IOMMU]
+    assert server.effects == []
+
+
+def test_killed_anywhere(killed_anywhere):
+    assert killed_anywhere(lambda server: None, ensure) == 4

@@ -1,0 +1,303 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import boot_loader, kernel_arguments
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_command_line as command_line
+
+WANT = {
+    "iommu": "passthrough",
+    "pages": [
+        {"node": 0, "size_mib": 2, "count": 128},
+        {"node": 1, "size_mib": 1024, "count": 1},
+        {"node": 0, "size_mib": 1024, "count": 2},
+    ],
+    "arguments": ["pci=realloc"],
+}
+PAGES = "default_hugepagesz=1G hugepagesz=1G hugepages=0:2,1:1 hugepagesz=2M hugepages=0:128"
+ARGUMENTS = f"intel_iommu=on iommu=pt {PAGES} pci=realloc"
+DEFAULTS = """GRUB_DEFAULT=0
+GRUB_CMDLINE_LINUX_DEFAULT="quiet iommu=off hugepages=7"
+GRUB_CMDLINE_LINUX="console=ttyS0 pci=nocrs"
+"""
+ENTRY = "title Rocky Linux 9\nversion 5.14\nlinux /vmlinuz-5.14\noptions root=UUID=1 ro {}\nid rocky-5.14\n"
+
+
+def debian(server):
+    server.put(boot_loader.DEFAULTS, DEFAULTS)
+    server.run(["update-grub"])
+
+
+def red_hat(server, options="crashkernel=1G iommu=off"):
+    server.put("/boot/grub2/grub.cfg", "")
+    server.put(f"{boot_loader.ENTRIES}/1-5.14.conf", ENTRY.format(options))
+    server.put(f"{boot_loader.ENTRIES}/2-rescue.conf", ENTRY.format("single"))
+    server.put(
+        boot_loader.DEFAULTS, 'GRUB_TIMEOUT=5\nGRUB_CMDLINE_LINUX="crashkernel=1G iommu=off"\nGRUB_ENABLE_BLSCFG=true\n'
+    )
+    server.put(boot_loader.FOR_NEW_KERNELS, "root=UUID=1 ro crashkernel=1G\n")
+
+
+def line_of(server):
+    return next(
+        line
+        for line in (server.read(boot_loader.GENERATED) or "").splitlines()
+        if "single" not in line and "linux" in line.split()
+    )
+
+
+def test_debian(server):
+    debian(server)
+    outcome = kernel_arguments.ensure(server, WANT)
+    assert outcome.facts["arguments"] == ARGUMENTS.split()
+    # What others set stays, but for the keys that are ours, wherever they stand; the real shell has read it.
+    assert line_of(server).split()[2:] == ["root=UUID=1", "ro", "console=ttyS0", "quiet", *ARGUMENTS.split()]
+    assert outcome.facts["reboot_required"]
+    assert outcome.pending
+    again = kernel_arguments.ensure(server, WANT)
+    assert not again.changed
+    assert again.facts["reboot_required"]
+
+
+def test_a_star_of_others_is_not_the_names_of_files(server):
+    debian(server)
+    server.put(boot_loader.DEFAULTS, 'GRUB_CMDLINE_LINUX_DEFAULT="/* quiet"\n')
+    server.put("/etc/default/grub.d/10-other.cfg", 'GRUB_CMDLINE_LINUX="x=1"\n')
+    kernel_arguments.ensure(server, {"iommu": "passthrough"})
+    assert line_of(server).split()[4:] == ["x=1", "/*", "quiet", "intel_iommu=on", "iommu=pt"]
+
+
+def test_a_later_edit_of_the_defaults_is_respected(server):
+    debian(server)
+    kernel_arguments.ensure(server, WANT)
+    server.put(boot_loader.DEFAULTS, DEFAULTS.replace("quiet", "splash hugepages=9"))
+    server.run(["update-grub"])
+    assert line_of(server).split()[5:] == ["splash", *ARGUMENTS.split()]
+    assert not kernel_arguments.ensure(server, WANT).changed
+
+
+def test_no_reboot_where_the_kernel_runs_so(server):
+    debian(server)
+    server.put("/proc/cmdline", f"BOOT_IMAGE=/vmlinuz root=UUID=1 ro {ARGUMENTS} quiet\n")
+    assert not kernel_arguments.ensure(server, WANT).facts["reboot_required"]
+    server.put("/proc/cmdline", f"BOOT_IMAGE=/vmlinuz root=UUID=1 ro {ARGUMENTS} quiet hugepages=3\n")
+    assert kernel_arguments.ensure(server, WANT).facts["reboot_required"]
+
+
+def test_what_is_wanted_no_more_goes(server):
+    debian(server)
+    kernel_arguments.ensure(server, WANT)
+    kernel_arguments.ensure(server, {"iommu": "passthrough", "remove": ["quiet"]})
+    assert line_of(server).split()[4:] == ["console=ttyS0", "pci=nocrs", "hugepages=7", "intel_iommu=on", "iommu=pt"]
+
+
+def test_nothing_wanted_leaves_all_of_the_others(server):
+    debian(server)
+    kernel_arguments.ensure(server, WANT)
+    kernel_arguments.ensure(server, {})
+    assert line_of(server).split()[4:] == ["console=ttyS0", "pci=nocrs", "quiet", "iommu=off", "hugepages=7"]
+
+
+def test_an_update_that_was_killed_is_made_up_for(server):
+    debian(server)
+    server.kill_at = len(server.effects) + 1
+    with pytest.raises(BaseException, match=r"update-grub"):
+        kernel_arguments.ensure(server, WANT)
+    server.kill_at = None
+    assert "iommu=pt" in (server.read(boot_loader.DROP_IN) or "")
+    assert "iommu=pt" not in (server.read(boot_loader.GENERATED) or "")
+    predicted = kernel_arguments.ensure(server, WANT, check=True)
+    assert predicted.before == {"generated configuration": "without the arguments"}
+    kernel_arguments.ensure(server, WANT)
+    assert "iommu=pt" in line_of(server)
+
+
+def test_a_file_of_others_that_comes_later_is_an_error(server):
+    debian(server)
+    server.put("/etc/default/grub.d/99-other.cfg", 'GRUB_CMDLINE_LINUX_DEFAULT="iommu=off"\n')
+    with pytest.raises(HostError, match=r"update-grub ran, but .* look for a later file"):
+        kernel_arguments.ensure(server, WANT)
+
+
+def test_red_hat(server):
+    red_hat(server)
+    outcome = kernel_arguments.ensure(server, WANT)
+    assert outcome.facts["boot_loader"] == "bls"
+    assert server.read(f"{boot_loader.ENTRIES}/1-5.14.conf") == ENTRY.format(f"crashkernel=1G {ARGUMENTS}").strip()
+    assert server.read(boot_loader.FOR_NEW_KERNELS) == f"root=UUID=1 ro crashkernel=1G {ARGUMENTS}"
+    assert f'GRUB_CMDLINE_LINUX="crashkernel=1G {ARGUMENTS}"' in (server.read(boot_loader.DEFAULTS) or "")
+    assert not kernel_arguments.ensure(server, WANT).changed
+    assert server.commands == []
+
+
+def test_red_hat_8_keeps_them_in_the_environment_block(server):
+    red_hat(server)
+    server.put(f"{boot_loader.ENTRIES}/1-5.14.conf", "title RHEL 8\noptions $kernelopts $tuned_params\n")
+    block = "# GRUB Environment Block\nsaved_entry=1\nkernelopts=root=UUID=1 ro iommu=off \nboot_success=1\n"
+    server.put(boot_loader.ENVIRONMENT, block + "#" * (1024 - len(block)))
+    kernel_arguments.ensure(server, WANT)
+    written = server.read_bytes(boot_loader.ENVIRONMENT).decode()
+    assert len(written) == 1024
+    assert f"\nkernelopts=root=UUID=1 ro {ARGUMENTS}\nboot_success=1\n" in written
+    assert server.read(f"{boot_loader.ENTRIES}/1-5.14.conf") == "title RHEL 8\noptions $kernelopts $tuned_params"
+    assert not kernel_arguments.ensure(server, WANT).changed
+
+
+def test_boot_files_behind_links_are_written_where_grub_reads_them(server):
+    """On RHEL 8 with UEFI grubenv is a link to the EFI system partition: a file in its place GRUB would never see."""
+    red_hat(server)
+    block = "# GRUB Environment Block\nsaved_entry=1\nkernelopts=root=UUID=1 ro iommu=off\n"
+    real = {
+        boot_loader.ENVIRONMENT: ("/boot/efi/EFI/redhat/grubenv", block + "#" * (1024 - len(block))),
+        boot_loader.DEFAULTS: ("/etc/sysconfig/grub", server.read(boot_loader.DEFAULTS)),
+        boot_loader.FOR_NEW_KERNELS: ("/srv/cmdline", server.read(boot_loader.FOR_NEW_KERNELS)),
+        f"{boot_loader.ENTRIES}/1-5.14.conf": ("/srv/1.conf", ENTRY.format("ro iommu=off")),
+    }
+    for link, (target, text) in real.items():
+        server.put(target, text)
+        server.remove(link)
+        server.link(link, target)
+    kernel_arguments.ensure(server, WANT)
+    for link, (target, _text) in real.items():
+        assert os.path.islink(server.path(link)), link
+        assert not os.path.islink(server.path(target)), target
+        assert ARGUMENTS in (server.read(target) or ""), target
+    assert not kernel_arguments.ensure(server, WANT).changed
+
+
+def test_an_environment_block_that_is_too_small(server):
+    red_hat(server)
+    block = "# GRUB Environment Block\nkernelopts=root=UUID=1\n"
+    server.put(boot_loader.ENVIRONMENT, block + "#" * (1024 - len(block)))
+    with pytest.raises(HostError, match=r"grubenv holds 1024 bytes, and with these arguments it would need"):
+        kernel_arguments.ensure(server, {"arguments": [f"a{number}={'x' * 90}" for number in range(12)]})
+
+
+def test_check_mode_does_nothing(server):
+    debian(server)
+    del server.effects[:]
+    predicted = kernel_arguments.ensure(server, WANT, check=True)
+    assert server.effects == []
+    done = kernel_arguments.ensure(server, WANT)
+    assert (predicted.before, predicted.after, predicted.facts) == (done.before, done.after, done.facts)
+
+
+def test_an_amd_host_needs_no_argument_to_turn_it_on(server):
+    debian(server)
+    server.put("/proc/cpuinfo", "vendor_id : AuthenticAMD\n\n")
+    assert kernel_arguments.ensure(server, {"iommu": "passthrough"}).facts["arguments"] == [
+        "intel_iommu=on",
+        "iommu=pt",
+    ]
+    server.link("/sys/firmware/acpi/tables/IVRS", "/proc/cpuinfo")
+    os.unlink(server.path("/sys/firmware/acpi/tables/DMAR"))
+    assert kernel_arguments.ensure(server, {"iommu": "passthrough"}).facts["arguments"] == ["iommu=pt"]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"arguments": ["iommu=pt quiet"]}, "'iommu=pt quiet' is not one kernel argument"),
+        (
+            {"arguments": ["iommu=pt\n"]},
+            r"kernel_arguments.arguments\[0\]: 'iommu=pt\\n' contains '\\n', which is not a",
+        ),
+        ({"arguments": ["x=\x1b"]}, "which is not a printable character; remove it"),
+        ({"arguments": [""]}, r"kernel_arguments.arguments\[0\]: the text is empty"),
+        ({"arguments": ["x='a'"]}, "is not one kernel argument"),
+        ({"remove": ["quiet\n"]}, r"kernel_arguments.remove\[0\]: 'quiet\\n' contains"),
+        ({"arguments": ["x=$(reboot)"]}, "is not one kernel argument"),
+        ({"arguments": ["hugepages=4"]}, "hugepages=4 needs a hugepagesz= before it"),
+        ({"arguments": ["iommu=pt"], "remove": ["iommu"]}, "iommu cannot be both set and removed"),
+        ({"iommu": "off"}, "iommu is 'off', wanted one of passthrough, translated"),
+        ({"iommu": "passthrough", "arguments": ["iommu=nopt"]}, "iommu=pt and iommu=nopt contradict each other"),
+        ({"remove": ["a b"]}, "'a b', which is no name"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_written(server, data, message):
+    debian(server)
+    del server.effects[:]
+    with pytest.raises(HostError, match=message):
+        kernel_arguments.ensure(server, data)
+    assert server.effects == []
+
+
+def test_a_host_that_boots_otherwise(server):
+    with pytest.raises(HostError, match=r"found neither /etc/default/grub .*this host does not boot by GRUB"):
+        kernel_arguments.ensure(server, WANT)
+
+
+def test_a_host_that_boots_otherwise_needs_no_grub_where_nothing_is_wanted(server):
+    outcome = kernel_arguments.ensure(server, {})
+    assert not outcome.changed
+    assert outcome.facts["boot_loader"] is None
+    assert not outcome.facts["reboot_required"]
+    with pytest.raises(HostError, match=r"found neither /etc/default/grub"):
+        kernel_arguments.ensure(server, {"remove": ["quiet"]})
+
+
+@pytest.mark.parametrize("arrange", [debian, red_hat])
+def test_killed_anywhere(killed_anywhere, arrange):
+    places = killed_anywhere(arrange, lambda server: kernel_arguments.ensure(server, WANT))
+    assert places == {debian: 2, red_hat: 4}[arrange]
+
+
+WORD = st.from_regex(r"[a-z_]{1,6}(=[a-z0-9:,]{0,5})?", fullmatch=True)
+
+
+@given(st.lists(WORD, max_size=8), st.lists(WORD, max_size=4))
+def test_merging_twice_is_merging_once(line, arguments):
+    once = command_line.merged(" ".join(line), arguments, [])
+    assert command_line.merged(once, arguments, []) == once
+    assert command_line.in_effect(once, arguments, [])
+
+
+ACS = "pci=config_acs=1x111x1@0000:12:00.0;xx111x1@0000:12:01.0"
+
+
+def test_a_semicolon_is_quoted_for_debians_grub(server):
+    debian(server)
+    outcome = kernel_arguments.ensure(server, {"arguments": [ACS]})
+    assert line_of(server).split()[4:] == ["console=ttyS0", "quiet", "iommu=off", "hugepages=7", f'"{ACS}"']
+    assert outcome.facts["arguments"] == [ACS]
+    assert not kernel_arguments.ensure(server, {"arguments": [ACS]}).changed
+    # GRUB takes the quotes away.
+    server.put("/proc/cmdline", f"root=UUID=1 ro {ACS}\n")
+    assert not kernel_arguments.ensure(server, {"arguments": [ACS]}).facts["reboot_required"]
+
+
+def test_a_quoted_argument_of_another_run_or_of_others_is_replaced(server):
+    debian(server)
+    server.put(boot_loader.DEFAULTS, f"GRUB_CMDLINE_LINUX_DEFAULT='quiet \"{ACS}\"'\nGRUB_CMDLINE_LINUX=''\n")
+    kernel_arguments.ensure(server, {"arguments": ["pci=realloc"]})
+    assert line_of(server).split()[4:] == ["quiet", "pci=realloc"]
+
+
+def test_a_semicolon_is_quoted_for_red_hats_grub(server):
+    red_hat(server)
+    kernel_arguments.ensure(server, {"arguments": [ACS]})
+    assert f'crashkernel=1G iommu=off "{ACS}"' in (server.read(f"{boot_loader.ENTRIES}/1-5.14.conf") or "")
+    read = subprocess.run(
+        ["sh", "-euc", '. "$1"; printf %s "$GRUB_CMDLINE_LINUX"', "sh", server.path(boot_loader.DEFAULTS)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert read.stdout == f'crashkernel=1G iommu=off "{ACS}"'
+    assert not kernel_arguments.ensure(server, {"arguments": [ACS]}).changed
+    kernel_arguments.ensure(server, {"remove": ["pci"]})
+    assert "pci=" not in (server.read(boot_loader.DEFAULTS) or "")
+
+
+def test_quoted_arguments_of_others_stay_whole():
+    assert command_line.merged('dyndbg="file a.c +p" quiet', ["iommu=pt"], ["quiet"]) == 'dyndbg="file a.c +p" iommu=pt'
+
+
+def test_dashes_and_underscores_are_the_same_to_the_kernel():
+    assert command_line.merged("intel-iommu=off x", ["intel_iommu=on"], []) == "x intel_iommu=on"

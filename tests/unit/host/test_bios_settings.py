@@ -1,0 +1,126 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import bios_settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+
+
+def observe(server, required=()):
+    return bios_settings.observe(server, server.host(), list(required))
+
+
+def refused(server, *required):
+    with pytest.raises(HostError) as error:
+        observe(server, required)
+    return str(error.value)
+
+
+def holds(outcome):
+    return {claim["claim"]: claim["holds"] for claim in outcome.facts["claims"]}
+
+
+def test_what_the_server_has(server):
+    server.put("/sys/kernel/irq/9/chip_name", "IR-IO-APIC\n")
+    outcome = observe(server, ["extensions", "iommu", "interrupt_remapping", "acs", "sriov"])
+    assert holds(outcome) == {
+        "the processor's virtualization extensions are on": True,
+        "the firmware describes an IOMMU (DMAR or IVRS table)": True,
+        "the IOMMU remaps interrupts": True,
+        "root port 0000:10:00.0 has the ACS capability": True,
+        "root port 0000:10:01.0 has the ACS capability": True,
+        # The switch that QEMU emulates.
+        "switch port 0000:12:00.0 has the ACS capability": None,
+        "switch port 0000:12:01.0 has the ACS capability": None,
+        "NIC 0000:14:00.0 has the SR-IOV capability": True,
+        "NIC 0000:15:00.0 has the SR-IOV capability": True,
+    }
+    assert outcome.facts["missing"] == []
+    assert not outcome.changed
+
+
+def test_extensions_are_off(server):
+    server.put("/proc/cpuinfo", "processor : 0\nvendor_id : GenuineIntel\nflags : fpu\n\n")
+    assert refused(server, "extensions") == (
+        "the processor's virtualization extensions are on: wanted vmx or svm, found nothing in this host's "
+        "/proc/cpuinfo flags; the processor shows neither vmx nor svm: turn on VT-x (Intel) or SVM (AMD) in the BIOS, "
+        "and in a virtual machine nested virtualization in its hypervisor"
+    )
+
+
+def test_an_iommu_that_the_kernel_does_not_run_yet_is_on_in_the_bios(server):
+    os.unlink(server.path("/sys/class/iommu/dmar0"))
+    outcome = observe(server, ["iommu"])
+    assert outcome.facts["claims"][1]["seen"] == "DMAR"
+    assert outcome.facts["missing"][0] == (
+        "the IOMMU remaps interrupts: wanted yes, found nothing in this host's /sys/kernel/irq/*/chip_name; the kernel "
+        "does not run the IOMMU yet: boot with it on, and read again"
+    )
+
+
+def test_the_iommu_is_off(server):
+    os.unlink(server.path("/sys/firmware/acpi/tables/DMAR"))
+    os.unlink(server.path("/sys/class/iommu/dmar0"))
+    assert refused(server, "iommu") == (
+        "the firmware describes an IOMMU (DMAR or IVRS table): wanted intel or amd, found nothing in this host's "
+        "/sys/class/iommu and /sys/firmware/acpi/tables; turn on VT-d (Intel) or the IOMMU (AMD) in the BIOS"
+    )
+
+
+def test_interrupts_that_are_not_remapped(server):
+    server.put("/sys/kernel/irq/9/chip_name", "IO-APIC\n")
+    assert refused(server, "interrupt_remapping").endswith(
+        "found no in this host's /sys/kernel/irq/*/chip_name; turn on interrupt remapping (x2APIC) in the BIOS"
+    )
+
+
+def test_a_port_whose_acs_is_hidden(server):
+    config = bytearray(server.read_bytes(f"{server.directory('0000:10:00.0')}/config"))
+    config[0x100:0x104] = b"\0\0\0\0"  # no extended capability
+    server.put(f"{server.directory('0000:10:00.0')}/config", bytes(config))
+    assert refused(server, "acs") == (
+        "root port 0000:10:00.0 has the ACS capability: wanted present, found absent in this host's config space of "
+        "0000:10:00.0; turn on ACS in the BIOS"
+    )
+
+
+def test_a_port_that_could_not_be_read_is_not_taken_for_none(server):
+    config = server.read_bytes(f"{server.directory('0000:10:00.0')}/config")
+    server.put(f"{server.directory('0000:10:00.0')}/config", config[:64])
+    assert refused(server, "acs") == (
+        "switch port 0000:10:00.0 has the ACS capability: wanted present, found nothing in this host's config space of "
+        "0000:10:00.0; only 64 bytes of its config space were read: read the host as root"
+    )
+
+
+def test_one_nic_with_sriov_is_enough(server):
+    os.unlink(server.path(f"{server.directory('0000:14:00.0')}/sriov_totalvfs"))
+    outcome = observe(server, ["sriov"])
+    assert len(outcome.facts["missing"]) == 2  # the NIC, and interrupts
+    os.unlink(server.path(f"{server.directory('0000:15:00.0')}/sriov_totalvfs"))
+    assert refused(server, "sriov").startswith(
+        "NIC 0000:14:00.0 has the SR-IOV capability: wanted present, found absent"
+    )
+
+
+def test_a_host_without_nics_makes_no_claim_about_them(server):
+    for address in ("0000:14:00.0", "0000:15:00.0", "0000:00:03.0"):
+        server.put(f"{server.directory(address)}/uevent", "PCI_CLASS=78000\nPCI_ID=1AF4:1043\n")
+    claim = observe(server).facts["claims"][-1]
+    assert (claim["holds"], claim["reason"]) == (None, "this host has no NIC on PCI Express")
+
+
+ARM = "processor : 0\nCPU implementer : 0x41\nCPU part : 0xd4f\n\n"
+
+
+def test_a_host_of_another_architecture_can_be_read_and_is_refused_where_something_is_required(server):
+    server.put("/proc/cpuinfo", ARM)
+    assert observe(server).facts["claims"][0]["holds"] is False
+    assert refused(server, "iommu") == (
+        "bios_info: the processor of this host is aarch64, and GPU virtual machines are for x86_64 only; it can be "
+        "read and recorded"
+    )

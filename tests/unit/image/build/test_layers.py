@@ -1,0 +1,110 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A layer holds what its key says, though its sources change while it is built."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import layers, tree_contents
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import Archive, File, Layer, Role, User
+
+ARCHIVE = Archive("http://a/debian", ("bookworm",), ("main",), "/keys.gpg")
+BASE = Layer("base", None, "debian", "bookworm", "amd64", (ARCHIVE,))
+WISH = layers.Wish(BASE, "0" * 64, {}, {}, 0)
+
+
+def test_a_file_that_changes_meanwhile_is_refused(tmp_path):
+    source = tmp_path / "limits"
+    source.write_text("one")
+    archive = Archive("http://a/debian", ("bookworm",), ("main",), "/keys.gpg")
+    layer = Layer(
+        "base", None, "debian", "bookworm", "amd64", (archive,), files=(File("/etc/limits", source=str(source)),)
+    )
+    wish = layers.Wish(layer, "0" * 64, {}, layer.inputs(layers.content_digests(layer)), 0)
+    layers.require_unchanged(wish)
+    source.write_text("two")
+    with pytest.raises(ImageError, match=r"layer base: its file /etc/limits was changed while the layer was built"):
+        layers.require_unchanged(wish)
+    source.unlink()
+    with pytest.raises(ImageError, match=rf"layer base: file /etc/limits: cannot read {source}"):
+        layers.content_digests(layer)
+
+
+def test_a_file_that_a_roles_variables_name_is_of_the_layers_key(tmp_path):
+    """node_identity's public key: the image has its content, and the inventory only its path."""
+    key = tmp_path / "image.pub"
+
+    def digest(variables):
+        archive = Archive("http://a/debian", ("bookworm",), ("main",), "/keys.gpg")
+        role = Role("sailloft.fleet.node_identity", variables)
+        layer = Layer("site", "base", "debian", "bookworm", "amd64", (archive,), roles=(role,))
+        return layers.content_digests(layer)[role.name]
+
+    without = digest({"node_identity_public_key": str(key)})
+    key.write_text("one")
+    one = digest({"node_identity_public_key": str(key)})
+    key.write_text("two")
+    assert len({without, one, digest({"node_identity_public_key": str(key)})}) == 3
+    assert digest({"deep": [{"er": str(key)}]}) == digest({"node_identity_public_key": str(key)})
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("layer.squashfs", "shor"),
+        ("layer.squashfs", None),
+        ("listing.json", None),
+        ("layer.json", "{"),
+        ("layer.json", ""),
+    ],
+)
+def test_a_layer_of_the_cache_that_is_damaged_is_built_again(tmp_path, name, content):
+    folder = tmp_path / "layers" / ("0" * 64)
+    folder.mkdir(parents=True)
+    verity = {"data_bytes": 5, "root_sha256": "0" * 64, "salt": ""}
+    digests = dict.fromkeys(("key", "sha256", "listing_sha256"), "0" * 64)
+    entry = {"name": "base", **digests, "size_bytes": 5, "verity": verity, "inputs": {}}
+    (folder / "layer.json").write_text(json.dumps({"entry": entry, "kernel": None, "packages": []}))
+    (folder / "layer.squashfs").write_text("whole")
+    (folder / "listing.json").write_text("{}")
+    assert layers.find(tmp_path, "0" * 64).entry.name == "base"
+    assert layers.built(tmp_path, WISH) == layers.find(tmp_path, "0" * 64)
+    (folder / name).unlink()
+    if content is not None:
+        (folder / name).write_text(content)
+    assert layers.find(tmp_path, "0" * 64) is None
+    with pytest.raises(ImageError) as refused:
+        layers.built(tmp_path, WISH)
+    assert str(refused.value) == (
+        f"layer base: {folder} was removed or cut short while the image was built; "
+        "leave node_image_cache_dir to the build, and run again"
+    )
+    out = tmp_path / "out"
+    out.mkdir()
+    layers.keep(out, folder)
+    assert folder.is_dir()
+    assert not list(folder.iterdir())
+
+
+def test_a_user_that_useradd_left_out_of_passwd_is_told(tmp_path):
+    """As where the image's useradd writes to another database."""
+    user = User("ops", authorized_keys=("ssh-ed25519 AAAA ops",))
+    with pytest.raises(ImageError) as refused:
+        tree_contents.apply(tmp_path, replace(BASE, users=(user,)), lambda argv: "")
+    assert str(refused.value) == (
+        "layer base: user ops: there is no user ops in the image; add the user, or correct its name"
+    )
+
+
+def test_a_file_without_content_and_source_is_told(tmp_path):
+    with pytest.raises(ImageError) as refused:
+        tree_contents.apply(
+            tmp_path, replace(BASE, files=(File("/etc/limits", owner="0", group="0"),)), lambda argv: ""
+        )
+    assert str(refused.value) == "layer base: file /etc/limits: has neither content nor source; give one of them"
+    assert list(tmp_path.iterdir()) == []

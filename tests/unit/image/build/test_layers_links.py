@@ -1,0 +1,120 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""An image whose links lead to what the build host has at that path: the builder works on the image's own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import debian, dnf, layers, tree_contents
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import Archive, Layer, User
+
+
+@pytest.fixture
+def host(tmp_path) -> Path:
+    """A folder of the build host."""
+    folder = tmp_path / "host"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    """The image."""
+    folder = tmp_path / "root"
+    folder.mkdir()
+    return folder
+
+
+def link(root: Path, path: str, host: Path) -> Path:
+    """Make ``path`` of the image a link to ``host``; returns what the image has there."""
+    place = root / path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(host)
+    own = root / str(host).lstrip("/")
+    own.mkdir(parents=True)
+    return own
+
+
+def nothing(argv, env=None, show=None) -> str:
+    """Stands for a tool."""
+    return ""
+
+
+def layer(**own) -> Layer:
+    archive = Archive("http://a/debian", ("bookworm",), ("main",), "/keys.gpg")
+    return Layer("site", "base", "debian", "bookworm", "amd64", (archive,), **own)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to their owner (make image runs as root)")
+def test_keys_of_users(root, host):
+    own = link(root, "home/ops/.ssh", host)
+    (root / "etc").mkdir()
+    (root / "etc/passwd").write_text("ops:x:1000:1000::/home/ops:/bin/bash\n")
+    tree_contents.apply(root, layer(users=(User("ops", authorized_keys=("ssh-ed25519 AAAA ops",)),)), nothing)
+    assert list(host.iterdir()) == []
+    assert (own / "authorized_keys").read_text() == "ssh-ed25519 AAAA ops\n"
+
+
+def test_apts_sources(root, host):
+    own = link(root, "etc/apt/sources.list.d", host)
+    debian.install(root, layer(), nothing, {})
+    assert list(host.iterdir()) == []
+    assert (own / "site.list").read_text() == "deb [signed-by=/keys.gpg] http://a/debian bookworm main\n"
+
+
+def test_what_the_package_managers_leave(root, host):
+    (host / "dnf").mkdir()
+    (host / "hashfile.0").touch()
+    for path in ("var/cache", "var/lib/ucf"):
+        own = link(root, path, host / path)
+        for folder in (host / path, own):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "dnf").mkdir()
+            (folder / "hashfile.0").touch()
+    debian.clean(root)
+    dnf.clean(root)
+    assert (host / "var/cache/dnf").is_dir()
+    assert (host / "var/lib/ucf/hashfile.0").exists()
+    assert not (root / str(host / "var/cache/dnf").lstrip("/")).exists()
+    assert not (root / str(host / "var/lib/ucf/hashfile.0").lstrip("/")).exists()
+
+
+def test_rpms_database(root, host):
+    (host / dnf.DATABASE_FILE).touch()
+    link(root, "var/lib/rpm", host)
+    assert dnf.packages(root, nothing) == []
+
+
+def test_the_builders_caches(root, host, tmp_path):
+    own = link(root, "var/cache", host)
+    mounted = []
+    with layers.mounted_caches(tmp_path / "cache", root, {"var/cache/dnf": "dnf/state"}, mounted.append):
+        pass
+    assert mounted == [["mount", "--bind", tmp_path / "cache/dnf/state", own / "dnf"], ["umount", own / "dnf"]]
+    assert list(host.iterdir()) == []
+
+
+def test_the_kernel(root, host, tmp_path):
+    (host / "vmlinuz").write_text("the build host's")
+    own = link(root, "lib/modules/6.1", host)
+    (own / "vmlinuz").write_text("the image's")
+    (root / "boot").mkdir()
+    (root / "boot/vmlinuz-6.1").symlink_to("/lib/modules/6.1/vmlinuz")
+    out = tmp_path / "out"
+    out.mkdir()
+    assert layers._take_kernel(root, out, "layer site").version == "6.1"
+    assert (out / layers.VMLINUZ).read_text() == "the image's"
+
+
+def test_a_kernel_in_boot_alone(root, tmp_path):
+    (root / "usr/lib/modules/6.1").mkdir(parents=True)
+    (root / "lib").symlink_to("usr/lib")
+    (root / "boot").mkdir()
+    (root / "boot/vmlinuz-6.1").write_text("kernel")
+    out = tmp_path / "out"
+    out.mkdir()
+    assert layers._take_kernel(root, out, "layer site").size_bytes == 6

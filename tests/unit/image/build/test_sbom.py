@@ -1,0 +1,33 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Bills of materials are the same bytes for the same image."""
+
+from __future__ import annotations
+
+import json
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.sbom import sbom
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Package
+
+PACKAGES = (Package("bash", "5.2-1", "amd64", "base"), Package("less", "1:590-2", "amd64", "site"))
+LAYERS = {"base": "0" * 64, "site": "1" * 64}
+
+
+def bill(layers=None, packages=PACKAGES):
+    return sbom("node", "debian", "bookworm", layers or LAYERS, packages, 1_783_764_997)
+
+
+def test_it_names_every_package_and_its_layer():
+    read = json.loads(bill())
+    assert (read["bomFormat"], read["specVersion"]) == ("CycloneDX", "1.6")
+    assert read["metadata"]["timestamp"] == "2026-07-11T10:16:37+00:00"
+    assert [item["purl"] for item in read["components"]] == [
+        "pkg:deb/debian/bash@5.2-1?arch=amd64&distro=debian-bookworm",
+        "pkg:deb/debian/less@1:590-2?arch=amd64&distro=debian-bookworm",
+    ]
+    assert read["components"][1]["properties"] == [{"name": "sailloft:layer", "value": "site"}]
+
+
+def test_the_same_image_gives_the_same_bytes_and_another_one_another_number():
+    assert bill() == bill(packages=tuple(reversed(PACKAGES)))
+    assert json.loads(bill())["serialNumber"] != json.loads(bill(layers={**LAYERS, "site": "2" * 64}))["serialNumber"]

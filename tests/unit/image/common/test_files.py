@@ -1,0 +1,72 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Files that are there whole or not at all, also after a power loss."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import files
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_what_json_has_no_number_for_is_refused(number):
+    with pytest.raises(ValueError, match="Out of range float values are not JSON compliant"):
+        files.canonical_json({"size": number})
+
+
+def test_canonical_json_is_the_same_whatever_the_order():
+    assert files.canonical_json({"b": 1, "a": ["é"]}) == b'{\n  "a": [\n    "\\u00e9"\n  ],\n  "b": 1\n}\n'
+    assert files.canonical_json({"a": ["é"], "b": 1}) == files.canonical_json({"b": 1, "a": ["é"]})
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What is synced, renamed and linked, in order: the real calls, and the paths and contents at that time."""
+    seen = []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(descriptor):
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        content = None if os.path.isdir(path) else Path(path).read_bytes()
+        seen.append(("fsync", path, content))
+        fsync(descriptor)
+
+    def replaced(source, target):
+        seen.append(("replace", source, target))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    return seen
+
+
+def test_a_file_is_on_the_disk_before_its_name_is_and_the_name_before_it_returns(tmp_path, calls):
+    """Else a power loss leaves the new name with an empty file (fsync(2), rename(2))."""
+    path, temporary = str(tmp_path / "stable.ipxe"), str(tmp_path / ".stable.ipxe.new")
+    files.write_atomic(path, b"new")
+    assert calls == [
+        ("fsync", temporary, b"new"),
+        ("replace", temporary, path),
+        ("fsync", str(tmp_path), None),
+    ]
+    assert os.listdir(tmp_path) == ["stable.ipxe"]
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o644
+
+
+def test_a_file_that_cannot_be_written_leaves_the_one_before(tmp_path, monkeypatch):
+    path = tmp_path / "stable.ipxe"
+    path.write_bytes(b"old")
+
+    def full(_descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        files.write_atomic(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["stable.ipxe"]

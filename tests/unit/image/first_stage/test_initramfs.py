@@ -1,0 +1,253 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import (
+    initramfs,
+    kernel_modules,
+    userland,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats import cpio, elf
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign
+
+VERSION = "6.1.0-1"
+PUBLIC_KEY = "RW" + "A" * 54
+PROGRAMS = ("busybox", "minisign", "dmsetup")
+
+needs_tools = pytest.mark.skipif(
+    not all(map(shutil.which, PROGRAMS)), reason="the first stage's programs are not on this machine (bindep.txt)"
+)
+
+
+def unpacked(data: bytes, folder: Path) -> Path:
+    folder.mkdir()
+    subprocess.run(["busybox", "cpio", "-id", "--quiet"], input=data, cwd=folder, check=True)
+    return folder
+
+
+@needs_tools
+def test_an_archive_is_unpacked_as_it_was_packed(tmp_path):
+    entries = [
+        cpio.file("a/b/long", b"x" * 1001, executable=True),
+        cpio.file("a/empty", b""),
+        cpio.link("a/link", "b/long"),
+        cpio.character_device("dev/null", 1, 3),
+    ]
+    data = cpio.archive(entries, 1700000000)
+    assert len(data) % 512 == 0
+    assert cpio.archive(reversed(entries), 1700000000) == data
+    there = unpacked(data, tmp_path / "out")
+    assert (there / "a/b/long").read_bytes() == b"x" * 1001
+    assert (there / "a/b/long").stat().st_mode & 0o777 == 0o755
+    assert (there / "a/empty").read_bytes() == b""
+    assert os.readlink(there / "a/link") == "b/long"
+    if os.geteuid() == 0:
+        assert (there / "dev/null").stat().st_rdev == os.makedev(1, 3)
+    assert {str(path.relative_to(there)) for path in there.rglob("*")} == {
+        *("a", "a/b", "a/b/long", "a/empty", "a/link", "dev"),
+        *(["dev/null"] if os.geteuid() == 0 else []),
+    }
+
+
+def test_two_entries_of_one_path_are_refused():
+    with pytest.raises(ValueError, match="a is there twice"):
+        cpio.archive([cpio.file("a", b""), cpio.link("a", "b")], 0)
+
+
+def needed_by_readelf(path: str) -> list[str]:
+    said = subprocess.run(["readelf", "-d", path], capture_output=True, text=True, check=True).stdout
+    return [line.rpartition("[")[2].rstrip("]") for line in said.splitlines() if "(NEEDED)" in line]
+
+
+@pytest.mark.skipif(not shutil.which("readelf"), reason="no readelf to compare with")
+@needs_tools
+def test_the_digest_of_the_programs_is_of_their_libraries_too(tmp_path):
+    for entry in userland.entries(Path("/")):
+        place = tmp_path / ("usr/bin/dmsetup" if entry.path == "sbin/dmsetup" else entry.path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(entry.data)
+    before = userland.digest(tmp_path)
+    assert before == userland.digest(Path("/"))
+    (tmp_path / "etc").mkdir()
+    assert userland.digest(tmp_path) == before
+    library = next(path for path in tmp_path.rglob("libdevmapper*"))
+    library.write_bytes(library.read_bytes() + b"fixed")
+    assert userland.digest(tmp_path) != before
+
+
+@pytest.mark.parametrize("program", ["minisign", "dmsetup", "python3", "busybox", "ls"])
+def test_needs_are_those_that_readelf_shows(program):
+    path = shutil.which(program)
+    if not path:
+        pytest.skip(f"no {program} on this machine")
+    needs = elf.needs(Path(path).read_bytes())
+    assert list(needs.libraries) == needed_by_readelf(path)
+    assert bool(needs.loader) == bool(needs.libraries)
+
+
+def test_what_is_no_program_is_refused():
+    for data in (b"", b"#!/bin/sh\n", elf.MAGIC_64_LITTLE + b"\0" * 10):
+        with pytest.raises(ValueError, match="ELF"):
+            elf.needs(data)
+
+
+def kernel(root: Path, suffix: str = "", config: str = "", drop: str = "") -> Path:
+    """A kernel with the modules of ``table``, their content their own name."""
+    folder = root / "lib" / "modules" / VERSION
+    table = {
+        "kernel/net/virtio_net.ko": ["kernel/net/failover.ko"],
+        "kernel/net/failover.ko": [],
+        "kernel/block/loop.ko": [],
+        "kernel/fs/squashfs.ko": [],
+        "kernel/md/dm-verity.ko": ["kernel/md/dm-mod.ko", "kernel/md/dm-bufio.ko"],
+        "kernel/md/dm-mod.ko": [],
+        "kernel/md/dm-bufio.ko": [],
+        "kernel/crypto/helper.ko": [],
+        "kernel/sound/snd.ko": [],
+    }
+    table = {path: needs for path, needs in table.items() if drop not in path or not drop}
+    pack = gzip.compress if suffix else bytes
+    for path in table:
+        file = folder / (path + suffix)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(pack(path.encode()))
+    lines = [f"{path}{suffix}: {' '.join(need + suffix for need in needs)}\n" for path, needs in table.items()]
+    (folder / "modules.dep").write_text("".join(lines))
+    (folder / "modules.builtin").write_text("kernel/fs/overlay.ko\n")
+    (folder / "modules.softdep").write_text("# comment\nsoftdep dm-verity pre: helper post: absent\n")
+    (folder / "modules.alias").write_text(
+        "# comment\nalias virtio:d1v* virtio_net\nalias x snd\nalias dm-y dm-verity\n"
+    )
+    (root / "boot").mkdir()
+    (root / "boot" / f"config-{VERSION}").write_text(config)
+    return root
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_modules_are_those_needed_unpacked_with_their_tables(tmp_path, suffix):
+    entries = {entry.path: entry.data for entry in kernel_modules.entries(kernel(tmp_path, suffix), VERSION)}
+    folder = f"lib/modules/{VERSION}"
+    modules = {path.rpartition("/")[2] for path in entries if path.endswith(".ko")}
+    assert modules == {
+        *("virtio_net.ko", "failover.ko", "loop.ko", "squashfs.ko"),
+        *("dm-verity.ko", "dm-mod.ko", "dm-bufio.ko", "helper.ko"),
+    }
+    assert entries[f"{folder}/kernel/net/virtio_net.ko"] == b"kernel/net/virtio_net.ko"
+    assert (
+        "kernel/md/dm-verity.ko: kernel/md/dm-mod.ko kernel/md/dm-bufio.ko\n"
+        in entries[f"{folder}/modules.dep"].decode()
+    )
+    assert entries[f"{folder}/modules.alias"] == b"alias virtio:d1v* virtio_net\nalias dm-y dm-verity\n"
+
+
+def test_a_kernel_that_cannot_do_it_is_refused(tmp_path):
+    with pytest.raises(ImageError, match=r"kernel 9: has no folder in .*; give the version"):
+        kernel_modules.entries(tmp_path, "9")
+    for number, (drop, why) in enumerate(
+        (("squashfs", "has no squashfs"), ("virtio_net", "none of the network drivers"))
+    ):
+        root = tmp_path / str(number)
+        root.mkdir()
+        with pytest.raises(ImageError, match=why):
+            kernel_modules.entries(kernel(root, drop=drop), VERSION)
+    (tmp_path / "bare").mkdir()
+    root = kernel(tmp_path / "bare")
+    (root / "lib/modules" / VERSION / "modules.dep").unlink()
+    with pytest.raises(ImageError, match=r"modules\.dep: No such file"):
+        kernel_modules.entries(root, VERSION)
+
+
+@needs_tools
+def test_programs_run_with_what_was_taken_along(tmp_path):
+    there = unpacked(cpio.archive(userland.entries(Path("/")), 0), tmp_path / "out")
+    loader = next(there.glob("lib64/ld-linux*"), None) or next(there.glob("lib/ld-linux*"))
+    folders = {str(path.parent) for path in there.rglob("lib*.so*")}
+    for program, said in (("bin/minisign", "Usage"), ("sbin/dmsetup", "Library version")):
+        command = [loader, "--library-path", ":".join(folders), "--inhibit-cache", there / program]
+        found = subprocess.run(
+            [*command, *(["version"] if "dmsetup" in program else [])], capture_output=True, text=True, check=False
+        )
+        assert said in found.stdout + found.stderr
+
+
+@needs_tools
+def test_links_are_followed_within_the_tree(tmp_path):
+    """As Debian's packages have them: the loader is a link to an absolute path, a library one to its version."""
+    for program in PROGRAMS:
+        place = tmp_path / "usr/bin" / program
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(shutil.which(program), place)
+    libraries = tmp_path / "usr/lib/x86_64-linux-gnu"
+    libraries.mkdir(parents=True)
+    (tmp_path / "lib").symlink_to("usr/lib")
+    (tmp_path / "lib64").mkdir()
+    for entry in userland.entries(Path("/")):
+        if ".so" in entry.path:
+            name = Path(entry.path).name
+            (libraries / f"{name}.real").write_bytes(entry.data)
+            (libraries / name).unlink(missing_ok=True)
+            (libraries / name).symlink_to(f"{name}.real")
+    (tmp_path / "lib64/ld-linux-x86-64.so.2").symlink_to("/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2")
+    here = {Path(entry.path).name: entry.data for entry in userland.entries(tmp_path)}
+    assert here == {Path(entry.path).name: entry.data for entry in userland.entries(Path("/"))}
+    # As packages have it that hold nothing outside of /usr: the link /lib64 is in another.
+    (tmp_path / "lib64").rename(tmp_path / "usr/lib64")
+    assert here == {Path(entry.path).name: entry.data for entry in userland.entries(tmp_path)}
+    (libraries / "libsodium.so.23").unlink()
+    with pytest.raises(ImageError, match=r"has no libsodium\.so\.23, which its programs need"):
+        userland.entries(tmp_path)
+    (tmp_path / "usr/bin/minisign").unlink()
+    with pytest.raises(ImageError, match="has no minisign; unpack Debian's package minisign there"):
+        userland.entries(tmp_path)
+
+
+@needs_tools
+@pytest.mark.parametrize(
+    ("config", "magic"), [("CONFIG_RD_ZSTD=y\n", b"\x28\xb5\x2f\xfd"), ("CONFIG_X=y\n", b"\x1f\x8b")]
+)
+def test_the_first_stage_is_the_same_bytes_each_time(tmp_path, config, magic):
+    root = kernel(tmp_path, config=config)
+    built = []
+    for name in ("one", "two"):
+        initramfs.build(root, VERSION, Path("/"), PUBLIC_KEY, "#!/bin/sh\n", 1700000000, tmp_path / name)
+        built.append((tmp_path / name).read_bytes())
+    assert built[0] == built[1]
+    assert built[0].startswith(magic)
+    tool = "zstd" if magic[0] == 0x28 else "gzip"
+    data = subprocess.run([tool, "-dc"], input=built[0], stdout=subprocess.PIPE, check=True).stdout
+    there = unpacked(data, tmp_path / "out")
+    assert (there / "init").read_text() == "#!/bin/sh\n"
+    assert os.access(there / "init", os.X_OK)
+    assert (there / "etc/sailloft/image.pub").read_text().endswith(f"\n{PUBLIC_KEY}\n")
+    assert os.readlink(there / "bin/sh") == "busybox"
+    assert (there / f"lib/modules/{VERSION}/kernel/block/loop.ko").exists()
+
+
+@needs_tools
+def test_minisign_takes_the_key_that_the_first_stage_carries(tmp_path):
+    public, secret, message = (tmp_path / name for name in ("image.pub", "image.key", "message"))
+    command = ["minisign", "-G", "-W", "-p", public, "-s", secret]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    message.write_text("text")
+    key = sign.read_public_key(public)
+    message.with_name("message.minisig").write_bytes(sign.sign(b"text", secret, key, None))
+    root = kernel(tmp_path, config="")
+    initramfs.build(root, VERSION, Path("/"), key, "#!/bin/sh\n", 1700000000, tmp_path / "stage")
+    there = unpacked(gzip.decompress((tmp_path / "stage").read_bytes()), tmp_path / "out")
+    subprocess.run(["minisign", "-V", "-q", "-p", there / "etc/sailloft/image.pub", "-m", message], check=True)
+
+
+def test_a_key_that_is_none_is_refused(tmp_path):
+    for text in ("", "untrusted comment: x\n", "ssh-ed25519 AAAA", f"{PUBLIC_KEY}\n"):
+        with pytest.raises(ImageError, match="public key: not one of minisign's"):
+            initramfs.build(tmp_path, VERSION, Path("/"), text, "", 0, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,158 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a bundle is; what no TPM is needed for. tests/identity has the rest."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity, tools
+
+SCRIPT = (Path(__file__).parents[4] / "roles" / "node_identity" / "files" / "sailloft-identity").read_text()
+EK = (len(identity.EK_TEMPLATE) + 256).to_bytes(2, "big") + identity.EK_TEMPLATE + b"\xa7" * 256
+FILE = {"path": "/etc/token", "content": "5ecret", "mode": "0600", "owner": "root", "group": "root"}
+BUNDLE = identity.Bundle("bm01", "0" * 64, "1" * 64, b"credential", b"secrets")
+SIGNATURE = b"untrusted comment: a\nb\ntrusted comment: c\nd\n"
+
+
+def of_script(name):
+    """The value of a shell variable that the node's script sets first."""
+    return "".join(shlex.split(re.search(rf"^{name}=((?:'[^']*')|\S+)", SCRIPT, re.MULTILINE)[1]))
+
+
+def test_the_script_and_the_library_mean_the_same():
+    assert of_script("format") == identity.FORMAT
+    assert of_script("trusted_comment") == identity.TRUSTED_COMMENT
+    assert of_script("cipher").split() == list(tools.CIPHER)
+    assert int(of_script("limit_bytes")) == identity.LARGEST_BUNDLE_BYTES
+
+
+def test_the_key_that_credentials_are_bound_to_is_no_secret():
+    """Its private part is the digest of a text that says so, and its public part is that of this private part."""
+    key = base64.b64decode(of_script("activated_key"))
+    private = hashlib.sha256(identity.ACTIVATED_KEY_TEXT).digest()
+    public = b"\x04" + identity.ACTIVATED_KEY_X + identity.ACTIVATED_KEY_Y
+    # RFC 5915: version 1, the private part, P-256, the public part.
+    assert key == (
+        bytes.fromhex("30770201010420") + private + bytes.fromhex("a00a06082a8648ce3d030107a144034200") + public
+    )
+    assert shutil.which("openssl")
+    shown = subprocess.run(
+        ["openssl", "pkey", "-inform", "DER", "-check", "-noout"], input=key, capture_output=True, check=True
+    )
+    assert b"Key is valid" in shown.stdout + shown.stderr
+
+
+def test_an_endorsement_key_is_read():
+    assert identity.read_ek(base64.b64encode(EK).decode() + "\n", "node bm01") == EK
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        EK[:-1],
+        EK + b"\0",
+        # Not restricted; no policy; a key that may be copied out of the TPM.
+        EK.replace(bytes.fromhex("000300b2"), bytes.fromhex("000200b2"), 1),
+        EK.replace(identity.EK_POLICY, bytes(32), 1),
+        EK.replace(bytes.fromhex("000300b2"), bytes.fromhex("000300b0"), 1),
+    ],
+)
+def test_no_other_key_is_an_endorsement_key(data):
+    with pytest.raises(ImageError, match="node bm01: not an endorsement key"):
+        identity.read_ek(base64.b64encode(data).decode(), "node bm01")
+
+
+@pytest.mark.parametrize("text", ["@", None, 7, "AAA"])
+def test_what_is_not_base64_is_refused(text):
+    with pytest.raises(ImageError, match="node bm01: the endorsement key is not base64"):
+        identity.read_ek(text, "node bm01")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"path": "etc/token"}, "is not an absolute path"),
+        ({"path": "/etc/../token"}, "is not an absolute path"),
+        ({"path": "/etc/a token"}, "is not an absolute path"),
+        ({"path": "/etc/token\n0600"}, "is not an absolute path"),
+        ({"path": "/proc/sysrq-trigger"}, "in the kernel's own file systems"),
+        ({"mode": "4755"}, "is not of octal digits"),
+        ({"mode": "384"}, "is not of octal digits"),
+        ({"owner": "root root"}, "is no name"),
+        ({"group": ""}, "is no name"),
+        ({"content": "\ud800"}, "is not UTF-8 text"),
+    ],
+)
+def test_a_bad_file_is_refused_without_its_content(change, why):
+    with pytest.raises(ImageError, match=why) as caught:
+        identity.read_secrets([{**FILE, **change}], "node bm01")
+    assert str(caught.value).startswith("node bm01: ")
+    assert FILE["content"] not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("second", "why"),
+    [({}, "/etc/token is there twice"), ({"path": "/etc/token/a"}, "/etc/token is a file and the folder of")],
+)
+def test_two_files_that_exclude_each_other_are_refused(second, why):
+    with pytest.raises(ImageError, match=why):
+        identity.read_secrets([FILE, {**FILE, **second}], "node bm01")
+
+
+def test_a_payload_has_a_line_a_file():
+    secrets = identity.read_secrets([FILE, {**FILE, "path": "/a", "content": "", "mode": "640"}], "node bm01")
+    assert identity.payload(secrets) == b"0640 root root /a -\n0600 root root /etc/token NWVjcmV0\n"
+
+
+def test_a_digest_is_of_all_that_a_bundle_depends_on():
+    secrets = identity.read_secrets([FILE], "")
+    other = EK[:-1] + b"\0"
+    digests = {
+        identity.digest(key, node, ek, files)
+        for key in (b"k" * 32, b"l" * 32)
+        for node in ("bm01", "bm02")
+        for ek in (EK, other)
+        for files in (secrets, ())
+    }
+    assert len(digests) == 16
+
+
+@given(st.binary(max_size=99), st.binary(max_size=99))
+def test_a_bundle_is_read_as_it_was_written(credential, secrets):
+    bundle = identity.Bundle("bm01", "0" * 64, "1" * 64, credential, secrets)
+    text = identity.render(bundle)
+    assert identity.parse(text + SIGNATURE, "") == (bundle, text, SIGNATURE)
+
+
+@pytest.mark.parametrize("at", range(len(identity.render(BUNDLE).split(b"\n")) - 1))
+def test_another_text_is_no_bundle(at):
+    lines = identity.render(BUNDLE).split(b"\n")
+    lines[at] = b"x" + lines[at]
+    for text in (
+        b"\n".join(lines) + SIGNATURE,
+        identity.render(BUNDLE),
+        b"",
+        identity.render(BUNDLE) + SIGNATURE + b"x",
+    ):
+        with pytest.raises(ImageError, match="node bm01: not a bundle"):
+            identity.parse(text, "node bm01")
+
+
+@given(st.binary(max_size=40))
+def test_no_certificate_is_found_in_anything(data):
+    found = identity.certificate_of(data)
+    assert found is None or (found[0] == 0x30 and data.startswith(found))
+    assert identity.certificate_is_of(data, EK) is False

@@ -1,0 +1,310 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a node booted: read, proven and waited for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from image_samples import Sample
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import node_state
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_wait import Limits, Reading, check, phase
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import Gate, Seen, Wish, prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest as manifests
+from ansible_collections.sailloft.fleet.plugins.modules import node_image_proof
+
+IMAGE = Sample("gpu-node", base=b"base", gpu=b"driver")
+KERNEL = IMAGE.manifest.kernel.version
+ARGUMENTS = list(IMAGE.manifest.kernel_arguments)
+OWN = ["hugepages=4", "sailloft.reboot_after_s=60"]
+LINE = " ".join(
+    [
+        "initrd=first-stage",
+        *ARGUMENTS,
+        *OWN,
+        f"sailloft.image={IMAGE.digest}",
+        "sailloft.servers=http://10.9.0.1 sailloft.node=bm01 sailloft.report= BOOTIF=01-52-54-00-00-00-01",
+    ]
+)
+
+
+def report(**changes):
+    whole = {
+        "format": "sailloft-boot/1",
+        "node": "bm01",
+        "image": IMAGE.digest,
+        "name": "gpu-node",
+        "kernel": KERNEL,
+        "arguments": LINE,
+        "layers": [{"name": layer.name, "sha256": layer.sha256, "verity": True} for layer in IMAGE.manifest.layers],
+        "server": "http://10.9.0.1",
+        "writable_bytes": 1 << 30,
+        "phases": [{"name": "network", "start_s": 1.25, "end_s": 2}],
+        "warnings": [],
+    }
+    return {**whole, **changes}
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A node's files."""
+    files = {
+        "proc/sys/kernel/osrelease": f"{KERNEL}\n",
+        "proc/sys/kernel/random/boot_id": "11111111-2222-3333-4444-555555555555\n",
+        "proc/cmdline": f"{LINE}\n",
+        "proc/uptime": "61.25 100.00\n",
+        "run/sailloft/boot.json": json.dumps(report()),
+        f"lib/modules/{KERNEL}/modules.dep": "kernel/drivers/md/dm-verity.ko: kernel/drivers/md/dm-bufio.ko\n",
+    }
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    return tmp_path
+
+
+def systemd(state="running", finished_us=102404000, failed=""):
+    def run(command):
+        if command[1] == "show":
+            return (
+                0,
+                f"SystemState={state}\nUserspaceTimestampMonotonic=26113000\nFinishTimestampMonotonic={finished_us}\n",
+                "",
+            )
+        return 0, failed, ""
+
+    return run
+
+
+def read(root, run=None):
+    return node_state.read("bm01", run or systemd(), str(root))
+
+
+def test_what_is_read(root):
+    state = read(root)
+    assert state["image"] == IMAGE.digest
+    assert state["reason"] == ""
+    assert json.loads(json.dumps(state["report"])) == report()
+    assert state["arguments"] == ARGUMENTS + OWN
+    assert state["command_line"] == LINE
+    assert state["uptime_s"] == 61.25
+    assert state["systemd"] == {"state": "running", "userspace_s": 26.113, "finished_s": 102.404}
+    assert state["verity_possible"] is True
+    assert state["failed_units"] == []
+
+
+def test_a_host_that_booted_from_its_disk_says_so(root):
+    (root / "run/sailloft/boot.json").unlink()
+    state = read(root)
+    assert (state["image"], state["report"]) == (None, None)
+    assert state["reason"].startswith("bm01 did not boot a Sailloft image: it has no /run/sailloft/boot.json")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": "other"}', json.dumps(report(image="x"))])
+def test_a_report_that_is_none_is_an_error(root, text):
+    (root / "run/sailloft/boot.json").write_text(text)
+    with pytest.raises(ImageError, match="bm01"):
+        read(root)
+
+
+def test_failed_units_and_a_start_that_is_not_over(root):
+    failed = "ssh.service loaded failed failed OpenBSD Secure Shell server\ngpu.service loaded failed failed GPUs\n"
+    state = read(root, systemd("starting", 0, failed))
+    assert state["failed_units"] == ["gpu.service", "ssh.service"]
+    assert state["systemd"]["finished_s"] is None
+
+
+def test_a_node_without_systemd(root):
+    with pytest.raises(ImageError, match="bm01: systemctl show failed: not booted with systemd"):
+        read(root, lambda command: (1, "", "not booted with systemd\n"))
+
+
+def test_a_kernel_without_verity(root):
+    (root / f"lib/modules/{KERNEL}/modules.dep").write_text("kernel/drivers/md/dm-mod.ko:\n")
+    assert read(root)["verity_possible"] is False
+    (root / "sys/module/dm_verity").mkdir(parents=True)
+    assert read(root)["verity_possible"] is True
+
+
+def wish(**changes):
+    given = Wish.of_text(IMAGE.digest, manifests.dump(IMAGE.manifest).decode(), "stable", OWN, [])
+    return replace(given, **changes)
+
+
+def failures(state, gate=None, wanted=None):
+    proof = prove("bm01", wanted or wish(), Seen(state, gate))
+    return [claim.claim for claim in proof.claims if claim.holds is False]
+
+
+def test_a_node_that_runs_what_is_wished(root):
+    proof = prove("bm01", wish(), Seen(read(root), Gate("nvidia-smi", True)))
+    assert proof.holds
+    assert proof.counts.not_applicable == 0
+    assert any(claim.claim == "the node runs the image that the channel stable names" for claim in proof.claims)
+
+
+def test_a_node_that_booted_by_uefi_has_its_kernels_name_before_the_arguments(root):
+    state = read(root)
+    state["arguments"].insert(0, IMAGE.manifest.kernel.sha256)
+    assert failures(state) == []
+    state["arguments"][0] = "f" * 64
+    assert failures(state) == ["the kernel arguments are the image's and then the node's"]
+
+
+@pytest.mark.parametrize(
+    ("change", "claim"),
+    [
+        ({"image": "0" * 64}, "the node runs the image that the channel stable names"),
+        ({"kernel": "5.10"}, "the kernel is the image's"),
+        ({"arguments": [*ARGUMENTS]}, "the kernel arguments are the image's and then the node's"),
+        ({"arguments": [*OWN, *ARGUMENTS]}, "the kernel arguments are the image's and then the node's"),
+        (
+            {"command_line": LINE.replace("sailloft.image=", "sailloft.image=0")},
+            "the kernel's command line names the image",
+        ),
+        ({"failed_units": ["gpu.service"]}, "no unit has failed"),
+        ({"systemd": {"state": "starting"}}, "systemd has started everything"),
+    ],
+)
+def test_each_claim_fails_for_its_own_difference(root, change, claim):
+    (failed,) = failures({**read(root), **change})
+    assert failed.startswith(claim)
+
+
+def test_a_unit_that_may_fail_fails_no_proof_and_hides_no_other(root):
+    degraded = {**read(root), "systemd": {"state": "degraded"}, "failed_units": ["identity.service"]}
+    assert failures(degraded) == ["no unit has failed"]
+    excused = wish(may_fail=("identity.service",))
+    assert failures(degraded, wanted=excused) == []
+    both = {**degraded, "failed_units": ["gpu.service", "identity.service"]}
+    assert failures(both, wanted=excused) == ["no unit has failed (identity.service aside)"]
+
+
+def test_layers_are_held_against_the_manifest(root):
+    state = read(root)
+    layers = state["report"]["layers"]
+    other = [{**layers[0], "sha256": "0" * 64}, *layers[1:]]
+    assert failures({**state, "report": report(layers=other)}) == [f"layer {layers[0]['name']} has its digest"]
+    assert len(failures({**state, "report": report(layers=layers[:1])})) > 1
+    assert failures({**state, "report": report(layers=layers[::-1])}) == ["the layers are the image's, lowest first"]
+
+
+def test_verity_fails_where_the_kernel_has_it_and_is_left_out_where_not(root):
+    state = read(root)
+    layers = [{**layer, "verity": False} for layer in state["report"]["layers"]]
+    without = {**state, "report": report(layers=layers)}
+    assert [claim for claim in failures(without) if "dm-verity" in claim] == failures(without) != []
+    proof = prove("bm01", wish(), Seen({**without, "verity_possible": False}))
+    assert proof.holds
+    assert proof.counts.not_applicable == len(layers)
+
+
+@pytest.mark.parametrize("possible", [{"verity_possible": None}, {}])
+def test_a_kernel_of_which_nobody_knows_whether_it_has_verity_fails(root, possible):
+    state = {name: value for name, value in read(root).items() if name != "verity_possible"}
+    layers = [{**layer, "verity": False} for layer in state["report"]["layers"]]
+    failed = failures({**state, **possible, "report": report(layers=layers)})
+    assert [claim for claim in failed if "dm-verity" in claim] == failed
+    assert len(failed) == len(layers)
+
+
+def test_without_a_report_the_command_line_is_held_against_nothing(root):
+    state = read(root)
+    assert "the kernel's command line names the image of the report" not in failures(state)
+    for report_read in (None, {}, {"layers": state["report"]["layers"]}):
+        failed = failures({**state, "report": report_read})
+        assert "the kernel's command line names the image of the report" in failed
+
+
+def test_a_node_that_does_not_answer_proves_nothing():
+    proof = prove("bm01", wish(), Seen())
+    assert proof.counts.held == 0
+    assert proof.counts.not_applicable == 0
+
+
+@pytest.mark.parametrize(
+    "gate", [Gate("check", False, "GPU 3 is gone"), Gate("check", None), Gate("check", False, "healthy")]
+)
+def test_a_health_gate_that_does_not_hold(root, gate):
+    assert failures(read(root), gate) == ["the health gate holds"]
+
+
+def test_a_manifest_of_another_digest_is_refused():
+    text = manifests.dump(IMAGE.manifest).decode()
+    with pytest.raises(ImageError, match="its manifest has the digest"):
+        Wish.of_text("0" * 64, text, "", [], [])
+
+
+LIMITS = Limits("old", restart_s=30, boot_s=300)
+
+
+def seen(boot_id="new", uptime_s=20.0, state="running"):
+    return Reading({"boot_id": boot_id, "uptime_s": uptime_s, "systemd": {"state": state}})
+
+
+@pytest.mark.parametrize(
+    ("reading", "elapsed_s", "words"),
+    [
+        (seen(), 25, ""),
+        (seen(state="degraded"), 25, ""),
+        (seen(state="starting"), 25, "has booted, systemd is starting"),
+        (seen("old", 20), 25, "still runs the boot from before"),
+        # Its boot was not known: one that began before the restart is not new.
+        (seen(uptime_s=26), 25, "still runs the boot from before"),
+        (Reading(why="no route"), 25, "does not answer yet (no route)"),
+    ],
+)
+def test_what_is_waited_for(reading, elapsed_s, words):
+    assert phase(reading, elapsed_s, LIMITS) == words
+    check("bm01", reading, elapsed_s, LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("reading", "elapsed_s", "words"),
+    [
+        (seen("old"), 31, "bm01: still runs the boot from before 31 s after the restart, whatever its BMC answered"),
+        (Reading(why="no route"), 301, "does not answer yet"),
+        (seen(state="starting"), 301, "systemd is starting"),
+    ],
+)
+def test_when_there_is_nothing_left_to_wait_for(reading, elapsed_s, words):
+    with pytest.raises(ImageError, match=words):
+        check("bm01", reading, elapsed_s, LIMITS)
+
+
+@pytest.fixture
+def run(capsys):
+    """Call node_image_proof; returns its result."""
+
+    def call(**arguments):
+        with patch_module_args(json.loads(json.dumps(arguments))), pytest.raises(SystemExit):
+            node_image_proof.main()
+        return json.loads(capsys.readouterr().out)
+
+    return call
+
+
+def test_the_proof_module(run, root, tmp_path):
+    arguments = {
+        "path": str(tmp_path / "proofs"),
+        "name": "bm01",
+        "channel": "stable",
+        "digest": IMAGE.digest,
+        "manifest": manifests.dump(IMAGE.manifest).decode(),
+        "kernel_arguments": OWN,
+        "state": read(root),
+        "health": {"what": "nvidia-smi", "held": True},
+    }
+    first = run(**arguments)
+    assert (first["changed"], first["holds"]) == (True, True)
+    assert sorted(path.name for path in (tmp_path / "proofs").iterdir()) == ["bm01.html", "bm01.json", "bm01.txt"]
+    assert run(**arguments)["changed"] is False
+    failed = run(**{**arguments, "state": {}})
+    assert failed["failed"] is True
+    assert "bm01.json" in failed["msg"]
+    assert json.loads((tmp_path / "proofs/bm01.json").read_text())["holds"] is False
+    assert "image " + "0" * 64 in run(**{**arguments, "digest": "0" * 64})["msg"]

@@ -1,0 +1,173 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What must not be in an image, on trees that are made here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import file_inside, inside
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats.listing import is_whiteout, listing
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import forbidden
+
+EPOCH = 1_783_764_997
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="whiteouts are device nodes (make image runs as root)")
+
+
+def put(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def names(root: Path) -> set[str]:
+    return {os.fspath(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir() or path.is_symlink()}
+
+
+def test_what_differs_between_builds_or_nodes_goes(tmp_path):
+    root = put(
+        tmp_path,
+        {
+            "etc/ssh/ssh_host_rsa_key": "secret",
+            "etc/munge/munge.key": "secret",
+            "etc/bind/rndc.key": "secret",
+            "etc/dropbear/dropbear_rsa_host_key": "secret",
+            "etc/ssh/sshd_config": "",
+            "etc/passwd-": "",
+            "etc/passwd": "",
+            "etc/machine-id": "0123",
+            "var/lib/systemd/random-seed": "x",
+            "var/log/apt/term.log": "x",
+            "var/cache/ldconfig/aux-cache": "x",
+            "var/cache/debconf/config.dat": "answers",
+            "boot/vmlinuz-6.1": "x",
+            "boot/config-6.1": "x",
+            "tmp/x": "",
+            "run/lock/x": "",
+            "root/.bash_history": "",
+        },
+    )
+    forbidden.normalise(root, EPOCH)
+    assert names(root) == {
+        "etc/ssh/sshd_config",
+        "etc/passwd",
+        "etc/machine-id",
+        "var/cache/debconf/config.dat",
+        "boot/config-6.1",
+    }
+    assert (root / "etc/machine-id").read_text() == ""
+    assert (root / "var/log/apt").is_dir()
+
+
+def test_links_out_of_the_image_are_not_followed(tmp_path):
+    host = put(tmp_path / "host", {"keep": "", "log/keep": "", "ssh/ssh_host_rsa_key": ""})
+    root = put(tmp_path / "root", {"etc/passwd": ""})
+    (root / "tmp").symlink_to(host)
+    (root / "var").mkdir()
+    (root / "var/log").symlink_to(host / "log")
+    (root / "etc/ssh").symlink_to(host / "ssh")
+    forbidden.normalise(root, EPOCH)
+    assert names(host) == {"keep", "log/keep", "ssh/ssh_host_rsa_key"}
+
+
+def test_passwords_were_not_changed_after_the_archive(tmp_path):
+    root = put(tmp_path, {"etc/shadow": "root:*:30000:0:99999:7:::\nold:*:100:0:99999:7:::\nnone:*::0:99999:7:::\n"})
+    forbidden.normalise(root, EPOCH)
+    assert (root / "etc/shadow").read_text().splitlines() == [
+        f"root:*:{EPOCH // 86400}:0:99999:7:::",
+        "old:*:100:0:99999:7:::",
+        "none:*::0:99999:7:::",
+    ]
+
+
+def test_links_are_followed_within_the_image(tmp_path):
+    (tmp_path / "usr/lib").mkdir(parents=True)
+    (tmp_path / "lib").symlink_to("/usr/lib")
+    (tmp_path / "up").symlink_to("../../../usr")
+    assert inside(tmp_path, "/lib/x") == tmp_path / "usr/lib/x"
+    assert inside(tmp_path, "/up/lib") == tmp_path / "usr/lib"
+    assert inside(tmp_path, "/../../etc/passwd") == tmp_path / "etc/passwd"
+    (tmp_path / "round").symlink_to("round")
+    with pytest.raises(ImageError, match="circle"):
+        inside(tmp_path, "/round/x")
+    put(tmp_path, {"usr/lib/file": ""})
+    (tmp_path / "last").symlink_to("/lib/file")
+    assert inside(tmp_path, "/last") == tmp_path / "last"
+    assert inside(tmp_path, "/last", follow=True) == file_inside(tmp_path, "/last") == tmp_path / "usr/lib/file"
+    assert file_inside(tmp_path, "/round") is None
+    assert file_inside(tmp_path, "/usr/lib") is None
+
+
+def test_what_equals_the_parent_is_not_the_layers_own(tmp_path):
+    parent = put(tmp_path / "parent", {"same": "1", "other": "1", "mode": "1", "folder/same": "1", "kept/same": "1"})
+    upper = put(tmp_path / "upper", {"same": "1", "other": "2", "mode": "1", "folder/same": "1", "new": "1"})
+    put(upper, {"kept/same": "1", "kept/new": "1"})
+    (upper / "mode").chmod(0o600)
+    forbidden.prune(upper, parent, EPOCH)
+    assert names(upper) == {"other", "mode", "new", "kept/new"}
+    assert not (upper / "folder").exists()
+    assert upper.stat().st_mtime == EPOCH
+
+
+@as_root
+def test_whiteouts_stay_where_they_take_something_away(tmp_path):
+    parent = put(tmp_path / "parent", {"gone": "1", "folder/a": "1", "folder/b": "1"})
+    upper = put(tmp_path / "upper", {"folder/b": "1", "fresh/x": "1"})
+    for name in ("gone", "never", "fresh/never"):
+        os.mknod(upper / name, 0o020000, 0)
+    for name in ("folder", "fresh"):
+        os.setxattr(upper / name, forbidden.OPAQUE, b"y")
+    os.setxattr(upper, "trusted.overlay.uuid", b"random")
+    os.setxattr(upper / "fresh/x", "trusted.overlay.origin", b"random")
+    forbidden.prune(upper, parent, EPOCH)
+    # What an opaque folder hides is told name by name.
+    assert {path: entry["type"] for path, entry in listing(upper).items()} == {
+        "/gone": "whiteout",
+        "/folder": "directory",
+        "/folder/a": "whiteout",
+        "/fresh": "directory",
+        "/fresh/x": "file",
+    }
+    for path in (upper, *upper.rglob("*")):
+        assert not os.listxattr(path, follow_symlinks=False)
+
+
+@as_root
+def test_what_an_opaque_folder_hid_stays_hidden_in_its_folders(tmp_path):
+    # rm -r folder; mkdir -p folder/deep/deeper: overlayfs notes it at the uppermost only.
+    parent = put(
+        tmp_path / "parent", {"folder/deep/gone": "1", "folder/deep/deeper/gone": "1", "folder/deep/same": "1"}
+    )
+    upper = put(tmp_path / "upper", {"folder/deep/same": "1", "folder/deep/deeper/new": "1"})
+    os.setxattr(upper / "folder", forbidden.OPAQUE, b"y")
+    forbidden.prune(upper, parent, EPOCH)
+    assert names(upper) == {"folder/deep/gone", "folder/deep/deeper/gone", "folder/deep/deeper/new"}
+    assert all(is_whiteout((upper / name).lstat()) for name in ("folder/deep/gone", "folder/deep/deeper/gone"))
+    assert not forbidden._xattr_names(upper / "folder")
+
+
+def test_a_listing_says_what_is_there(tmp_path):
+    put(tmp_path, {"etc/x": "abc"})
+    (tmp_path / "etc/x").chmod(0o640)
+    (tmp_path / "link").symlink_to("etc/x")
+    os.mkfifo(tmp_path / "fifo")
+    found = listing(tmp_path)
+    assert found["/etc/x"] == {
+        "type": "file",
+        "mode": "0640",
+        "owner": os.getuid(),
+        "group": os.getgid(),
+        "size_bytes": 3,
+        "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+    }
+    assert (found["/link"]["type"], found["/link"]["target"]) == ("link", "etc/x")
+    assert (found["/etc"]["type"], found["/fifo"]["type"]) == ("directory", "fifo")
+    shutil.rmtree(tmp_path / "etc")
+    assert set(listing(tmp_path)) == {"/link", "/fifo"}

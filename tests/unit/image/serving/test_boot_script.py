@@ -1,0 +1,323 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_report
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import spec
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import boot_script, node_scripts
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, manifest
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
+from ansible_collections.sailloft.fleet.plugins.modules import node_boot_scripts
+
+SERVERS = ["http://10.9.0.1", "http://10.9.0.2:8080"]
+REPORT = "http://10.9.0.1/report"
+
+
+def a_manifest(blobs: dict[str, bytes], **changed) -> manifest.Manifest:
+    def put(data: bytes) -> tuple[str, int]:
+        digest = hashlib.sha256(data).hexdigest()
+        blobs[digest] = data
+        return digest, len(data)
+
+    verity = manifest.Verity(4096, "7" * 64, "")
+    layer = manifest.ManifestLayer("base", "0" * 64, *put(b"l" * 8192), put(b"listing")[0], verity, {})
+    values = {
+        "name": "gpu-node",
+        "distribution": "debian",
+        "suite": "bookworm",
+        "architecture": "amd64",
+        "kernel": manifest.Kernel("6.1.0-31", *put(b"kernel")),
+        "first_stage": manifest.FirstStage(*put(b"first stage")),
+        "kernel_arguments": ("console=ttyS0", "quiet"),
+        "writable_mib": 512,
+        "layers": (layer,),
+        "packages": (),
+        "sbom_sha256": put(b"sbom")[0],
+    }
+    return manifest.Manifest(**{**values, **changed})
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    """A store with one image, which channel stable names."""
+    blobs: dict[str, bytes] = {}
+    data = manifest.dump(a_manifest(blobs))
+    digest = manifest.digest(data)
+    for folder in ("blobs", f"images/{digest}"):
+        (tmp_path / "store" / folder).mkdir(parents=True)
+    for name, content in blobs.items():
+        (tmp_path / "store" / "blobs" / name).write_bytes(content)
+    for name, content in (("manifest.json", data), ("manifest.json.minisig", b"signature"), ("boot.ipxe", b"#!ipxe\n")):
+        (tmp_path / "store" / "images" / digest / name).write_bytes(content)
+    found = Store(str(tmp_path / "store"))
+    channels.promote(found, "stable", digest)
+    return found
+
+
+def node(number: int = 1, **changed) -> dict:
+    own = {"name": f"node{number}", "mac": f"52:54:00:AA:bb:{number:02x}", "channel": "stable"}
+    return {**own, "servers": SERVERS, "report": REPORT, **changed}
+
+
+def scripts(store: Store) -> dict[str, str]:
+    return channels.node_scripts(store)
+
+
+def test_an_images_script_asks_for_what_lies_beside_it():
+    image = a_manifest({})
+    text = boot_script.image_script(image, "a" * 64)
+    kernel = next(line for line in text.splitlines() if line.startswith("kernel "))
+    assert f" ../../blobs/{image.kernel.sha256} initrd=first-stage console=ttyS0 quiet ${{node_args}} " in kernel
+    assert f" sailloft.image={'a' * 64} sailloft.servers=${{servers}} sailloft.node=${{node}} " in kernel
+    assert kernel.endswith(" BOOTIF=01-${mac:hexhyp} || goto failed")
+    assert f"--name first-stage ../../blobs/{image.first_stage.sha256} || goto failed" in text
+    assert "http" not in text
+    # What comes after a failure must not find half of this image.
+    assert text.endswith(":failed\nimgfree\nexit 1\n")
+
+
+def command_line(image: manifest.Manifest, digest: str, script: str) -> str:
+    """The kernel's command line, as iPXE makes it of the node's script and the image's."""
+    kernel = next(line for line in boot_script.image_script(image, digest).splitlines() if line.startswith("kernel "))
+    line = kernel[kernel.index("initrd=") : -len(" || goto failed")]
+    settings = dict(
+        line.split(" ", 2)[1:] for line in script.splitlines() if line.startswith("set ") and line[-1] != " "
+    )
+    settings |= {"mac:hexhyp": "52-54-00-aa-bb-01"}
+    return re.sub(r"\$\{([^}]*)\}", lambda match: settings.get(match.group(1), ""), line)
+
+
+def test_command_lines_that_the_kernel_would_cut_are_refused():
+    image = a_manifest({}, kernel_arguments=("a" * spec.MOST_ARGUMENT_BYTES,))
+
+    def script(count: int) -> str:
+        return boot_script.node_script("node1", "52:54:00:aa:bb:01", "channels/a.ipxe", SERVERS, ["a" * count], REPORT)
+
+    most = max(count for count in range(1, 512) if not refused(lambda count=count: script(count)))
+    assert 1980 < len(command_line(image, "a" * 64, script(most))) <= 2047
+    with pytest.raises(
+        ImageError, match=r"node node1: its kernel arguments, servers and report take 512 bytes .* 511 are"
+    ):
+        script(most + 1)
+
+
+def refused(call) -> bool:
+    try:
+        call()
+    except ImageError:
+        return True
+    return False
+
+
+def test_a_nodes_script_asks_all_servers_and_pauses():
+    text = boot_script.node_script("node1", "52:54:00:aa:bb:01", "channels/stable.ipxe", SERVERS, ["a=1", "b"], REPORT)
+    lines = text.splitlines()
+    assert {"set node node1", f"set servers {','.join(SERVERS)}", f"set report {REPORT}", "set node_args a=1 b"} < set(
+        lines
+    )
+    tries = [line for line in lines if line.startswith("chain ")]
+    assert sorted(line.split()[-2] for line in tries) == sorted(f"{url}/channels/stable.ipxe" for url in SERVERS)
+    # On failure the next line is run, and at the end all again.
+    assert all(line.endswith(" ||") for line in tries)
+    assert lines[-1] == "goto again"
+
+
+def test_nodes_begin_at_different_servers_and_pause_differently():
+    texts = [
+        boot_script.node_script(f"n{number}", "52:54:00:aa:bb:01", "channels/a.ipxe", SERVERS, []).splitlines()
+        for number in range(64)
+    ]
+    first = [next(line for line in lines if line.startswith("chain ")) for lines in texts]
+    assert all(16 <= first.count(line) <= 48 for line in set(first))
+    assert len(set(first)) == 2
+    pauses = {line for lines in texts for line in lines if line.startswith("set pause")}
+    assert pauses == {f"set pause:int32 {seconds}" for seconds in range(1, 9)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"mac": "52:54:00:aa:bb"}, r"node node1: '52:54:00:aa:bb' is not the MAC address of a NIC"),
+        ({"mac": "ff:ff:ff:ff:ff:ff"}, "is not the MAC address of a NIC"),
+        ({"mac": "00:00:00:00:00:00"}, "is not the MAC address of a NIC"),
+        ({"name": "Node_1"}, "node 'Node_1': not a host's name"),
+        ({"channel": "absent"}, "channel absent, which node1 would boot: .* has no such channel; there are stable"),
+        ({"channel": "../x"}, "'../x': not a name"),
+        ({"channel": None}, "node node1: needs a channel or a digest"),
+        ({"digest": "a" * 64}, "node node1: needs a channel or a digest, one of them"),
+        ({"channel": None, "digest": "a" * 64}, f"node node1: store .* has no image {'a' * 64}"),
+        ({"channel": None, "digest": "abc"}, "node node1: 'abc' is not a digest"),
+        ({"kernel_arguments": ["a b"]}, "kernel argument 'a b' cannot be passed on by iPXE"),
+        ({"kernel_arguments": ["a=${mac}"]}, "cannot be passed on by iPXE"),
+        ({"kernel_arguments": ["sailloft.image=x"]}, "'sailloft.image=x' is set by its script"),
+        ({"kernel_arguments": ["sailloft.reboot_after_s=10m"]}, "sailloft.reboot_after_s=10m' is not in whole seconds"),
+        ({"kernel_arguments": ["BOOTIF=x"]}, "'BOOTIF=x' is set by its script"),
+    ],
+)
+def test_bad_nodes_are_refused_and_nothing_is_touched(store, changed, said):
+    node_scripts.ensure(store, [node()], False)
+    before = scripts(store)
+    with pytest.raises(ImageError, match=said):
+        node_scripts.ensure(store, [node(2), node(**changed)], False)
+    assert scripts(store) == before
+
+
+def test_two_nodes_of_one_address_or_name_are_refused(store):
+    with pytest.raises(ImageError, match="node other: has the MAC address 52-54-00-aa-bb-01 of node node1"):
+        node_scripts.ensure(store, [node(), node(name="other", mac="52-54-00-aa-BB-01")], False)
+    with pytest.raises(ImageError, match="node node1: is there twice"):
+        node_scripts.ensure(store, [node(), node(mac="52:54:00:aa:bb:02")], False)
+    assert scripts(store) == {}
+
+
+@pytest.mark.parametrize(
+    "url", ["http://boot01", "https://10.9.0.1", "http://10.9.0.1/", "http://10.9.0.256", "10.9.0.1"]
+)
+def test_servers_that_the_first_stage_cannot_reach_are_refused(store, url):
+    with pytest.raises(ImageError, match="is not the URL of a server"):
+        node_scripts.ensure(store, [node(servers=[url])], False)
+
+
+def test_an_image_that_is_not_whole_is_refused(store):
+    digest = store.images()[0]
+    sha256 = store.manifest(digest).layers[0].sha256
+    Path(store.place("blobs", sha256)).unlink()
+    with pytest.raises(ImageError, match=f"node node1: image {digest} lacks blob {sha256}"):
+        node_scripts.ensure(store, [node(channel=None, digest=digest)], False)
+
+
+def call(store: Store, capsys, check: bool = False, **options) -> dict:
+    arguments = {"store": store.path, "_ansible_check_mode": check, **options}
+    with patch_module_args(arguments), pytest.raises(SystemExit):
+        node_boot_scripts.main()
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_module_writes_changes_and_removes(store, capsys):
+    digest = store.images()[0]
+    nodes = [node(1), node(2, channel=None, digest=digest, kernel_arguments=["debug"])]
+    dry = call(store, capsys, check=True, nodes=nodes)
+    assert scripts(store) == {}
+    made = call(store, capsys, nodes=nodes)
+    assert dry == made
+    assert made["changed"]
+    assert made["written"] == ["52-54-00-aa-bb-01", "52-54-00-aa-bb-02"]
+    assert set(scripts(store)) == set(made["written"])
+    assert f"images/{digest}/boot.ipxe" in scripts(store)["52-54-00-aa-bb-02"]
+    again = call(store, capsys, nodes=nodes)
+    assert (again["changed"], again["written"], again["removed"], again["diff"]) == (False, [], [], [])
+
+    changed = call(store, capsys, nodes=[node(1, kernel_arguments=["debug"])], removed=["node2"])
+    assert (changed["written"], changed["removed"]) == (["52-54-00-aa-bb-01"], ["52-54-00-aa-bb-02"])
+    assert changed["others"] == []
+    assert set(scripts(store)) == {"52-54-00-aa-bb-01"}
+    first, second = changed["diff"]
+    assert "set node_args debug" in first["after"]
+    assert "set node_args debug" not in first["before"]
+    assert second["before_header"] == "nodes/52-54-00-aa-bb-02.ipxe"
+    assert second["after"] == ""
+
+    failed = call(store, capsys, nodes=[node(1, channel="absent")])
+    assert failed["failed"]
+    assert "channel absent" in failed["msg"]
+
+
+def test_no_other_nodes_script_is_touched(store):
+    node_scripts.ensure(store, [node(number) for number in (1, 2, 3)], False)
+    before = scripts(store)
+    change = node_scripts.ensure(store, [node(2, kernel_arguments=["debug"])], False)
+    assert (list(change.written), change.removed) == (["52-54-00-aa-bb-02"], ())
+    assert change.others == ("node1", "node3")
+    after = scripts(store)
+    assert {mac for mac in before if after[mac] != before[mac]} == {"52-54-00-aa-bb-02"}
+    assert set(after) == set(before)
+
+
+def test_scripts_are_removed_by_name_alone(store):
+    node_scripts.ensure(store, [node(number) for number in (1, 2, 3)], False)
+    change = node_scripts.ensure(store, [], False, removed=["node3", "node9"])
+    assert (change.written, change.removed) == ({}, ("52-54-00-aa-bb-03",))
+    assert set(scripts(store)) == {"52-54-00-aa-bb-01", "52-54-00-aa-bb-02"}
+    with pytest.raises(ImageError, match="node node1: its script is to be written and removed; take it out of"):
+        node_scripts.ensure(store, [node(1)], False, removed=["node1"])
+    with pytest.raises(ImageError, match=r"node '\.\./x': not a host's name"):
+        node_scripts.ensure(store, [], False, removed=["../x"])
+
+
+def test_a_node_with_another_nic_has_one_script(store):
+    node_scripts.ensure(store, [node(1), node(2)], False)
+    change = node_scripts.ensure(store, [node(1, mac="52:54:00:aa:bb:11")], False)
+    assert (list(change.written), change.removed) == (["52-54-00-aa-bb-11"], ("52-54-00-aa-bb-01",))
+    assert set(scripts(store)) == {"52-54-00-aa-bb-02", "52-54-00-aa-bb-11"}
+
+
+def test_a_nic_that_another_node_boots_by_is_refused_and_moves_with_both_nodes(store):
+    node_scripts.ensure(store, [node(1), node(2)], False)
+    before = scripts(store)
+    moved = node(1, mac="52:54:00:aa:bb:02")
+    with pytest.raises(ImageError) as caught:
+        node_scripts.ensure(store, [moved], False)
+    assert str(caught.value) == (
+        "node node1: its MAC address 52-54-00-aa-bb-02 has the script of node node2; correct node_boot_mac, run for "
+        "both nodes, or, where that node is gone, name it in node_boot_removed"
+    )
+    assert scripts(store) == before
+    node_scripts.ensure(store, [moved, node(2, mac="52:54:00:aa:bb:01")], False)
+    assert "set node node1\n" in scripts(store)["52-54-00-aa-bb-02"]
+    assert "set node node2\n" in scripts(store)["52-54-00-aa-bb-01"]
+    node_scripts.ensure(store, [node(3, mac="52:54:00:aa:bb:02")], False, removed=["node1"])
+    assert "set node node3\n" in scripts(store)["52-54-00-aa-bb-02"]
+
+
+def test_each_node_has_its_own_servers(store):
+    node_scripts.ensure(store, [node(1, servers=["http://10.9.1.1"], report=""), node(2)], False)
+    first, second = scripts(store).values()
+    assert "set servers http://10.9.1.1\nset report \n" in first
+    assert f"set servers {','.join(SERVERS)}\nset report {REPORT}\n" in second
+
+
+REPORT_DATA = {
+    "format": "sailloft-boot/1",
+    "node": "n1",
+    "image": "a" * 64,
+    "name": "gpu-node",
+    "kernel": "6.1",
+    "arguments": "quiet",
+    "layers": [{"name": "base", "sha256": "b" * 64, "verity": True}],
+    "server": "http://10.9.0.1",
+    "writable_bytes": 1024,
+    "phases": [{"name": "network", "start_s": 1, "end_s": 2.5}],
+    "warnings": [],
+}
+
+
+def test_a_boot_report_is_read_back():
+    report = boot_report.load(json.dumps(REPORT_DATA), "node n1")
+    assert json.loads(json.dumps({"format": boot_report.FORMAT, **dataclasses.asdict(report)})) == REPORT_DATA
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "node n1: not a boot report: "),
+        ("[]", "not a boot report"),
+        (json.dumps({**REPORT_DATA, "format": "x"}), "its format is 'x', not sailloft-boot/1"),
+        (json.dumps({key: value for key, value in REPORT_DATA.items() if key != "server"}), "has no server"),
+        (json.dumps({**REPORT_DATA, "image": "abc"}), "digest is missing"),
+        (json.dumps({**REPORT_DATA, "layers": []}), "digest is missing"),
+        (json.dumps({**REPORT_DATA, "writable_bytes": True}), "writable_bytes is True"),
+    ],
+)
+def test_what_is_no_boot_report_is_refused(text, said):
+    with pytest.raises(ImageError, match=said):
+        boot_report.load(text, "node n1")

@@ -1,0 +1,69 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The module gpu_domain, called as Ansible calls it, as far as it needs no libvirt."""
+
+from __future__ import annotations
+
+import json
+import platform
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from machines import hypervisor, lab, wish
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm import converge
+from ansible_collections.sailloft.fleet.plugins.modules import gpu_domain
+
+
+class Libvirt:
+    """What the client gives of a host whose libvirt lacks much; any call that changes something has no method."""
+
+    def __init__(self, _uri):
+        pass
+
+    def observe(self, _paths):
+        return hypervisor(networks={}, hugetlbfs_mib=[])
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("check_mode", [True, False])
+def test_all_findings_come_with_the_failure(check_mode, monkeypatch, capsys):
+    monkeypatch.setattr(converge, "Client", Libvirt)
+    given = {"domains": [wish()], "topology": lab().to_dict(), "_ansible_check_mode": check_mode}
+    with patch_module_args(json.loads(json.dumps(given))), pytest.raises(SystemExit):
+        gpu_domain.main()
+    result = json.loads(capsys.readouterr().out)
+    assert result["failed"] is True
+    refusing = [item for item in result["findings"] if item["severity"] == "refuse"]
+    assert [item["what"] for item in refusing] == [
+        "libvirt has no network default",
+        "no hugetlbfs is mounted for pages of 1024 MiB",
+    ]
+    assert result["msg"].splitlines()[0] == "nothing was touched: 2 things are amiss"
+    assert result["msg"].splitlines()[2].startswith("2. virtual machine gpu-vm: no hugetlbfs is mounted")
+    # The others warn, refused or not.
+    others = [item for item in result["findings"] if item["severity"] == "warn"]
+    assert len(others) == 2
+    said = [str(text) for text in result["warnings"]]
+    for item in others:
+        words = f"{platform.node()}: virtual machine gpu-vm: {item['what']}: {item['why']}; {item['mend']}"
+        assert any(words in text for text in said)
+    assert set(result["findings"][0]) == {"domain", "what", "why", "mend", "severity"}
+
+
+def test_what_only_warns_is_said_where_nothing_is_refused(monkeypatch, capsys):
+    class Whole(Libvirt):
+        def observe(self, _paths):
+            return hypervisor()
+
+    monkeypatch.setattr(converge, "Client", Whole)
+    given = {"domains": [wish(name="warned")], "topology": lab().to_dict(), "_ansible_check_mode": True}
+    with patch_module_args(json.loads(json.dumps(given))), pytest.raises(SystemExit):
+        gpu_domain.main()
+    result = json.loads(capsys.readouterr().out)
+    assert result["changed"]
+    assert len(result["findings"]) == 2
+    said = [text for text in map(str, result["warnings"]) if f"{platform.node()}: virtual machine warned: " in text]
+    assert len(said) == 2

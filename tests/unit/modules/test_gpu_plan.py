@@ -1,0 +1,330 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The module gpu_plan, called as Ansible calls it, and its playbook."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from machines import GIB, RECORDINGS, as_recorded, endpoint, lab, wish
+from playing import ansible_playbook
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kinds import kind
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recordings import (
+    read_recording,
+    write_recording,
+)
+from ansible_collections.sailloft.fleet.plugins.modules import gpu_plan
+
+PROJECT = Path(__file__).parents[3]
+POWER = "llnl-lassen"
+NAMES = sorted(path.stem for path in RECORDINGS.glob("*.json") if path.stem != POWER)
+
+
+@pytest.fixture
+def run(capsys):
+    """Call the module; returns its result."""
+
+    def call(**given):
+        with patch_module_args(json.loads(json.dumps(given))), pytest.raises(SystemExit):
+            gpu_plan.main()
+        return json.loads(capsys.readouterr().out)
+
+    return call
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "a/b", "a\n"])
+def test_a_host_whose_name_is_no_folders(run, tmp_path, name):
+    """A recording called "...json" is a host called ".."."""
+    result = run(recording=str(RECORDINGS / f"{NAMES[0]}.json"), path=str(tmp_path / "plans" / name), host_name=name)
+    assert result["failed"] is True
+    assert result["msg"] in (
+        f"{name}: host_name {name!r} is no name of a folder; give another, or rename the recording",
+        f"{name}: host_name or path: {name!r} contains '\\n', which is not a printable character; remove it",
+        f"{name}: host_name or path: the text is empty; leave the setting out, or give it a value",
+    )
+    assert contents(tmp_path) == {}
+
+
+def test_a_number_in_place_of_a_dictionary(run):
+    result = run(topology=lab().to_dict(), domains=[{"name": "a", "memory_mib": 1024, "gpus": 8}])
+    assert result["msg"] == (
+        "host: virtual machine a: gpus: 8 is not a dictionary; write {setting: value}; there are addresses, count"
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (
+            {"gpus": {"addresses": ["14:00.0"]}},
+            "gpus.addresses: PCI device 0000:14:00.0 is of kind NIC, not GPU; give it in nics.addresses",
+        ),
+        (
+            {"nics": {"addresses": ["13:00.0"]}},
+            "nics.addresses: PCI device 0000:13:00.0 is of kind GPU, not NIC; give it in gpus.addresses",
+        ),
+        (
+            {"nvme": {"addresses": ["15:10.0"]}},
+            "nvme.addresses: PCI device 0000:15:10.0 is of kind NIC, not NVMe drive; give it in nics.addresses",
+        ),
+    ],
+)
+def test_a_device_of_another_kind(run, asked, message):
+    given = {"topology": lab().to_dict(), "accelerators": {"1af4:1043": True}}
+    result = run(**given, domains=[{"name": "a", "memory_mib": 1024, **asked}])
+    assert result["msg"] == f"host: virtual machine a: {message}"
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.exists() else {}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_whole_of_each_recorded_host(run, tmp_path, name):
+    given = {"recording": str(RECORDINGS / f"{name}.json"), "path": str(tmp_path / "plans"), "host_name": name}
+    asked = run(**given, _ansible_check_mode=True)
+    assert asked["changed"]
+    assert contents(tmp_path / "plans") == {}
+    first = run(**given)
+    assert first["changed"]
+    assert first["files"] == asked["files"]
+    assert first["diff"] == asked["diff"]
+    written = contents(tmp_path / "plans")
+    assert sorted(written) == ["whole-host.nccl.xml", "whole-host.svg", "whole-host.xml"]
+    (domain,) = first["domains"]
+    assert written["whole-host.xml"].decode() == domain["xml"]
+    assert written["whole-host.nccl.xml"].decode() == domain["nccl_topology"]
+    second = run(**given)
+    assert not second["changed"]
+    assert second["diff"] == []
+    assert second["tree"] == first["tree"]
+    assert contents(tmp_path / "plans") == written
+
+    text = "\n".join(first["tree"])
+    assert re.search(r"^fidelity 100%: (\d+) of \1 pairs$", text, re.MULTILINE)
+    for device in domain["plan"]["devices"]:
+        there = [line for line in first["tree"] if device["guest_address"].removeprefix("0000:") in line]
+        assert any(device["host_address"].removeprefix("0000:") in line for line in there), device
+
+
+def cloud(console=True):
+    """AWS's p4d with memory and CPUs, and on its first root complex Amazon's console, as every AWS instance has it."""
+    host = as_recorded("nccl/aws-p4d-24xl")
+    for number, node in enumerate(host.numa_nodes):
+        node.memory_bytes = 576 * GIB
+        node.cpus = node.cpus or list(range(number * 48, number * 48 + 48))
+    if console:
+        host.functions.insert(0, endpoint("0000:00:03.0", None, host.root_complexes[0].name, numa_node=0))
+        item = host.functions[0]
+        item.class_code, item.vendor_id, item.device_id = 0x030000, 0x1D0F, 0x1111
+        item.kind = kind(item.class_code, item.vendor_id, item.device_id)
+    return host
+
+
+def test_a_clouds_console_is_never_counted(run):
+    host = cloud()
+    want = {"name": "all", "memory_mib": 256 * 1024, "vcpus": 80, "gpus": {"count": 8}, "huge_page_mib": 0}
+    result = run(topology=host.to_dict(), domains=[want])
+    (domain,) = result["domains"]
+    assert [device["host_address"] for device in domain["plan"]["devices"]] == [
+        function.address for function in cloud(console=False).functions if function.kind == "gpu"
+    ]
+    assert result["findings"] == run(topology=cloud(console=False).to_dict(), domains=[want])["findings"]
+    nine = run(topology=host.to_dict(), domains=[{**want, "gpus": {"count": 9}}])
+    assert nine["msg"] == "host: virtual machine all: asks for 9 GPUs, this host has 8, free 8; ask for fewer"
+    # The inventory can say otherwise, and then the two models are told.
+    more = run(topology=host.to_dict(), domains=[{**want, "gpus": {"count": 9}}], accelerators={"1d0f:1111": True})
+    assert more["domains"][0]["plan"]["devices"][0]["host_address"] == "0000:00:03.0"
+    assert [item["what"] for item in more["findings"] if "models" in item["what"]] == [
+        "the GPUs of this host are of several models: 8 of 10de:20b0 (0000:10:1c.0, 0000:10:1d.0, 0000:20:1c.0 and 5 "
+        "more), 1 of 1d0f:1111 (0000:00:03.0)"
+    ]
+
+
+def test_more_memory_than_the_host_has_is_refused_and_nothing_written(run, tmp_path):
+    host = cloud()
+    wishes = [
+        {"name": f"vm-{at}", "memory_mib": 400 * 1024, "vcpus": 8, "gpus": {"count": 1}, "huge_page_mib": 1024}
+        for at in range(4)
+    ]
+    result = run(topology=host.to_dict(), domains=wishes, path=str(tmp_path / "plans"))
+    assert result["failed"]
+    assert result["msg"].startswith(
+        "host: nothing was touched: 2 things are amiss\n1. strict_memory binds 819200 MiB ("
+    )
+    assert [item["severity"] for item in result["findings"] if item["severity"] != "warn"] == ["refuse", "refuse"]
+    assert contents(tmp_path / "plans") == {}
+
+
+def test_a_host_that_is_not_x86_64_is_refused_and_nothing_written(run, tmp_path):
+    given = {"recording": str(RECORDINGS / f"{POWER}.json"), "path": str(tmp_path / "plans"), "host_name": POWER}
+    for domains in ([], [wish()]):
+        result = run(**given, domains=domains)
+        assert result["failed"]
+        assert result["msg"] == (
+            f"{POWER}: the processor of this host is ppc64le, and GPU virtual machines are for x86_64 only; it can be "
+            "read and recorded; plan on another host"
+        )
+    assert contents(tmp_path / "plans") == {}
+
+
+@pytest.mark.parametrize(("vendor", "said"), [(None, True), ("IBM/S390", True), ("AuthenticAMD", False)])
+def test_a_recording_without_the_architecture_is_planned_as_x86_64_and_that_is_said(run, vendor, said):
+    host = lab()
+    host.cpu.architecture, host.cpu.vendor = None, vendor
+    notes = run(topology=host.to_dict(), domains=[wish()])["domains"][0]["plan"]["notes"]
+    text = "the topology does not say the processor's architecture; the plan is for x86_64, and gpu_domain refuses it"
+    assert (text in notes) == said
+
+
+def test_a_plan_that_fails_its_trial_is_not_written(run, tmp_path, monkeypatch):
+    """No QEMU is the least that a trial fails by."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    given = {"recording": str(RECORDINGS / "emulated-gpu-server.json"), "path": str(tmp_path / "plans")}
+    result = run(**given, boot_trial=True)
+    assert result["failed"]
+    assert contents(tmp_path / "plans") == {}
+    assert run(**given)["changed"]
+
+
+def test_a_recording_that_is_given_to_others_plans_as_the_host_does(run, tmp_path):
+    host = lab()
+    host.function("0000:14:00.0").interfaces = {"net": ["enx0c42a1d5f3e7"], "rdma": ["rocex0c42a10300d5f3e7"]}
+    (tmp_path / "recording.json").write_text(write_recording(host))
+    recorded = run(recording=str(tmp_path / "recording.json"), domains=[wish()])
+    live = run(topology=host.to_dict(), domains=[wish()])
+    assert recorded["domains"] == live["domains"]
+    assert recorded["tree"] == live["tree"]
+
+
+def test_what_is_lost_in_silence_is_a_warning_that_names_host_and_virtual_machine(run):
+    result = run(recording=str(RECORDINGS / "nvidia-dgx2.json"), host_name="gpu17")
+    # Its recording has no config space: nothing is said of ATS.
+    assert [item["what"] for item in result["findings"]] == ["the host's physical address bits are not known"]
+    (said,) = [text for text in map(str, result["warnings"]) if "gpu17: " in text]
+    assert "gpu17: virtual machine whole-host: the host's physical address bits are not known: whether a" in said
+    assert "; read the topology on the host itself" in said
+    emulated = run(recording=str(RECORDINGS / "emulated-gpu-server.json"), host_name="gpu18")
+    ports = [re.search(r"gpu18: .* through port (\S+) above", text) for text in map(str, emulated["warnings"])]
+    assert [match[1] for match in ports if match] == ["0000:10:00.0", "0000:80:00.0"]
+
+
+def test_what_stays_free_is_told(run):
+    small = {"name": "small", "gpus": {"count": 2}, "memory_mib": 1024, "vcpus": 1}
+    tree = run(recording=str(RECORDINGS / "nvidia-dgx2.json"), domains=[small])["tree"]
+    (free,) = [line for line in tree if line.startswith("stays free:")]
+    assert "14 GPUs (" in free
+    assert "11 NVSwitches (" in free
+    taken = [line.split("host ")[1] for line in tree if "GPU " in line and "host " in line and "─" in line]
+    assert len(taken) == 2
+    assert not any(address in free for address in taken)
+
+
+def test_what_is_no_recording_is_said_with_the_hosts_name(run, tmp_path):
+    (tmp_path / "broken.json").write_text('{"format": "sailloft-topology/1", "numa_')
+    result = run(recording=str(tmp_path / "broken.json"), host_name="gpu17")
+    assert result["failed"]
+    assert result["msg"].startswith(f"gpu17: {tmp_path}/broken.json")
+
+
+def test_what_was_left_out_of_a_recording_is_a_warning(run, tmp_path):
+    recorded = json.loads((RECORDINGS / "emulated-gpu-server.json").read_text())
+    recorded["topology"]["notes"] = ["a device is left out"]
+    path = tmp_path / "noted.json"
+    path.write_text(json.dumps(recorded))
+    result = run(recording=str(path), host_name="gpu17")
+    assert result["notes"] == ["a device is left out"]
+    # As text: ansible-core has changed the form of a warning.
+    assert '"gpu17: a device is left out"' in json.dumps(result["warnings"])
+    assert run(recording=str(RECORDINGS / "emulated-gpu-server.json"))["notes"] == []
+
+
+def play(name, *arguments):
+    status, output = ansible_playbook(f"playbooks/{name}.yml", *arguments)
+    assert status == 0, output
+    return output
+
+
+def test_the_playbook_plan(tmp_path):
+    folder = tmp_path / "plans"
+    recorded = RECORDINGS / "emulated-gpu-server.json"
+    given = [f"--extra-vars=recording={recorded}", f"--extra-vars=plans_path={folder}"]
+    assert "changed=1 " in play("plan", *given, "--check")
+    assert not folder.exists()
+    output = play("plan", *given)
+    assert "changed=1 " in output
+    assert "fidelity 100%" in output
+    assert output.count("[WARNING]: emulated-gpu-server: virtual machine whole-host: ats has no effect on ") == 2
+    assert sorted(path.name for path in (folder / "emulated-gpu-server").iterdir()) == [
+        "whole-host.nccl.xml",
+        "whole-host.svg",
+        "whole-host.xml",
+    ]
+    assert "changed=0 " in play("plan", *given)
+
+
+def test_a_plan_is_written_below_plans_path_whatever_the_recording_is_called(tmp_path):
+    recorded = (RECORDINGS / "emulated-gpu-server.json").read_bytes()
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    names = {"...json": "...json", ".json": ".json", "a.b.json": "a.b"}
+    for name in names:
+        (tree / name).write_bytes(recorded)
+    for name, folder in names.items():
+        plans = tmp_path / "new" / "plans"
+        play("plan", f"--extra-vars=recording={tree / name}", f"--extra-vars=plans_path={plans}")
+        assert [path.name for path in plans.parent.iterdir()] == ["plans"]
+        assert [path.name for path in plans.iterdir()] == [folder]
+        shutil.rmtree(plans)
+
+
+def test_a_plan_of_a_directory_is_named_for_it(tmp_path):
+    machine = tmp_path / "gpu17"
+    (machine / "sys/devices/system/cpu").mkdir(parents=True)
+    for given in (f"{machine}/", f"{machine}/sys/.."):
+        status, output = ansible_playbook("playbooks/plan.yml", f"--extra-vars=recording={given}", "--check")
+        assert status != 0
+        assert f"gpu17: {given.rstrip('/')}/" in output
+
+
+def test_the_playbook_record(tmp_path):
+    folder = tmp_path / "recordings"
+    # A recorded machine: the memory of this one may grow meanwhile.
+    recorded = RECORDINGS / "emulated-gpu-server.json"
+    given = ["-ihere,", "-clocal", f"-eansible_python_interpreter={sys.executable}", f"-erecordings_path={folder}"]
+    given.append(f"-erecording={recorded}")
+    assert "changed=2 " in play("record", *given, "--check")
+    assert not folder.exists()
+    assert "changed=2 " in play("record", *given)
+    assert [path.name for path in folder.iterdir()] == ["here.json"]
+    assert read_recording(str(folder / "here.json")) == read_recording(str(recorded))
+    assert "changed=0 " in play("record", *given)
+
+
+def test_the_playbook_record_reads_the_machine_itself(tmp_path):
+    given = ["-ihere,", "-clocal", f"-eansible_python_interpreter={sys.executable}", f"-erecordings_path={tmp_path}"]
+    play("record", *given)
+    assert read_recording(str(tmp_path / "here.json")).source == "sysfs"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"path": "\0"}, r"contains '\x00', which is not a printable character; remove it"),
+        ({"path": "/dev/null/plans"}, "Not a directory; give a folder that you own"),
+    ],
+)
+def test_what_cannot_be_written_is_one_error_and_leaves_nothing(run, tmp_path, monkeypatch, given, said):
+    monkeypatch.chdir(tmp_path)
+    result = run(recording=str(RECORDINGS / "emulated-gpu-server.json"), **given)
+    assert result["failed"]
+    assert said in result["msg"]
+    assert list(tmp_path.rglob("*")) == []

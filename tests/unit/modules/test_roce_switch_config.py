@@ -1,0 +1,236 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The module roce_switch_config, called as Ansible calls it, with a system of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import plain_system
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible.module_utils.testing import patch_module_args
+from switches import ASIC_OF, OWN_ASICS
+
+from ansible_collections.sailloft.fleet.plugins.filter import roce_hosts, roce_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
+from ansible_collections.sailloft.fleet.plugins.modules import roce_switch_config
+
+PROJECT = Path(__file__).parents[3]
+PORTS = {  # two ports as each system calls them
+    "sonic": ("Ethernet0", "Ethernet8"),
+    "dell_sonic": ("Eth1/1", "Eth1/2"),
+    "eos": ("Ethernet1", "Ethernet2/1"),
+    "nxos": ("Ethernet1/1", "Ethernet1/2"),
+    "cumulus": ("swp1", "swp2"),
+    "junos": ("et-0/0/0", "et-0/0/1"),
+    "linux": ("eth1", "eth2"),
+}
+SWITCHES = {
+    name: {
+        "system": "plain",
+        "asic": "spectrum4",
+        "ports": {
+            "swp1": {"speed_gbit_s": 400, "cable_m": 5, "peer": {"host": f"gpu-{name}", "port": "mlx5_0"}},
+            "swp2": {"speed_gbit_s": 800, "cable_m": 30, "peer": {"switch": other, "port": "swp2"}},
+        },
+    }
+    for name, other in (("leaf1", "leaf2"), ("leaf2", "leaf1"))
+}
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Call the module; returns its result."""
+    monkeypatch.setitem(SYSTEMS, "plain", plain_system)
+
+    def call(**given):
+        with patch_module_args(json.loads(json.dumps({"switches": SWITCHES, **given}))), pytest.raises(SystemExit):
+            roce_switch_config.main()
+        return json.loads(capsys.readouterr().out)
+
+    return call
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.exists() else {}
+
+
+def test_rendered_and_returned(run):
+    result = run()
+    assert not result["changed"]
+    assert list(result["rendered"]) == ["leaf1", "leaf2"]
+    seen = plain_system.parse(result["rendered"]["leaf1"], "leaf1")
+    assert seen.ports["swp1"].queues[3].ecn.minimum_bytes == 600_000
+
+
+def test_rendered_into_a_folder(run, tmp_path):
+    folder = tmp_path / "configs" / "vela"
+    given = {"path": str(folder), "_ansible_diff": True}
+    asked = run(**given, _ansible_check_mode=True)
+    assert asked["changed"]
+    assert contents(folder) == {}
+    first = run(**given)
+    assert {name: first[name] for name in ("changed", "files", "written", "diff")} == {
+        name: asked[name] for name in ("changed", "files", "written", "diff")
+    }
+    texts = run()["rendered"]
+    assert contents(folder) == {f"{name}.plain": text.encode() for name, text in texts.items()}
+    for each, name in zip(first["diff"], texts):
+        assert each["after_header"] == str(folder / f"{name}.plain")
+        assert (each["before"], each["after"]) == ("", texts[name])
+    second = run(**given)
+    assert (second["changed"], second["written"], second["diff"]) == (False, [], [])
+    assert second["files"] == first["files"]
+
+
+def test_only_what_differs_is_written(run, tmp_path):
+    run(path=str(tmp_path))
+    (tmp_path / "leaf2.plain").write_text("edited")
+    (tmp_path / "notes").write_text("mine")
+    before = (tmp_path / "leaf1.plain").stat()
+    result = run(path=str(tmp_path), _ansible_diff=True)
+    assert result["written"] == [str(tmp_path / "leaf2.plain")]
+    assert result["diff"][0]["before"] == "edited"
+    assert (tmp_path / "leaf1.plain").stat() == before
+    assert (tmp_path / "notes").read_text() == "mine"
+
+
+def test_nothing_is_written_where_one_switch_is_refused(run, tmp_path):
+    bad = {**SWITCHES, "leaf3": {"system": "plain", "asic": "none", "ports": {"swp1": {"speed_gbit_s": 400}}}}
+    result = run(switches=bad, path=str(tmp_path / "configs"))
+    assert result["failed"]
+    assert result["msg"].startswith("switch leaf3: ASIC 'none' is unknown; there are jericho2, ")
+    assert not (tmp_path / "configs").exists()
+
+
+@pytest.mark.parametrize("name", ["../leaf3", "a/b", ".leaf", ""])
+def test_a_name_that_is_no_files(run, tmp_path, name):
+    bad = {name: {"system": "plain", "asic": "spectrum4", "ports": {"swp1": {"speed_gbit_s": 400, "cable_m": 5}}}}
+    result = run(switches=bad, path=str(tmp_path / "configs"))
+    assert result["msg"] == f"switch {name}: the name cannot be a file's; use letters, digits, '.', '_' and '-'"
+
+
+def test_a_folder_that_cannot_be_written(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    said = run(path=str(tmp_path / "file"))["msg"]
+    assert re.fullmatch(rf"cannot (read|write) {tmp_path}/file(/leaf1\.\w+)?: .*", said), said
+
+
+def test_policy_hosts_and_asics_are_heeded(run):
+    assert run(policy={"classes": {}})["msg"].startswith("roce_policy: classes is not")
+    assert "host gpu-leaf1, is not in the inventory" in run(hosts={})["msg"]
+    assert run(hosts={"gpu-leaf1": {"mlx5_0": {}}, "gpu-leaf2": {"mlx5_0": {}}})["rendered"]
+    assert run(asics={"own": {}})["msg"].startswith("roce_asics: own: source is missing")
+
+
+def test_parsed(run):
+    running = run()["rendered"]
+    given = {"state": "parsed", "switches": {"leaf1": {"system": "plain"}}}
+    found = run(**given, running={"leaf1": running["leaf1"]})["parsed"]
+    assert run(**given, running={"leaf1": json.loads(running["leaf1"])})["parsed"] == found
+    assert list(found) == ["leaf1"]
+    assert found["leaf1"]["ports"]["swp1"]["dscp_to_class"]["26"] == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"state": "parsed"}, "state is parsed but all of the following are missing: running"),
+        ({"state": "compared"}, "state is compared but all of the following are missing: running"),
+        ({"state": "parsed", "running": {}}, "running: there is none"),
+        ({"state": "parsed", "running": {"leaf1": "garbage"}}, "switch leaf1: not a configuration of a plain switch"),
+        ({"state": "parsed", "running": {"leaf1": None}}, "switch leaf1: its running configuration is not a text"),
+        ({"state": "parsed", "running": {"leaf9": "{}"}}, "switch leaf9: system None is unknown; there are "),
+        ({"state": "parsed", "switches": {"a": 5}, "running": {"a": ""}}, "switch a: not a dictionary"),
+        (
+            {"state": "parsed", "switches": {"a": {"system": []}}, "running": {"a": ""}},
+            "switch a: system [] is unknown",
+        ),
+        ({"state": "compared", "running": {"leaf9": "{}"}}, "switch leaf9: it is in running, but not in switches"),
+    ],
+)
+def test_refused(run, given, message):
+    assert message in run(**given)["msg"]
+
+
+def test_compared(run):
+    running = run()["rendered"]
+    same = run(state="compared", running=running)
+    assert (same["as_wanted"], same["differences"]) == (True, {"leaf1": [], "leaf2": []})
+    assert same["not_held"]["leaf1"] == plain_system.NOT_HELD
+    assert not same["changed"]
+    running["leaf2"] = running["leaf2"].replace('"minimum_bytes": 600000', '"minimum_bytes": 600')
+    other = run(state="compared", running={"leaf2": running["leaf2"]})
+    assert not other["as_wanted"]
+    (found,) = other["differences"]["leaf2"]
+    assert found == {
+        "ports": ["swp1"],
+        "what": "queue 3",
+        "wanted": "50%, ECN 600000 to 6000000 bytes at 100%",
+        "seen": "50%, ECN 600 to 6000000 bytes at 100%",
+        "message": "leaf2: swp1: queue 3: wanted 50%, ECN 600000 to 6000000 bytes at 100%, seen 50%, ECN 600 to "
+        "6000000 bytes at 100%",
+    }
+
+
+def test_the_filters():
+    switches_of = roce_switches.FilterModule().filters()["roce_switches"]
+    variables = {f"roce_switch_{name}": value for name, value in SWITCHES["leaf1"].items()}
+    hostvars = {"leaf1": {**variables, "other": 1}, "leaf2": {"roce_switch_headroom": None}}
+    assert switches_of(["leaf1", "leaf2"], hostvars) == {"leaf1": SWITCHES["leaf1"], "leaf2": {}}
+    with pytest.raises(AnsibleFilterError, match="switch leaf3: not in the inventory"):
+        switches_of(["leaf3"], hostvars)
+    hosts_of = roce_hosts.FilterModule().filters()["roce_hosts"]
+    assert hosts_of(["a", "b"], {"a": {"roce_host_nics": {}}, "b": {}}) == {"a": {}, "b": None}
+
+
+@pytest.mark.parametrize("system", [name for name in SYSTEMS if name in PORTS])
+def test_what_each_system_renders_is_what_it_reads(run, system):
+    """Of the reference policy and of two classes: compared with itself, a rendered switch is as wanted."""
+    down, up = PORTS[system]
+    ports = {down: {"speed_gbit_s": 400, "cable_m": 3}, up: {"speed_gbit_s": 400, "cable_m": 30}}
+    switches = {"leaf1": {"system": system, "asic": ASIC_OF[system], "ports": ports}}
+    switches["leaf1"]["queue_buffer_bytes"] = 50_000_000
+    storage = {"dscp": 20, "traffic_class": 4, "bandwidth_percent": 20, "mode": "lossy"}
+    roce = {"mode": "lossy" if system == "linux" else "lossless"}
+    for policy in ({"classes": {"roce": roce}}, {"classes": {"roce": roce, "storage": storage}}):
+        given = {"policy": policy, "switches": switches, "asics": OWN_ASICS}
+        held = run(**given, state="compared", running=run(**given)["rendered"])
+        assert held["differences"] == {"leaf1": []}
+
+
+@pytest.mark.skipif("sonic" not in SYSTEMS, reason="the example's switches run SONiC")
+def test_the_playbook_on_the_example(tmp_path):
+    command = [
+        Path(sys.executable).parent / "ansible-playbook",
+        "-i",
+        "inventories/vela",
+        "playbooks/fabric_config.yml",
+    ]
+    command += ["-e", f"fabric_path={tmp_path}/fabric"]
+
+    def play(*more):
+        done = subprocess.run([*command, *more], cwd=PROJECT, capture_output=True, text=True, check=True)
+        return re.search(r"msg: (.*)", done.stdout)[1]
+
+    assert play("--check") == "3 switches, 3 of them other than before"
+    assert contents(tmp_path / "fabric") == {}
+    assert play() == "3 switches, 3 of them other than before"
+    assert sorted(contents(tmp_path / "fabric")) == [
+        "leaf-001.example.com.sonic",
+        "leaf-002.example.com.sonic",
+        "spine-001.example.com.sonic",
+    ]
+    assert play() == "3 switches, 0 of them other than before"
+    # The fabric has one plan, whichever of its switches the play is limited to.
+    (tmp_path / "fabric" / "spine-001.example.com.sonic").unlink()
+    assert play("--limit", "leaf-002.example.com") == "3 switches, 1 of them other than before"
+    # A fabric's variables do not come back with the result: Ansible would take longer for them than for all else.
+    done = subprocess.run([*command, "-vvv"], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert "module_args" in done.stdout
+    assert "cable_m" not in done.stdout

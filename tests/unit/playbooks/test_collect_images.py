@@ -1,0 +1,146 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""playbooks/collect_images.yml on nodes, two boot servers and a builder, each with a real store."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from fleet_machines import boot
+from fleet_site import NEW, OLD, Fleet, needs_root
+from image_samples import Sample, require_whole, tree
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, retained
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
+
+# What only a node runs, what only the inventory names, what a channel named long ago, and what nobody needs.
+RUN, PINNED, PAST, DUST = (Sample("gpu-node", base=b"base", gpu=f"driver {at}".encode()) for at in range(3, 7))
+NAMES = {
+    image.digest: name
+    for image, name in [(OLD, "old"), (NEW, "new"), (RUN, "run"), (PINNED, "pinned"), (PAST, "past"), (DUST, "dust")]
+}
+
+
+class Site(Fleet):
+    """Four nodes that run OLD by the channel stable but bm04, which runs RUN; NEW is the last build."""
+
+    def __init__(self, folder):
+        super().__init__(folder, ["bm01", "bm02", "bm03", "bm04"])
+        for image in (RUN, PINNED, PAST, DUST, NEW):
+            image.publish(self.store, folder / "cache")
+        self.master = Store(str(folder / "master"))
+        shutil.copytree(self.store.path, self.master.path)
+        shutil.rmtree(self.master.place("channels"))
+        shutil.rmtree(self.master.place("nodes"))
+        shutil.rmtree(self.store.place("current"))
+        for image in (PAST, RUN, OLD):
+            channels.promote(self.store, "stable", image.digest)
+            if image is RUN:
+                boot(self.folder, "bm04")
+        self.second = self.add_server("boot02")
+        # A lab's server, with a channel that no other has.
+        channels.promote(self.second, "lab", PAST.digest)
+        channels.promote(self.second, "lab", OLD.digest)
+
+    def collect(self, *arguments, **variables):
+        given = {"node_boot_build_store_dir": self.master.path, "node_boot_collect_history": 0, **variables}
+        return self.play("collect_images.yml", *arguments, **given)
+
+    def there(self):
+        """The images of each store, by name, those of the builder first."""
+        return [sorted(NAMES[digest] for digest in store.images()) for store in (self.master, self.store, self.second)]
+
+    def trees(self):
+        return [tree(store.path) for store in (self.master, self.store, self.second)]
+
+
+@pytest.fixture
+def site(tmp_path):
+    made = Site(tmp_path)
+    try:
+        yield made.wait()
+    finally:
+        made.stop()
+
+
+pytestmark = [needs_root, pytest.mark.fleet]
+
+
+def test_only_what_nobody_needs_goes_and_check_says_so(site):
+    before = site.trees()
+    given = {"node_boot_image": {"digest": PINNED.digest}}
+    status, told = site.collect("--check", **given)
+    assert status == 0, told
+    assert site.trees() == before
+    status, output = site.collect(**given)
+    assert status == 0, output
+    # Without history nothing names "past". The others: stable's, bm04's, the inventory's, the last build.
+    assert site.there() == [["new", "old", "pinned", "run"]] * 3
+    for store in (site.master, site.store, site.second):
+        require_whole(store)
+    for host, path, was, store in zip(
+        ("localhost", "boot01", "boot02"),
+        (site.master.path, site.store.path, site.store.path),
+        before,
+        (site.master, site.store, site.second),
+    ):
+        gone = set(was) - set(tree(store.path))
+        size = sum(len(was[name][1]) for name in gone if was[name][1] is not None)
+        assert f"{host}: would free {size} bytes in {path}" in " ".join(told.split())
+        assert f"{host}: freed {size} bytes in {path}" in " ".join(output.split())
+        for name in gone:
+            if name.count("/") == 1:
+                assert f"- {name}" in told
+    assert f"{RUN.digest[:12]} gpu-node: it runs on bm04" in output
+    status, output = site.collect(**given)
+    assert status == 0, output
+    assert "changed: [" not in output
+
+
+def test_history_that_any_boot_server_has_stays_everywhere(site):
+    status, output = site.collect(node_boot_collect_history=1)
+    assert status == 0, output
+    assert site.there() == [["new", "old", "past", "run"]] * 3
+
+
+def test_a_node_that_does_not_answer_keeps_all_unless_the_operator_leaves_it_out(site):
+    (site.folder / "bm04" / "up").unlink()
+    before = site.trees()
+    status, output = site.collect()
+    assert status != 0
+    said = " ".join(output.split())
+    assert "bm04 did not say; bm04: " in said
+    assert "bm04 does not answer" in said
+    assert "node_boot_collect_without" in said
+    assert site.trees() == before
+    status, output = site.collect(node_boot_collect_without=["bm05"])
+    assert status != 0
+    assert "node bm05: is to be left out, and is none of the inventory's nodes" in " ".join(output.split())
+    assert site.trees() == before
+    status, output = site.collect(node_boot_collect_without=["bm04"])
+    assert status == 0, output
+    assert site.there() == [["new", "old"]] * 3
+
+
+def test_a_boot_server_that_does_not_answer_keeps_all(site):
+    (site.folder / "boot02" / "up").unlink()
+    before = site.trees()
+    status, output = site.collect()
+    assert status == 2, output
+    assert "boot02 does not answer" in " ".join(output.split())
+    assert site.trees() == before
+
+
+def test_some_nodes_alone_cannot_be_asked(site):
+    before = site.trees()
+    status, output = site.collect("-l", "bm01")
+    assert status != 0
+    assert "--limit leaves out bm02, bm03, bm04" in " ".join(output.split())
+    assert site.trees() == before
+
+
+def test_what_is_no_digest_is_refused():
+    with pytest.raises(ImageError, match=r"^node bm01: 'stable' is not a digest"):
+        retained.kept([retained.Node("bm01", pinned="stable")], [], [])

@@ -1,0 +1,259 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""playbooks/fabric_qos.yml on two leaves that are made of software: leaf1 has SONiC's commands behind ssh's connection
+plugin, leaf2 NVUE's REST API. Both keep a configuration, and can refuse, die and answer garbage."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonpatch
+import pytest
+from nvue_server import PASSWORD, Nvue, merge
+
+pytestmark = pytest.mark.fleet
+ROOT = Path(__file__).parents[3]
+HERE = ROOT / "tests/support/roles"
+
+from playing import ansible_playbook
+from sonic_configs import ASICS, default_config
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import rollout
+
+LINK = {"speed_gbit_s": 400, "cable_m": 5}
+SWITCHES = {
+    "leaf1": {
+        "system": "sonic",
+        "asic": "as_imaged",
+        "ports": {"Ethernet0": {**LINK, "peer": {"switch": "leaf2", "port": "swp1"}}},
+    },
+    "leaf2": {
+        "system": "cumulus",
+        "asic": "spectrum4",
+        "ports": {"swp1": {**LINK, "peer": {"switch": "leaf1", "port": "Ethernet0"}}},
+    },
+}
+NVUE = {
+    "interface": {"eth0": {"ip": {"vrf": "mgmt"}}, "swp1": {"link": {"mtu": 9216}}},
+    "system": {"hostname": "leaf2"},
+}
+LOSSLESS: dict[str, Any] = {}
+LOSSY = {"classes": {"roce": {"mode": "lossy"}}}
+
+
+class Fabric:
+    """The leaves, as their images make them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.leaf1 = path / "leaf1"
+        shutil.copy(HERE / "sonic_switch/ssh", path / "ssh")
+        (self.leaf1 / "bin").mkdir(parents=True)
+        for tool in ("config", "sonic-cfggen"):
+            script = (HERE / "sonic_switch" / tool).read_text().split("\n", 1)[1]
+            (self.leaf1 / "bin" / tool).write_text(f"#!{sys.executable}\n{script}")
+            (self.leaf1 / "bin" / tool).chmod(0o755)
+        self.set_sonic(default_config())
+        self.nvue = Nvue(path, copy.deepcopy(NVUE))
+        hosts = {
+            name: {f"roce_switch_{setting}": value for setting, value in settings.items()}
+            for name, settings in SWITCHES.items()
+        }
+        hosts["leaf1"]["ansible_ssh_executable"] = str(path / "ssh")
+        hosts["leaf1"]["ansible_python_interpreter"] = sys.executable
+        hosts["leaf2"]["roce_switch_api_url"] = self.nvue.url
+        hosts["leaf2"]["roce_switch_api_ca_path"] = str(self.nvue.certificate)
+        hosts["leaf2"]["ansible_password"] = PASSWORD
+        (path / "inventory.json").write_text(json.dumps({"roce_switches": {"hosts": hosts}}))
+
+    def play(self, *arguments: str, policy: dict[str, Any]) -> tuple[int, str]:
+        """(exit status, output)."""
+        given = {
+            "roce_policy": policy,
+            "roce_asics": ASICS,
+            "roce_switch_backup_dir": str(self.path / "backups"),
+            "proofs_path": str(self.path / "proofs"),
+        }
+        options = ["-i", str(self.path / "inventory.json"), "-e", json.dumps(given), *arguments]
+        return ansible_playbook(*options, "playbooks/fabric_qos.yml", COLUMNS="2000")
+
+    def sonic(self) -> dict[str, Any]:
+        return json.loads((self.leaf1 / "running.json").read_text())
+
+    def set_sonic(self, config: dict[str, Any]) -> None:
+        (self.leaf1 / "running.json").write_text(json.dumps(config))
+
+    def sonic_log(self) -> list[str]:
+        log = self.leaf1 / "log"
+        return log.read_text().split() if log.exists() else []
+
+    def plan(self, policy: dict[str, Any]) -> dict[str, Any]:
+        running = {"leaf1": json.dumps(self.sonic()), "leaf2": json.dumps(self.nvue.applied)}
+        params = {"policy": policy, "switches": SWITCHES, "running": running, "asics": ASICS}
+        return rollout.planned(
+            {**dict.fromkeys(["hosts", "nics", "nics_wanted", "backup_path"]), **params}, False, False
+        )
+
+    def apply(self, policy: dict[str, Any], *names: str, what: str = "whole") -> None:
+        """What a run does on these leaves: all of it, or the first stage that is left (``changes``)."""
+        changes = self.plan(policy)[what]
+        for name in set(names) & set(changes):
+            if name == "leaf2":
+                merge(self.nvue.applied, json.loads(changes[name])[0]["set"])
+                continue
+            for patch in changes[name].split("\n\n"):
+                self.set_sonic(jsonpatch.apply_patch(self.sonic(), json.loads(patch)))
+
+    def has(self, policy: dict[str, Any]) -> bool:
+        return not self.plan(policy)["stages"]
+
+
+@pytest.fixture
+def fabric(tmp_path):
+    made = Fabric(tmp_path)
+    yield made
+    made.nvue.close()
+
+
+def settings(tree: Any) -> Any:
+    """An NVUE tree less nodes with nothing in them, which set nothing."""
+    if not isinstance(tree, dict):
+        return tree
+    found = {key: settings(value) for key, value in tree.items()}
+    return {key: value for key, value in found.items() if value != {}}
+
+
+def changed(output: str) -> dict[str, int]:
+    return {name: int(count) for name, count in re.findall(r"^(\w+) +: ok=\d+ +changed=(\d+)", output, re.M)}
+
+
+def test_check_mode_tells_what_a_run_would_change_and_touches_nothing(fabric):
+    fabric.apply(LOSSLESS, "leaf2")
+    before = fabric.sonic(), copy.deepcopy(fabric.nvue.applied)
+    status, output = fabric.play("--check", "--diff", policy=LOSSLESS)
+    assert status == 0, output
+    assert changed(output) == {"leaf1": 1, "leaf2": 0, "localhost": 0}
+    assert '+{"op": "add", "path": "/SCHEDULER/SAILLOFT_STRICT", "value": {"type": "STRICT"}},' in output
+    assert "1. switches have their classes, queues and headroom: leaf1" in output
+    assert (fabric.sonic(), fabric.nvue.applied) == before
+    assert set(fabric.sonic_log()) == {"read"}
+    assert set(fabric.nvue.events) == {"read"}
+    assert not (fabric.path / "backups").exists()
+    assert not (fabric.path / "proofs").exists()
+
+
+def test_the_first_run_applies_and_the_second_changes_nothing(fabric):
+    before = json.dumps(fabric.sonic(), indent=4), copy.deepcopy(fabric.nvue.applied)
+    status, output = fabric.play(policy=LOSSLESS)
+    assert status == 0, output
+    assert fabric.has(LOSSLESS)
+    assert json.loads((fabric.leaf1 / "startup.json").read_text()) == fabric.sonic()
+    assert fabric.nvue.startup == fabric.nvue.applied
+    assert fabric.nvue.applied["system"]["hostname"] == "leaf2"
+    assert json.loads((fabric.path / "proofs/fabric.json").read_text())["holds"] is True
+
+    (folder,) = (fabric.path / "backups").iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
+    assert (folder / "finished").exists()
+    assert (folder / "leaf1.sonic").read_text() == before[0]
+    assert json.loads((folder / "leaf2.cumulus").read_text()) == before[1]
+
+    status, output = fabric.play(policy=LOSSLESS)
+    assert status == 0, output
+    assert set(changed(output).values()) == {0}
+    assert len(list((fabric.path / "backups").iterdir())) == 1
+
+
+def test_a_proof_that_does_not_hold_restores_what_was_there(fabric):
+    """From lossy to lossless in two stages; what is read for the proof is what someone else has changed meanwhile."""
+    fabric.apply(LOSSY, *SWITCHES)
+    before = fabric.sonic(), copy.deepcopy(fabric.nvue.applied)
+    (fabric.leaf1 / "drift").write_text("4")  # read first, after each of two stages, and then for the proof
+    status, output = fabric.play(policy=LOSSLESS)
+    assert status != 0
+    assert "the proof does not hold: leaf1: Ethernet0: queue 3: wanted 50%, ECN 600000 to 6000000 bytes" in output
+    assert (fabric.sonic(), settings(fabric.nvue.applied)) == (before[0], settings(before[1]))
+    assert json.loads((fabric.leaf1 / "startup.json").read_text()) == before[0]
+    assert fabric.nvue.startup == fabric.nvue.applied
+    assert json.loads((fabric.path / "proofs/fabric.json").read_text())["holds"] is False
+    assert fabric.sonic_log().count("apply-patch") == 2
+
+
+def test_a_connection_that_is_lost_ends_the_run_and_restores_the_others(fabric):
+    before = copy.deepcopy(fabric.nvue.applied)
+    (fabric.leaf1 / "die").write_text("1")
+    status, output = fabric.play(policy=LOSSLESS)
+    assert status != 0
+    folder = next((fabric.path / "backups").iterdir())
+    assert (
+        "leaf1: no longer reached; leaf1 was NOT restored (it is no longer reached); what it had is in "
+        f"{folder}; leaf2 was restored"
+    ) in " ".join(output.split())
+    assert settings(fabric.nvue.applied) == settings(before) == settings(fabric.nvue.startup)
+    assert (folder / "leaf1.sonic").exists()
+
+
+def test_a_device_that_answers_garbage_ends_the_run_before_anything_is_touched(fabric):
+    (fabric.leaf1 / "garbage").write_text("Traceback (most recent call last):")
+    status, output = fabric.play(policy=LOSSLESS)
+    assert status != 0
+    assert re.search(r"leaf1: .*not JSON.*; nothing was touched", output)
+    assert set(fabric.nvue.events) <= {"read"}  # it may have been the next to be read
+    assert not (fabric.path / "backups").exists()
+
+
+def test_an_api_that_does_not_let_in_is_named(fabric):
+    status, output = fabric.play("-e", "roce_switch_api_user=nobody", policy=LOSSLESS)
+    assert status != 0
+    assert "leaf2: NVUE's API at https://127.0.0.1" in output
+    assert "Unauthorized" in output
+    assert set(fabric.sonic_log()) <= {"read"}  # it may have been the next to be read
+
+
+@pytest.mark.long
+def test_a_run_that_was_killed_between_stages_is_completed_by_the_next(fabric):
+    fabric.apply(LOSSY, *SWITCHES)
+    fabric.apply(LOSSLESS, "leaf1", what="changes")  # and leaf2 not yet
+    assert [stage["switches"] for stage in fabric.plan(LOSSLESS)["stages"]] == [["leaf2"], ["leaf1", "leaf2"]]
+    status, output = fabric.play(policy=LOSSLESS)
+    assert status == 0, output
+    assert fabric.has(LOSSLESS)
+    assert fabric.sonic_log().count("apply-patch") == 1
+    assert fabric.nvue.events.count("apply") == 2
+
+
+@pytest.mark.long
+def test_what_a_run_that_was_killed_did_not_save_is_saved_by_the_next(fabric):
+    fabric.apply(LOSSLESS, *SWITCHES)
+    last = fabric.path / "backups/20260101T000000Z"
+    last.mkdir(parents=True)
+    for name in ("leaf1.sonic.change", "leaf2.cumulus.change"):
+        (last / name).write_text("")
+    status, output = fabric.play("--check", policy=LOSSLESS)
+    assert (status, changed(output)) == (0, {"leaf1": 1, "leaf2": 1, "localhost": 0}), output
+    assert not (fabric.leaf1 / "startup.json").exists()
+    status, output = fabric.play(policy=LOSSLESS)
+    assert (status, changed(output)) == (0, {"leaf1": 1, "leaf2": 1, "localhost": 1}), output  # there was no proof
+    assert json.loads((fabric.leaf1 / "startup.json").read_text()) == fabric.sonic()
+    assert fabric.nvue.startup == fabric.nvue.applied
+    status, output = fabric.play(policy=LOSSLESS)
+    assert (status, set(changed(output).values())) == (0, {0}), output
+
+
+@pytest.mark.long
+def test_a_change_that_is_refused_is_named_and_all_is_as_it_was(fabric):
+    before = fabric.sonic(), copy.deepcopy(fabric.nvue.applied)
+    fabric.nvue.fails = "invalid"
+    status, output = fabric.play(policy=LOSSLESS)
+    assert status != 0
+    told = " ".join(output.split())
+    assert "NVUE did not apply revision changeset%2Fcumulus%2F1, its state is invalid" in told
+    assert "leaf1 was restored; leaf2 was restored" in told
+    assert (fabric.sonic(), fabric.nvue.applied) == before

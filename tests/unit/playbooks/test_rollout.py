@@ -1,0 +1,414 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""playbooks/rollout.yml and reimage.yml on a fleet whose every part is real but the boot (fleet_machines.py)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from fleet_machines import boot, mac, system
+from fleet_site import NEW, OLD, ROOT, URLS, Fleet, needs_root
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.node_scripts import ensure
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds
+
+pytestmark = [needs_root, pytest.mark.fleet]
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    made = Fleet(tmp_path, ["bm01", "bm02", "bm03", "bm04"])
+    try:
+        yield made.wait()
+    finally:
+        made.stop()
+    # However a run ended, it holds nothing any more.
+    assert holds.read_all(made.store) == []
+
+
+def test_a_rollout_that_goes_well(fleet):
+    status, output = fleet.roll_out("--check")
+    assert status == 0, output
+    for line in ("canaries     bm01", "wave 1       bm02", "wave 2       bm03, bm04"):
+        assert line in output
+    assert fleet.boots() == []
+    assert fleet.channel() == "old"
+    status, output = fleet.roll_out()
+    assert status == 0, output
+    assert fleet.boots()[:2] == ["bm01 new pin", "bm02 new channel"]
+    assert sorted(fleet.boots()[2:]) == ["bm03 new channel", "bm04 new channel"]
+    assert set(fleet.runs().values()) == {"new"}
+    assert fleet.channel() == "new"
+    assert fleet.scripts() == 4
+    assert "bm01: " in output
+    assert "is up" in output
+    proof = json.loads((fleet.folder / "proofs/bm03.json").read_text())
+    assert proof["holds"] is True
+    status, output = fleet.roll_out()
+    assert status == 0, output
+    assert "changed: [" not in output
+    assert len(fleet.boots()) == 4
+
+
+@pytest.fixture
+def new_fleet(fleet):
+    """Nodes that were never on, of a channel that is not there yet."""
+    (Path(fleet.store.path) / "channels/stable.ipxe").unlink()
+    for script in Path(fleet.store.path, "nodes").iterdir():
+        script.unlink()
+    for node in fleet.nodes:
+        (fleet.folder / node / "up").unlink()
+    return fleet
+
+
+def test_the_first_rollout_of_a_fleet_that_was_never_on(new_fleet):
+    status, output = new_fleet.roll_out("--check")
+    assert status == 0, output
+    status, output = new_fleet.roll_out()
+    assert status == 0, output
+    assert new_fleet.boots()[:2] == ["bm01 new pin", "bm02 new channel"]
+    assert set(new_fleet.runs().values()) == {"new"}
+    assert new_fleet.channel() == "new"
+    assert new_fleet.scripts() == 4
+    status, output = new_fleet.roll_out()
+    assert status == 0, output
+    assert "changed: [" not in output
+
+
+def test_a_first_canary_that_fails_leaves_no_channel_and_no_other_node_booted(new_fleet):
+    new_fleet.fate({("bm01", NEW): "sick"})
+    status, output = new_fleet.roll_out(node_boot_rollout_budget=3)
+    assert status != 0
+    assert "bm01 failed in the rollout" in output
+    assert new_fleet.boots() == ["bm01 new pin"]
+    assert list(Path(new_fleet.store.path, "channels").iterdir()) == []
+    assert channels.node_scripts(new_fleet.store) == {}
+    new_fleet.fate({})
+    # It runs the image, and is well now.
+    (new_fleet.folder / "bm01/sick").write_text("no")
+    status, output = new_fleet.roll_out()
+    assert status == 0, output
+    assert set(new_fleet.runs().values()) == {"new"}
+
+
+# A mute node answers, and nothing can be read of it; of a hung one no answer comes.
+@pytest.mark.parametrize("fate", ["sick", "lost", "mute", "hung"])
+def test_a_canary_that_fails_is_taken_back_and_nobody_else_boots(fleet, fate):
+    fleet.fate({("bm01", NEW): fate})
+    status, output = fleet.roll_out(node_boot_rollout_budget=3, __node_boot_read_s=5)
+    assert status != 0
+    assert fleet.boots() == ["bm01 new pin", "bm01 old channel"]
+    assert set(fleet.runs().values()) == {"old"}
+    assert fleet.channel() == "old"
+    assert fleet.scripts() == 4
+    assert "bm01 failed in the rollout" in output
+
+
+@pytest.mark.long
+def test_more_failures_than_the_budget_take_channel_and_failed_nodes_back(fleet):
+    fleet.fate({("bm02", NEW): "ill", ("bm03", NEW): "liar"})
+    status, output = fleet.roll_out(node_boot_rollout_budget=1, node_boot_rollout_waves=["1", "1"])
+    assert status != 0
+    # bm04 was never at risk; bm03 never left the old image; bm01, which holds, stays as it is.
+    assert fleet.boots() == ["bm01 new pin", "bm02 new channel", "bm03 new channel", "bm02 old channel"]
+    assert fleet.runs() == {"bm01": "new", "bm02": "old", "bm03": "old", "bm04": "old"}
+    assert fleet.channel() == "old"
+    assert "still runs the boot from before" in output
+    assert "gpu.service" in output
+
+
+def dying_gate(fleet):
+    """A health gate of tasks, in which a sick node stops to answer; returns its file."""
+    gate = fleet.folder / "gate.yml"
+    files = str(fleet.folder / "{{ inventory_hostname }}")
+    dies = {"cmd": f"! grep -q yes {files}/sick || rm {files}/up"}
+    gate.write_text(
+        json.dumps(
+            [
+                {"ansible.builtin.shell": dies, "delegate_to": "localhost"},
+                {"ansible.builtin.command": {"argv": ["true"]}},
+            ]
+        )
+    )
+    return str(gate)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("node", ["bm01", "bm02"])
+def test_a_node_that_dies_in_its_health_gate_is_taken_back(fleet, node):
+    fleet.fate({(node, NEW): "sick"})
+    status, output = fleet.roll_out(node_boot_health={"tasks": dying_gate(fleet)})
+    assert status != 0
+    assert fleet.boots()[-2:] == [f"{node} new {'pin' if node == 'bm01' else 'channel'}", f"{node} old channel"]
+    assert fleet.channel() == "old"
+    assert fleet.scripts() == 4
+    assert fleet.runs() == {"bm01": "old" if node == "bm01" else "new", "bm02": "old", "bm03": "old", "bm04": "old"}
+    assert f"{node} failed in the rollout" in output
+
+
+@pytest.mark.long
+def test_the_only_node_that_dies_in_its_health_gate_is_taken_back(tmp_path):
+    fleet = Fleet(tmp_path, ["bm01"])
+    try:
+        fleet.wait().fate({("bm01", NEW): "sick"})
+        status, output = fleet.roll_out(node_boot_health={"tasks": dying_gate(fleet)})
+    finally:
+        fleet.stop()
+    assert status != 0
+    assert fleet.boots() == ["bm01 new pin", "bm01 old channel"]
+    assert (fleet.channel(), fleet.runs(), fleet.scripts()) == ("old", {"bm01": "old"}, 1)
+    assert "rollback, canaries failed: bm01" in output
+    assert "bm01 failed in the rollout" in output
+
+
+# Lost before anything, as the canary drains, and as the last wave does.
+@pytest.mark.long
+@pytest.mark.parametrize(("node", "booted"), [("", 0), ("bm01", 1), ("bm03", 3)])
+def test_a_boot_server_that_is_lost_ends_a_rollout_that_goes_on_when_it_is_back(fleet, node, booted):
+    second = fleet.add_server("boot02")
+    up = fleet.folder / "boot02" / "up"
+    drain = {"command": ["sh", "-c", f"[ {{{{ inventory_hostname }}}} != '{node}' ] || rm {up}"]}
+    if not node:
+        up.unlink()
+    status, output = fleet.roll_out(node_boot_drain=drain, node_boot_rollout_waves=["1"])
+    assert status == 2, output
+    said = " ".join(output.split("PLAY RECAP")[0].split())
+    assert "boot02 does not answer" in said
+    assert "Bring boot02 back, or take it out of the inventory" in said
+    assert "unreachable=1" not in output
+    assert len(fleet.boots()) == booted
+    assert (fleet.channel() == "new") == (booted > 1)
+    up.touch()
+    status, output = fleet.roll_out(node_boot_rollout_waves=["1"])
+    assert status == 0, output
+    assert set(fleet.runs().values()) == {"new"}
+    assert sorted(line.split()[0] for line in fleet.boots()) == fleet.nodes
+    assert channels.known(second, "stable").digest == NEW.digest
+    assert channels.node_scripts(second) == channels.node_scripts(fleet.store)
+
+
+def test_a_boot_server_that_is_lost_ends_an_imaging_anew(fleet):
+    fleet.add_server("boot02", last=False)
+    (fleet.folder / "boot02" / "up").unlink()
+    status, output = fleet.play("reimage.yml", "-l", "bm02")
+    assert status == 2, output
+    assert "Bring boot02 back" in " ".join(output.split())
+    assert fleet.boots() == []
+
+
+def test_a_rollout_that_is_limited_to_some_nodes_is_refused(fleet):
+    status, output = fleet.roll_out("-l", "bm01")
+    assert status != 0
+    assert "--limit leaves out bm02, bm03, bm04" in " ".join(output.split())
+    status, output = fleet.roll_out(node_boot_servers=[])
+    assert status != 0
+    assert "needs boot servers in node_boot_servers" in output
+    assert fleet.boots() == []
+
+
+def test_a_host_of_a_hook_that_does_not_answer_is_said(fleet):
+    hook = {"command": ["true"], "host": "bm04"}
+    (fleet.folder / "bm04" / "up").unlink()
+    status, output = fleet.play("reimage.yml", "-l", "bm02", node_boot_drain=hook)
+    assert status == 2, output
+    assert "bm02: bm04, where the command true runs, does not answer" in output
+    assert fleet.boots() == []
+
+
+@pytest.mark.long
+def test_within_the_budget_a_rollout_goes_on_and_says_who_failed(fleet):
+    fleet.fate({("bm02", NEW): "lost"})
+    status, output = fleet.roll_out(node_boot_rollout_budget=1)
+    assert status != 0
+    assert fleet.runs() == {"bm01": "new", "bm02": "nothing", "bm03": "new", "bm04": "new"}
+    assert fleet.channel() == "new"
+    assert "bm02 failed in the rollout" in output
+    assert "within the budget of 1" in output
+
+
+def test_a_node_that_does_not_answer_counts_before_anything_is_touched(fleet):
+    (fleet.folder / "bm04" / "up").unlink()
+    status, output = fleet.roll_out()
+    assert status != 0
+    assert "nothing was touched: 1 failed (bm04), and the budget is 0" in output
+    assert fleet.boots() == []
+
+
+def test_a_controller_that_dies_is_followed_by_one_that_goes_on(fleet):
+    arguments = fleet.command("rollout.yml", node_boot_rollout_image="gpu-node", node_boot_rollout_waves=["1", "2"])
+    with (fleet.folder / "first.log").open("w") as log:
+        first = subprocess.Popen(
+            arguments, cwd=ROOT, env=fleet.environment(), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    until = time.monotonic() + 240
+    while len(fleet.boots()) < 2 and time.monotonic() < until:
+        time.sleep(0.2)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    assert fleet.channel() == "new"
+    # Its hold is taken over: the process was one of this machine.
+    (left,) = holds.read_all(fleet.store)
+    assert (left.holder.process, left.scope.channel, left.scope.nodes) == (first.pid, "stable", tuple(fleet.nodes))
+    status, output = fleet.roll_out()
+    assert status == 0, output
+    assert f"{left.name}): that process has ended, its hold is taken over" in " ".join(output.split())
+    assert set(fleet.runs().values()) == {"new"}
+    assert len(fleet.boots()) == 4
+
+
+def row(node, **image):
+    return {"name": node, "mac": mac(node), "servers": URLS, **(image or {"channel": "stable"})}
+
+
+def start(fleet, playbook, *arguments, **variables):
+    """A playbook as another operator runs it; returns the process, whose output goes to the file other.log."""
+    with (fleet.folder / "other.log").open("w") as log:
+        command = fleet.command(playbook, *arguments, **variables)
+        return subprocess.Popen(command, cwd=ROOT, env=fleet.environment(), stdout=log, stderr=subprocess.STDOUT)
+
+
+def waiting_drain(fleet):
+    """A drain that says that it has begun by the file NODE/draining, and waits for the file "go"."""
+    begun = str(fleet.folder / "{{ inventory_hostname }}" / "draining")
+    return {"command": ["sh", "-c", f"touch {begun}; until [ -e {fleet.folder}/go ]; do sleep 0.2; done"]}
+
+
+def until_draining(fleet, node, process):
+    until = time.monotonic() + 300
+    while not (fleet.folder / node / "draining").exists():
+        assert process.poll() is None, (fleet.folder / "other.log").read_text()
+        assert time.monotonic() < until
+        time.sleep(0.2)
+
+
+def test_a_second_operator_is_refused_what_the_first_ones_rollout_holds(fleet):
+    variables = {"node_boot_rollout_image": "gpu-node", "node_boot_rollout_waves": ["100%"]}
+    first = start(fleet, "rollout.yml", node_boot_drain=waiting_drain(fleet), **variables)
+    try:
+        until_draining(fleet, "bm01", first)
+        (held,) = holds.read_all(fleet.store)
+        scripts = channels.node_scripts(fleet.store)
+        for playbook, arguments, what in (
+            ("reimage.yml", ["-l", "bm02"], "node bm02"),
+            ("rollout.yml", [], "nodes bm01, bm02, bm03, bm04"),
+            ("collect_images.yml", [], "the whole store"),
+        ):
+            status, output = fleet.play(playbook, *arguments, node_boot_rollout_digest=NEW.digest)
+            assert status == 2, output
+            holder = held.holder
+            who = f"{what}: held by {holder.user} on {holder.host} since {holder.since} (rollout.yml, process"
+            said = " ".join(output.split())
+            assert (
+                f"boot01: {who} {first.pid}: channel stable and 4 nodes (bm01, bm02, bm03, bm04); {held.name})" in said
+            )
+            assert f"take its hold over with -e node_boot_take_over={held.name}" in said
+        assert holds.read_all(fleet.store) == [held]
+        assert channels.node_scripts(fleet.store) == scripts
+        assert fleet.boots() == []
+        (fleet.folder / "go").touch()
+        assert first.wait(600) == 0, (fleet.folder / "other.log").read_text()
+    finally:
+        first.kill()
+        first.wait()
+    assert set(fleet.runs().values()) == {"new"}
+
+
+def test_a_second_operator_with_other_nodes_goes_on(fleet):
+    first = start(fleet, "reimage.yml", "-l", "bm01", node_boot_drain=waiting_drain(fleet))
+    try:
+        until_draining(fleet, "bm01", first)
+        status, output = fleet.play("reimage.yml", "-l", "bm02")
+        assert status == 0, output
+        assert fleet.boots() == ["bm02 old channel"]
+        (fleet.folder / "go").touch()
+        assert first.wait(600) == 0, (fleet.folder / "other.log").read_text()
+    finally:
+        first.kill()
+        first.wait()
+    assert fleet.boots() == ["bm02 old channel", "bm01 old channel"]
+
+
+def test_a_hold_of_a_run_that_ended_elsewhere_is_taken_over_by_name(fleet):
+    second = fleet.add_server("boot02")
+    holder = holds.Holder("anne", "ctl9", "", 4711, "rollout.yml", "2026-11-22T12:00:00Z")
+    left = holds.Hold("hold-0000000a", holder, holds.Scope(("bm02",), "stable"))
+    # Only the second server has it: what the first took is released.
+    holds.take(second, left)
+    status, output = fleet.play("reimage.yml", "-l", "bm02")
+    assert status == 2, output
+    said = " ".join(output.split())
+    assert "boot02: node bm02: held by anne on ctl9 since 2026-11-22T12:00:00Z (rollout.yml, process 4711:" in said
+    assert holds.read_all(fleet.store) == []
+    status, output = fleet.play("reimage.yml", "-l", "bm02", "--check")
+    assert status == 0, output
+    assert "this run would be refused: node bm02: held by anne on ctl9" in " ".join(output.split())
+    assert holds.read_all(second) == [left]
+    assert fleet.boots() == []
+    status, output = fleet.play("reimage.yml", "-l", "bm02", node_boot_take_over=["hold-0000000a"])
+    assert status == 0, output
+    assert fleet.boots() == ["bm02 old channel"]
+    assert holds.read_all(second) == []
+
+
+def test_a_node_that_left_the_site_loses_its_script_by_name_alone(fleet):
+    ensure(fleet.store, [row("bm09")], False)
+    status, output = fleet.play("node_scripts.yml")
+    assert status == 0, output
+    assert "scripts of nodes that the inventory does not have: bm09." in " ".join(output.split())
+    assert len(channels.node_scripts(fleet.store)) == 5
+    status, output = fleet.play("node_scripts.yml", "-l", "bm01", node_boot_removed=["bm09"])
+    assert status == 0, output
+    assert sorted(channels.node_scripts(fleet.store)) == sorted(mac(node).replace(":", "-") for node in fleet.nodes)
+    assert fleet.boots() == []
+
+
+def test_one_node_is_imaged_anew_and_no_other_is_touched(fleet):
+    # A canary of another operator, and a node that this checkout does not know yet.
+    ensure(fleet.store, [row("bm01", digest=NEW.digest), row("bm09")], False)
+    before = channels.node_scripts(fleet.store)
+    status, output = fleet.play("reimage.yml")
+    assert status != 0
+    assert "say which (-l NODE)" in output
+    status, output = fleet.play("reimage.yml", "-l", "bm02", node_boot_server_urls=["http://127.0.0.2"])
+    assert status == 0, output
+    assert fleet.boots() == ["bm02 old channel"]
+    after = channels.node_scripts(fleet.store)
+    ours = mac("bm02").replace(":", "-")
+    assert "set servers http://127.0.0.2\n" in after.pop(ours)
+    assert after == {name: text for name, text in before.items() if name != ours}
+
+
+def test_a_node_that_can_say_nothing_is_imaged_anew(fleet):
+    fleet.fate({("bm02", OLD): "mute"})
+    boot(fleet.folder, "bm02")
+    fleet.fate({})
+    status, output = fleet.play("reimage.yml", "-l", "bm02")
+    assert status == 0, output
+    assert fleet.boots() == ["bm02 old channel"] * 2
+
+
+def test_a_rollout_that_was_cut_takes_back_a_node_that_can_say_nothing(fleet):
+    fleet.fate({("bm01", NEW): "mute"})
+    channels.promote(fleet.store, "stable", NEW.digest)
+    boot(fleet.folder, "bm01")
+    status, output = fleet.roll_out()
+    assert status != 0
+    assert fleet.boots()[1:] == ["bm01 old channel"]
+    assert set(fleet.runs().values()) == {"old"}
+    assert "bm01 failed in the rollout" in output
+
+
+def test_a_bmc_whose_certificate_is_not_trusted_is_told_nothing(fleet):
+    bmc = {"address": f"127.0.0.1:{fleet.port}", "username": "root", "password": "none", "system": system("bm02")}
+    status, output = fleet.play("reimage.yml", "-l", "bm02", node_boot_bmc=bmc)
+    assert status != 0
+    assert "Name its certificate authority in node_boot_bmc.ca" in " ".join(output.split())
+    assert fleet.boots() == []
+    status, output = fleet.play("reimage.yml", "-l", "bm02", node_boot_bmc={**bmc, "verify_tls": False})
+    assert status == 0, output

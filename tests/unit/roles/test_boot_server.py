@@ -1,0 +1,404 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the role boot_server configures, held against the servers themselves."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from boot_server_role import dnsmasq_configuration, nginx_configuration, render
+from playing import ANSIBLE, ansible_playbook
+
+from ansible_collections.sailloft.fleet.plugins.filter.rsync_failure import rsync_failure
+
+ROOT = Path(__file__).parents[3]
+NODES = [{"name": "bm01", "mac": "52:54:00:aa:bb:01", "address": "10.9.0.11"}]
+CONTENT = b"layer" * 1000
+NGINX, DNSMASQ = (shutil.which(name, path="/usr/sbin:/usr/bin:/sbin") for name in ("nginx", "dnsmasq"))
+
+
+def dnsmasq(mode: str, **changed: object) -> str:
+    return dnsmasq_configuration(NODES, boot_server_dhcp=mode, **changed)
+
+
+@pytest.mark.skipif(not DNSMASQ, reason="no dnsmasq on this machine (bindep.txt)")
+@pytest.mark.parametrize("mode", ["full", "proxy"])
+@pytest.mark.parametrize(
+    "changed", [{}, {"boot_server_gateway": "10.9.0.254", "boot_server_name_servers": ["10.9.0.2"]}]
+)
+def test_dnsmasq_takes_its_configuration(tmp_path, mode, changed):
+    file = tmp_path / "dnsmasq.conf"
+    file.write_text(dnsmasq(mode, **changed))
+    subprocess.run([DNSMASQ, "--test", f"--conf-file={file}"], check=True, capture_output=True)
+    file.write_text(file.read_text() + "no-such-option\n")
+    assert subprocess.run([DNSMASQ, "--test", f"--conf-file={file}"], capture_output=True, check=False).returncode
+
+
+def test_addresses_are_given_in_full_mode_only():
+    assert "dhcp-host=52:54:00:aa:bb:01,10.9.0.11,bm01\n" in dnsmasq("full")
+    assert "dhcp-host=52:54:00:aa:bb:01\n" in dnsmasq("proxy")
+    assert "static" not in dnsmasq("proxy")
+
+
+@pytest.mark.parametrize("mode", ["full", "proxy"])
+def test_ipxe_is_told_the_server_besides_the_file(mode):
+    """Without one it takes no file from a proxy: tests/image_boot has it boot."""
+    assert "dhcp-boot=tag:ipxe,tftp://10.9.0.1/start.ipxe,,10.9.0.1\n" in dnsmasq(mode)
+
+
+def test_ipxe_starts_with_every_server():
+    text = render("start.ipxe.j2", boot_server_servers=["http://10.9.0.1", "http://10.9.0.2"])
+    tries = [line for line in text.splitlines() if line.startswith("chain ")]
+    assert [line.split()[-2] for line in tries] == [
+        f"http://10.9.0.{number}/nodes/${{mac:hexhyp}}.ipxe" for number in (1, 2)
+    ]
+    assert all(line.endswith(" ||") for line in tries)
+    assert text.startswith("#!ipxe\n")
+    assert text.endswith("goto again\n")
+
+
+def checked(tmp_path: Path, changed: dict[str, object]) -> tuple[int, str]:
+    """The role's checks with these variables: exit status, and what was said, on one line."""
+    values = {
+        "ansible_python_interpreter": sys.executable,
+        "boot_server_interface": "lo",
+        "boot_server_address": "10.9.0.1",
+        "boot_server_netmask": "255.255.255.0",
+        "boot_server_nodes": NODES,
+    }
+    # Not the whole role: it would configure this machine.
+    return played(tmp_path, {**values, **changed}, "check.yml")
+
+
+def played(tmp_path: Path, values: dict[str, object], tasks: str, *arguments: str) -> tuple[int, str]:
+    """Some of the role's tasks on this machine: exit status, and what was said, on one line."""
+    role = {"ansible.builtin.include_role": {"name": "sailloft.fleet.boot_server", "tasks_from": tasks}}
+    play = [{"hosts": "localhost", "gather_facts": False, "vars": values, "tasks": [role]}]
+    (tmp_path / "play.yml").write_text(json.dumps(play))
+    status, output = ansible_playbook("-i", "localhost,", "-c", "local", str(tmp_path / "play.yml"), *arguments)
+    return status, " ".join(output.split())
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {
+                "boot_server_nodes": [{**NODES[0], "mac": "52:54:00:aa:bb"}, {**NODES[0], "name": "bm02"}],
+                "boot_server_gateway": "router",
+                "boot_server_subnets": [{"network": "10.9.0.128/25", "gateway": "10.9.0.129"}],
+                "boot_server_http_port": 70000,
+            },
+            "boot_server_http_port: 70000 is not possible, use a whole number from 1 to 65535; "
+            "boot_server_gateway is router, give an IPv4 address; "
+            "boot_server_subnets: 10.9.0.128/25 overlaps 10.9.0.0/24, the network of boot_server_address; "
+            "leave it out or correct it; "
+            "node bm01: '52:54:00:aa:bb' is not the MAC address of a NIC, give six pairs, as aa:bb:cc:dd:ee:ff; "
+            "nodes bm01, bm02 have the address 10.9.0.11, give each its own",
+        ),
+        ({"boot_server_interface": "no-such0"}, "no interface no-such0"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_touched(tmp_path, changed, said):
+    status, output = checked(tmp_path, changed)
+    assert status == 2, output
+    assert said in output
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"boot_server_gateway": "10.9.0.254", "boot_server_name_servers": ["10.9.0.2"], "boot_server_http_port": 8080},
+        {"boot_server_dhcp": "proxy", "boot_server_nodes": [{"name": "bm01", "mac": "52-54-00-AA-BB-01"}]},
+        {"boot_server_nodes": []},
+        {
+            "boot_server_subnets": [{"network": "10.9.16.0/20", "gateway": "10.9.16.1"}],
+            "boot_server_nodes": [
+                {"name": "gh01", "mac": "52-54-00-AA-BB-01", "address": "10.9.17.3", "architecture": "aarch64"}
+            ],
+        },
+    ],
+)
+def test_good_input_is_taken(tmp_path, changed):
+    status, output = checked(tmp_path, changed)
+    assert status == 0, output
+
+
+@pytest.mark.parametrize("master", [False, True])
+def test_a_check_before_there_is_a_store_says_what_would_come(tmp_path, master):
+    if master:
+        (tmp_path / "master/images").mkdir(parents=True)
+    values = {
+        "ansible_python_interpreter": sys.executable,
+        "boot_server_master_store_dir": str(tmp_path / "master"),
+        "boot_server_store_dir": str(tmp_path / "store"),
+    }
+    status, output = played(tmp_path, values, "publish.yml", "--check")
+    assert status == 0, output
+    assert f"localhost: would get all images of {tmp_path}/master on localhost" in output
+    assert ("which the first build makes" in output) != master
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize(
+    ("family", "missing", "package"),
+    [
+        ("Debian", "/usr/lib/ipxe/ipxe-arm64.efi", "ipxe"),
+        ("RedHat", "/usr/share/ipxe/arm64-efi/snponly.efi", "ipxe-bootimgs-aarch64"),
+    ],
+)
+def test_a_distribution_without_ipxe_for_some_nodes_is_told_with_their_names(tmp_path, family, missing, package):
+    paths = yaml.safe_load((ROOT / "roles/boot_server/vars/main.yml").read_text())["__boot_server_ipxe_packages"]
+    for places in paths.values():
+        for place in places.values():
+            place["path"] = f"{tmp_path}{place['path']}"
+            if place["path"] != f"{tmp_path}{missing}":
+                Path(place["path"]).parent.mkdir(parents=True, exist_ok=True)
+                Path(place["path"]).touch()
+    values = {
+        "ansible_python_interpreter": sys.executable,
+        "ansible_facts": {"os_family": family},
+        "boot_server_address": "10.9.0.1",
+        "boot_server_netmask": "255.255.255.0",
+        "boot_server_nodes": NODES,
+        "__boot_server_installed": {"changed": False},
+    }
+    (tmp_path / "paths.json").write_text(json.dumps({"__boot_server_ipxe_packages": paths}))
+    status, output = played(tmp_path, values, "ipxe.yml", "-e", f"@{tmp_path}/paths.json")
+    assert status == 0, output
+    arm = [{"name": f"gh{at}", "mac": "", "address": f"10.9.0.2{at}", "architecture": "aarch64"} for at in (1, 2)]
+    status, output = played(
+        tmp_path, {**values, "boot_server_nodes": NODES + arm}, "ipxe.yml", "-e", f"@{tmp_path}/paths.json"
+    )
+    assert status == 2, output
+    assert (
+        f"localhost: has no {tmp_path}{missing}, which package {package} has in some releases; gh1, gh2 would boot "
+        "by it; install a release of the package that has it, or put an iPXE for aarch64 there"
+    ) in output
+
+
+@pytest.mark.skipif(not shutil.which("rsync"), reason="no rsync on this machine (bindep.txt)")
+def test_publishing_to_a_full_disk_names_the_host_and_is_completed_when_there_is_space(tmp_path):
+    """On a real file system of 1 MiB, in a mount namespace of its own."""
+    for folder in ("master/blobs", "master/images", "served"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "master/blobs/small").write_bytes(b"s" * 100_000)
+    (tmp_path / "master/blobs/zbig").write_bytes(b"b" * 2_000_000)
+    (tmp_path / "master/images/image").write_bytes(b"manifest")
+    values = {
+        "ansible_python_interpreter": sys.executable,
+        "boot_server_master_store_dir": str(tmp_path / "master"),
+        "boot_server_store_dir": str(tmp_path / "served"),
+    }
+    role = {"ansible.builtin.include_role": {"name": "sailloft.fleet.boot_server", "tasks_from": "publish.yml"}}
+    (tmp_path / "play.yml").write_text(
+        json.dumps([{"hosts": "localhost", "gather_facts": False, "vars": values, "tasks": [role]}])
+    )
+    command = f"{ANSIBLE} -i localhost, -c local {tmp_path}/play.yml"
+    script = f"""
+        mount -t tmpfs -o size=1m none {tmp_path}/served || exit 99
+        mkdir {tmp_path}/served/blobs {tmp_path}/served/images
+        {command}; echo "status $?"
+        find {tmp_path}/served -type f
+        mount -o remount,size=4m {tmp_path}/served
+        {command} >&2 || exit 98
+        cd {tmp_path}/served && cat blobs/small blobs/zbig images/image | sha256sum
+    """
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script],
+        cwd=ROOT,
+        env={**os.environ, "ANSIBLE_NOCOLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 99:
+        pytest.skip("no mount namespaces here")
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = " ".join(done.stdout.split())
+    assert (
+        f"localhost: no space is left where {tmp_path}/served is; free some, or remove old images with "
+        "collect_images.yml, and run again: what is there is kept"
+    ) in said
+    # No image without its blobs, and no part of a blob.
+    left = said.partition("status 2 ")[2].split()
+    assert left[:-2] == [f"{tmp_path}/served/blobs/small"]
+    whole = b"s" * 100_000 + b"b" * 2_000_000 + b"manifest"
+    assert left[-2] == hashlib.sha256(whole).hexdigest()
+
+
+@pytest.mark.skipif(not shutil.which("rsync"), reason="no rsync on this machine (bindep.txt)")
+def test_rsync_gives_up_a_server_that_says_nothing(tmp_path):
+    tasks = yaml.safe_load((ROOT / "roles/boot_server/tasks/publish.yml").read_text())[-1]["block"]
+    options = tasks[0]["ansible.posix.synchronize"]["rsync_opts"]
+    assert options[-2:] == ["--timeout=60", "--stop-after=60"]
+    (tmp_path / "silent").write_text("#!/bin/sh\nexec sleep 30\n")
+    (tmp_path / "silent").chmod(0o755)
+    began = time.monotonic()
+    command = [
+        "rsync",
+        "--recursive",
+        f"--rsh={tmp_path}/silent",
+        "--timeout=2",
+        "--stop-after=60",
+        f"{tmp_path}/",
+        "boot01:/x",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert time.monotonic() - began < 20
+    assert rsync_failure({"rc": done.returncode, "msg": done.stderr}, "boot01", "/srv/sailloft") == (
+        "boot01: it took nothing for a minute, or not all in an hour; look at its network and its disk, and run again: "
+        "what is there is kept"
+    )
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (
+            {"rc": 255, "msg": "Host key\nverification failed."},
+            "it is not reached by ssh from the build host: Host key verification failed.; "
+            "correct its connection or its host key",
+        ),
+        (
+            {"rc": 23, "msg": "rsync: Permission denied (13)"},
+            "rsync failed: rsync: Permission denied (13); correct that",
+        ),
+        (
+            {"msg": "to use the synchronize module, install rsync"},
+            "rsync failed: to use the synchronize module, install rsync; correct that",
+        ),
+    ],
+)
+def test_a_failed_copy_is_explained(result, said):
+    assert rsync_failure(result, "boot01", "/srv/sailloft") == f"boot01: {said}, and run again: what is there is kept"
+
+
+def test_the_checks_come_first():
+    names, first = yaml.safe_load((ROOT / "roles/boot_server/tasks/main.yml").read_text())[:2]
+    assert "sailloft.fleet.role_variables" in names
+    assert first["ansible.builtin.import_tasks"] == "check.yml"
+
+
+@pytest.fixture
+def server(tmp_path: Path):
+    """nginx with a store: asks it. Its folder is the test's."""
+    if not NGINX:
+        pytest.skip("no nginx on this machine (bindep.txt)")
+    for folder in ("blobs", "images/x", "channels", "nodes", "identity", "current"):
+        (tmp_path / "store" / folder).mkdir(parents=True)
+        (tmp_path / "store" / folder / "file").write_bytes(CONTENT)
+    (tmp_path / "store" / "blobs" / ".file.new").write_bytes(CONTENT)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    file = tmp_path / "nginx.conf"
+    (tmp_path / "tftp").mkdir()
+    for name in ("ipxe.efi", ".hidden"):
+        (tmp_path / "tftp" / name).write_bytes(b"iPXE")
+    file.write_text(nginx_configuration(tmp_path, tmp_path / "store", port, tmp_path / "tftp"))
+    command = [NGINX, "-e", tmp_path / "error.log", "-c", file]
+    subprocess.run([*command, "-t", "-q"], check=True)
+    process = subprocess.Popen([*command, "-g", "daemon off;"], stderr=subprocess.DEVNULL)
+
+    def ask(path: str, method: str = "GET", **headers: str) -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        answer.content = answer.read()
+        connection.close()
+        return answer
+
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            ask("/")
+            break
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    yield ask
+    process.terminate()
+    process.wait(10)
+
+
+def test_the_store_is_served_and_nothing_else(server):
+    for path in ("/blobs/file", "/images/x/file", "/channels/file", "/nodes/file", "/identity/file"):
+        answer = server(path)
+        assert (answer.status, answer.content) == (200, CONTENT), path
+        assert (answer.headers["Cache-Control"] == "no-store") == (
+            path.split("/")[1] in ("channels", "nodes", "identity")
+        )
+    answer = server("/boot/ipxe.efi")
+    assert (answer.status, answer.content, answer.headers["Content-Type"]) == (200, b"iPXE", "application/efi")
+    # As EDK2 asks for its length first.
+    answer = server("/boot/ipxe.efi", "HEAD")
+    assert (answer.status, answer.headers["Content-Length"]) == (200, "4")
+    for path in (
+        "/",
+        "/boot/",
+        "/boot/../store/nodes/file",
+        "/boot/.hidden",
+        "/blobs/",
+        "/blobs/absent",
+        "/blobs/.file.new",
+        "/current/file",
+        "/nodes/../../nginx.conf",
+    ):
+        assert server(path).status in (400, 403, 404), path
+    for path in ("/blobs/file", "/nodes/file", "/boot/ipxe.efi", "/report"):
+        for method in ("POST", "PUT", "DELETE"):
+            assert server(path, method).status in (403, 405), (path, method)
+
+
+def test_a_transfer_can_be_gone_on_with(server):
+    answer = server("/blobs/file", Range="bytes=4990-")
+    assert (answer.status, answer.content) == (206, CONTENT[4990:])
+
+
+def test_reports_are_logged_by_field(server, tmp_path):
+    answer = server(
+        '/report?event=refused&node=bm01&image=abc&file=blobs/x&wanted=1&seen=2&server=http://a&reason=a%20%22b"'
+    )
+    assert (answer.status, answer.content) == (204, b"")
+    log = tmp_path / "sailloft-report.log"
+    # It is written after the answer is sent.
+    deadline = time.monotonic() + 10
+    while not log.read_text().endswith("\n"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    entry = json.loads(log.read_text())
+    wanted = {"event": "refused", "node": "bm01", "image": "abc", "file": "blobs/x", "wanted": "1", "seen": "2"}
+    wanted |= {"server": "http://a", "reason": 'a%20%22b"'}
+    assert {name: entry[name] for name in wanted} == wanted
+    assert entry["address"] == "127.0.0.1"
+
+
+@pytest.mark.skipif(not shutil.which("rsync"), reason="no rsync on this machine (bindep.txt)")
+def test_publishing_mends_a_blob_that_was_cut_short(tmp_path):
+    task = yaml.safe_load((ROOT / "roles/boot_server/tasks/publish.yml").read_text())[-1]["block"][0]
+    master, served = tmp_path / "master/blobs", tmp_path / "served/blobs"
+    for folder in (master, served):
+        folder.mkdir(parents=True)
+    for name in ("whole", "cut"):
+        (master / name).write_bytes(CONTENT)
+    (master / ".new.new").write_bytes(CONTENT)
+    command = ["rsync", "--recursive", "--times", *task["ansible.posix.synchronize"]["rsync_opts"]]
+    subprocess.run([*command, f"{master}/", f"{served}/"], check=True)
+    before = (served / "whole").stat().st_ino
+    (served / "cut").write_bytes(CONTENT[:100])
+    subprocess.run([*command, f"{master}/", f"{served}/"], check=True)
+    assert (served / "cut").read_bytes() == CONTENT
+    assert (served / "whole").stat().st_ino == before
+    assert sorted(path.name for path in served.iterdir()) == ["cut", "whole"]

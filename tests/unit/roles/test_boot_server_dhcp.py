@@ -1,0 +1,175 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Machines that boot all at once, against the real dnsmasq with the configuration that the role boot_server renders."""
+
+from __future__ import annotations
+
+import ipaddress
+import subprocess
+from collections import Counter
+
+import pytest
+from boot_server_role import dnsmasq_configuration
+from dhcp_network import DNSMASQ, ROUTER, DhcpNetwork
+
+BITS = 20
+SUBNETS = [{"network": "10.9.16.0/20", "gateway": "10.9.16.1"}, {"network": "10.9.32.0/20", "gateway": "10.9.47.254"}]
+NETMASK = "255.255.240.0"
+# By stage of tests/support/image/dhcp_clients.py: architecture, boot file, vendor class of the answer.
+TFTP_START = "tftp://10.9.0.1/start.ipxe"
+FIRMWARES = {
+    "bios": ("x86_64", "undionly.kpxe", ""),
+    "efi": ("x86_64", "ipxe.efi", ""),
+    "efi-9": ("x86_64", "ipxe.efi", ""),
+    "arm64": ("aarch64", "ipxe-arm64.efi", ""),
+    "http": ("x86_64", "http://10.9.0.1/boot/ipxe.efi", "HTTPClient"),
+    "http-arm64": ("aarch64", "http://10.9.0.1/boot/ipxe-arm64.efi", "HTTPClient"),
+}
+NAK = 6
+
+
+def namespaces() -> bool:
+    command = ["unshare", "--user", "--map-root-user", "--net", "true"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+pytestmark = [
+    pytest.mark.skipif(not DNSMASQ, reason="no dnsmasq on this machine (bindep.txt)"),
+    pytest.mark.skipif(not namespaces(), reason="no network namespaces for who runs the tests"),
+]
+
+
+class Site:
+    """Nodes of all firmwares, a third of them in each network: the server's own, and two behind relays."""
+
+    def __init__(self, count: int) -> None:
+        self.nodes, self.clients, self.gateways = [], [], []
+        for number in range(count):
+            subnet = [None, *SUBNETS][number // 2 % 3]
+            first = subnet["network"].split("/")[0] if subnet else "10.9.0.0"
+            firmware = list(FIRMWARES)[number % len(FIRMWARES)]
+            mac = f"52:54:00:00:{number >> 8:02x}:{number & 255:02x}"
+            address = str(ipaddress.IPv4Address(first) + 16 + number)
+            node = {"name": f"n{number}", "mac": mac, "address": address, "architecture": FIRMWARES[firmware][0]}
+            self.nodes.append(node)
+            giaddr = subnet["gateway"] if subnet else None
+            self.clients.append({"mac": mac, "giaddr": giaddr, "stages": [firmware, "ipxe"]})
+            self.gateways.append(giaddr or ROUTER)
+
+    def configuration(self, **changed: object) -> str:
+        return dnsmasq_configuration(
+            self.nodes,
+            boot_server_interface="boot0",
+            boot_server_netmask=NETMASK,
+            boot_server_gateway=ROUTER,
+            boot_server_name_servers=["192.0.2.53"],
+            boot_server_subnets=SUBNETS,
+            **changed,
+        )
+
+
+@pytest.fixture
+def network(tmp_path):
+    made = DhcpNetwork(tmp_path, BITS, SUBNETS)
+    yield made
+    made.close()
+
+
+def acknowledged(**fields: str) -> dict:
+    common = {
+        "kind": 5,
+        "netmask": NETMASK,
+        "name_server": "192.0.2.53",
+        "server": "10.9.0.1",
+        "next_server": "10.9.0.1",
+    }
+    return {**common, "said": "", **fields}
+
+
+def test_2500_nodes_boot_at_once_on_three_networks_by_every_firmware(network):
+    site = Site(2500)
+    log = network.dnsmasq(site.configuration(), len(site.nodes))
+    found = network.ask(site.clients)["clients"]
+    for node, client, router, answers in zip(site.nodes, site.clients, site.gateways, found):
+        own = {"address": node["address"], "router": router}
+        _cpu, file, vendor = FIRMWARES[client["stages"][0]]
+        wanted = [acknowledged(**own, file=file, vendor=vendor), acknowledged(**own, file=TFTP_START, vendor="")]
+        assert [{key: answer[key] for key in wanted[0]} for answer in answers] == wanted
+    assert "NAK" not in log.read_text()
+
+
+def test_dnsmasqs_own_number_of_leases_would_leave_nodes_without_an_address(network):
+    """What the test above would see if the role did not say how many."""
+    site = Site(1020)
+    text = site.configuration()
+    assert "\ndhcp-lease-max=2040\n" in text
+    network.dnsmasq(text.replace("dhcp-lease-max=", "#"), len(site.nodes))
+    for client in site.clients:
+        client["stages"] = client["stages"][:1]
+    found = network.ask(site.clients)["clients"]
+    assert Counter((answer["kind"], answer["said"]) for [answer] in found) == {
+        (5, ""): 1000,
+        (NAK, "no leases left"): 20,
+    }
+
+
+def test_nodes_keep_their_addresses_though_dnsmasq_was_restarted(network):
+    """It keeps no database of leases; the first stage renews its own while the image comes."""
+    site = Site(60)
+    network.dnsmasq(site.configuration(), len(site.nodes))
+    network.stop_dnsmasq()
+    network.dnsmasq(site.configuration(), len(site.nodes))
+    relayed = [(node, client) for node, client in zip(site.nodes, site.clients) if client["giaddr"]]
+    clients = [{**client, "stages": ["first-stage"], "renews": node["address"]} for node, client in relayed]
+    found = network.ask(clients)["clients"]
+    assert [(answer["kind"], answer["address"]) for [answer] in found] == [
+        (5, node["address"]) for node, _client in relayed
+    ]
+    stranger = {**clients[0], "renews": relayed[1][0]["address"]}
+    [[answer]] = network.ask([stranger])["clients"]
+    assert answer["kind"] == NAK
+
+
+def test_a_stranger_gets_no_answer(network):
+    site = Site(1)
+    network.dnsmasq(site.configuration(), 1)
+    strangers = [{**site.clients[0], "mac": "52:54:00:ff:ff:ff", "stages": [stage]} for stage in FIRMWARES]
+    assert network.ask(strangers, tries=1)["clients"] == [[{"kind": 0}]] * len(FIRMWARES)
+
+
+def test_every_node_of_the_inventory_has_a_transfer_at_once(network):
+    site = Site(600)
+    log = network.dnsmasq(site.configuration(), len(site.nodes))
+    assert network.ask([], transfers=600)["transfers"] == 600
+    assert "restricting" not in log.read_text()
+
+
+def test_dnsmasqs_own_number_of_transfers_would_leave_nodes_without_ipxe(network):
+    site = Site(600)
+    network.dnsmasq(site.configuration().replace("tftp-max=", "#"), len(site.nodes))
+    # It refuses the one after one too many (TFTP_MAX_CONNECTIONS of its src/config.h is 50).
+    assert network.ask([], transfers=600)["transfers"] == 51
+
+
+def test_a_proxy_names_the_file_to_every_firmware_but_those_of_http(network):
+    site = Site(36)
+    log = network.dnsmasq(site.configuration(boot_server_dhcp="proxy"), len(site.nodes))
+    asks = [
+        (client, stage)
+        for client in site.clients
+        for stage in (client["stages"][0], "ipxe")
+        if stage not in ("bios", "http", "http-arm64")
+    ]
+    found = network.ask([{**client, "stages": [stage]} for client, stage in asks])["clients"]
+    seen = {
+        (stage, answer["kind"], answer["address"], answer["file"], answer["vendor"])
+        for (_client, stage), [answer] in zip(asks, found)
+    }
+    assert seen == {
+        # The offer itself, and to UEFI's firmware what it is told on the proxy's own port.
+        ("ipxe", 2, "0.0.0.0", TFTP_START, "PXEClient"),
+        ("efi", 5, "0.0.0.0", "ipxe.efi", "PXEClient"),
+        ("efi-9", 5, "0.0.0.0", "ipxe.efi", "PXEClient"),
+        ("arm64", 5, "0.0.0.0", "ipxe-arm64.efi", "PXEClient"),
+    }
+    assert "address range" not in log.read_text()

@@ -1,0 +1,120 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The layout that docs/structure.md names: small folders, small files, and tests in the same places as the library."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PLUGINS = ROOT / "plugins"
+LIBRARY = PLUGINS / "module_utils"
+UNIT = ROOT / "tests/unit"
+PACKAGE = "ansible_collections.sailloft.fleet.plugins."
+MOST_FILES, MOST_LINES = 15, 400
+# A longer file says in its docstring why it is one: a line that begins with this.
+REASON = "One file because "
+# Folders of tests/unit that mirror another folder than one of the library.
+OTHERS = {
+    "action": "plugins/action",
+    "filter": "plugins/filter",
+    "modules": "plugins/modules",
+    "playbooks": "playbooks",
+    "roles": "roles",
+}
+# Files that are still too long.
+LONG = {
+    "fabric/path/checks.py",
+    "fabric/policy/asic_table.py",
+    "fabric/switch/plan.py",
+    "fabric/systems/cumulus.py",
+    "fabric/systems/dell_sonic.py",
+    "fabric/systems/junos.py",
+    "fabric/systems/linux.py",
+    "fabric/systems/nxos.py",
+    "image/build/build.py",
+    "image/request/spec.py",
+    "vm/devices/allocate.py",
+    "vm/plan/plan.py",
+    "vm/preflight/checks.py",
+    "vm/proof/claims.py",
+    "vm/request/spec.py",
+}
+
+
+def names(folder: Path) -> set[str]:
+    """Return the names of the Python files or playbooks directly in a folder, and of its folders."""
+    return {path.stem for path in folder.iterdir() if path.suffix in (".py", ".yml") or path.is_dir()}
+
+
+def named_after(test: Path, there: set[str]) -> bool:
+    """Return True if a test is named after one of ``there``: test_NAME.py or test_NAME_TOPIC.py."""
+    name = test.stem[len("test_") :]
+    return any(name == other or name.startswith(f"{other}_") for other in there)
+
+
+def imported(path: Path) -> set[Path]:
+    """Return the files of the plugins that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PACKAGE):
+            place = PLUGINS.joinpath(*str(node.module)[len(PACKAGE) :].split("."))
+            for file in (place, *(place / alias.name for alias in node.names)):
+                if file.with_suffix(".py").is_file():
+                    found.add(file.with_suffix(".py"))
+    return found
+
+
+FILES = sorted(LIBRARY.rglob("*.py"))
+TESTS = sorted(UNIT.rglob("test_*.py"))
+IMPORTS = {path: imported(path) for path in (*PLUGINS.rglob("*.py"), *TESTS)}
+
+
+def closure(path: Path) -> set[Path]:
+    """Return the files that a file leads to by imports."""
+    found: set[Path] = set()
+    ahead = [path]
+    while ahead:
+        for other in IMPORTS[ahead.pop()] - found:
+            found.add(other)
+            ahead.append(other)
+    return found
+
+
+@pytest.mark.parametrize("test", TESTS, ids=lambda path: str(path.relative_to(UNIT)))
+def test_a_test_is_named_after_what_it_tests(test):
+    folder = test.parent.relative_to(UNIT)
+    if folder.parts[0] == "structure":
+        return
+    other = OTHERS.get(folder.parts[0])
+    assert named_after(test, names(ROOT / other if other else LIBRARY / folder))
+
+
+def test_each_file_of_the_library_has_a_test():
+    """By its name, or reached by imports from one."""
+    every = {path: imported(path) for path in (ROOT / "tests").rglob("*.py")}
+    reached = set().union(*every.values(), *(closure(file) for found in every.values() for file in found))
+    for file in FILES:
+        named = (UNIT / file.parent.relative_to(LIBRARY)).glob(f"test_{file.stem}*.py")
+        assert file in reached or list(named), f"{file.relative_to(ROOT)} has no test"
+
+
+def test_each_folder_of_the_library_has_tests():
+    folders = {file.parent.relative_to(LIBRARY) for file in FILES}
+    assert sorted(str(folder) for folder in folders if not list((UNIT / folder).glob("test_*.py"))) == []
+
+
+@pytest.mark.parametrize("top", [LIBRARY, UNIT, ROOT / "tests/support"], ids=lambda path: path.name)
+def test_no_folder_is_large(top):
+    folders = {path.parent for path in top.rglob("*.py")}
+    sizes = {str(folder.relative_to(ROOT)): sum(1 for path in folder.iterdir() if path.is_file()) for folder in folders}
+    assert {folder: size for folder, size in sizes.items() if size > MOST_FILES} == {}
+
+
+def test_a_long_file_says_why():
+    long = [path for path in FILES if len(path.read_text(encoding="utf-8").splitlines()) > MOST_LINES]
+    docstrings = {path: ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "" for path in long}
+    assert {str(path.relative_to(LIBRARY)) for path in long if REASON not in docstrings[path]} == LONG

@@ -1,0 +1,222 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import copy
+import re
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.blocks import Blocks
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.picture import picture, side_by_side
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
+    Function,
+    Host,
+    HugePages,
+    NumaNode,
+    RootComplex,
+)
+
+SVG = "{http://www.w3.org/2000/svg}"
+NAMES = ["emulated-gpu-server", "supermicro-4029gp-ve", "nvidia-dgx2", "llnl-corona", "llnl-tioga"]
+
+
+def texts(svg: str) -> list[str]:
+    return [item.text or "" for item in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+def rectangles(svg: str, *styles: str) -> list[tuple[int, int, int, int]]:
+    return [
+        tuple(int(item.get(name, "0")) for name in ("x", "y", "width", "height"))
+        for item in ElementTree.fromstring(svg).iter(f"{SVG}rect")
+        if item.get("class") in styles
+    ]  # fmt: skip
+
+
+def inside(small, large) -> bool:
+    return (
+        large[0] <= small[0]
+        and large[1] <= small[1]
+        and small[0] + small[2] <= large[0] + large[2]
+        and small[1] + small[3] <= large[1] + large[3]
+    )
+
+
+def apart(one, other) -> bool:
+    return (
+        one[0] + one[2] <= other[0]
+        or other[0] + other[2] <= one[0]
+        or one[1] + one[3] <= other[1]
+        or other[1] + other[3] <= one[1]
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_host_gives_the_same_bytes(recording, name):
+    first = picture(recording(name), name)
+    assert picture(recording(name), name) == first
+    ElementTree.fromstring(first)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_gpu_and_nic_has_one_box(recording, name):
+    host = recording(name)
+    wanted = [f.address[5:] for f in host.functions if f.kind in ("gpu", "nic") and f.physical_function is None]
+    shown = texts(picture(host, name))
+    for address in wanted:
+        assert len([text for text in shown if text.endswith(f" {address}")]) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_boxes_are_inside_and_apart(recording, name):
+    svg = picture(recording(name), name)
+    nodes, complexes = rectangles(svg, "sl-node"), rectangles(svg, "sl-complex")
+    devices, paper = rectangles(svg, "sl-device", "sl-passed"), rectangles(svg, "sl-paper")
+    assert devices
+    for inner, outer in ((nodes, paper), (complexes, nodes), (devices, complexes)):
+        for box in inner:
+            assert sum(inside(box, other) for other in outer) == 1
+    for boxes in (nodes, complexes, devices):
+        for index, box in enumerate(boxes):
+            assert all(apart(box, other) for other in boxes[index + 1 :])
+
+
+def test_passed_through_devices_stand_out_and_say_where_they_are(recording):
+    host = recording("emulated-gpu-server")
+    svg = picture(host, "hv01", {"0000:13:00.0": "0000:21:00.0", "0000:15:10.0": "0000:22:00.0"})
+    assert len(rectangles(svg, "sl-passed")) == 2
+    shown = texts(svg)
+    assert "guest 21:00.0" in shown
+    assert "guest 22:00.0" in shown
+    assert "VF 15:10.0" in shown
+    assert "VF 15:10.2" not in shown
+
+
+def test_host_and_guest_beside_each_other(recording):
+    host = recording("emulated-gpu-server")
+    svg = side_by_side(host, host, {"0000:13:00.0": "0000:83:00.0"})
+    shown = texts(svg)
+    assert shown.index("Host") < shown.index("Guest")
+    assert "guest 83:00.0" in shown
+    assert "host 13:00.0" in shown
+    root = ElementTree.fromstring(svg)
+    alone = ElementTree.fromstring(picture(host, "Host"))
+    assert int(root.get("width", "0")) > int(alone.get("width", "0"))
+    assert svg == side_by_side(host, host, {"0000:13:00.0": "0000:83:00.0"})
+
+
+def test_the_words_of_a_tree(recording):
+    shown = texts(picture(recording("emulated-gpu-server"), "hv01"))
+    for text in (
+        "NUMA node 0",
+        "CPUs 0-3 · 2.8 GiB",
+        "No NUMA node",
+        "pci0000:10",
+        "10:00.0 root port → 11:00.0 switch",
+        "10:00.0 ACS 0x1d · 11:00.0 no ACS",
+        "ACS 0x1d",
+        "in use",
+        "igb · group 18 · 2.5 GT/s x1 · 2 of 7 VFs",
+        "7 other functions",
+    ):
+        assert text in shown
+
+
+def test_ports_with_nothing_of_interest_are_one_note(recording):
+    shown = texts(picture(recording("llnl-corona"), "corona"))
+    assert "40:08.2" not in shown
+    assert "2 other functions" in shown
+    assert "1002:66a1" in shown  # hwloc knows no drivers: then the ids stand there
+    assert "no driver" not in shown
+
+
+def test_text_is_escaped(recording):
+    host = recording("emulated-gpu-server")
+    host.function("0000:14:00.0").driver = "<script>&\"'\x00"
+    host.function("0000:14:00.0").interfaces = {"net": ["a<b>"]}
+    host.root_complexes[1].name = "pci<&>"
+    for function in host.functions:
+        if function.root_complex == "pci0000:10":
+            function.root_complex = "pci<&>"
+    svg = picture(host, "a \"quoted\" <name> & 'more'\x01")
+    assert "<script" not in svg
+    shown = texts(svg)
+    assert "pci<&>" in shown
+    assert "a<b>" in shown
+    assert any(text.startswith("<script>&\"'\ufffd") for text in shown)
+    assert ElementTree.fromstring(svg).get("aria-label") == "a \"quoted\" <name> & 'more'\ufffd"
+
+
+def test_long_text_is_cut(recording):
+    host = recording("emulated-gpu-server")
+    host.function("0000:14:00.0").driver = "d" * 500
+    assert max(len(text) for text in texts(picture(host, "c" * 500))) < 80
+    assert any(text.endswith("d…") for text in texts(picture(host, "c")))
+
+
+def test_nothing_is_fetched_from_elsewhere(recording):
+    svg = picture(recording("emulated-gpu-server"), "hv01")
+    assert re.findall(r"https?://[^\"]+", svg) == ["http://www.w3.org/2000/svg"]
+    assert "@import" not in svg
+    assert "url(" not in svg
+
+
+def test_every_style_is_there_in_light_and_dark(recording):
+    svg = picture(recording("emulated-gpu-server"), "hv01", {"0000:13:00.0": "0000:21:00.0"})
+    light, dark = svg.split("@media (prefers-color-scheme:dark)")
+    coloured = (
+        "sl-paper",
+        "sl-node",
+        "sl-complex",
+        "sl-bridge",
+        "sl-device",
+        "sl-passed",
+        "sl-wire",
+        "sl-ink",
+        "sl-gpu",
+    )
+    for style in coloured:
+        assert f".{style}{{" in light
+        assert f".{style}{{" in dark
+
+
+def test_a_host_without_anything(recording):
+    host = Host([NumaNode(0, [], [], 0)], [], [])
+    assert texts(picture(host, "empty")) == ["empty", "NUMA node 0", "no CPUs · no memory"]
+
+
+def test_an_address_of_another_domain_is_written_whole():
+    functions = [
+        Function(f"{domain}:00:00.0", f"pci{domain}:00", None, 0x030200, 0x10DE, 0, "gpu", "endpoint")
+        for domain in ("0000", "0001")
+    ]
+    complexes = [RootComplex("pci0000:00", 0, 0, 0), RootComplex("pci0001:00", 1, 0, 0)]
+    shown = texts(picture(Host([NumaNode(0, [0], [[0]], 1 << 40)], complexes, functions), "two domains"))
+    assert "GPU 0000:00:00.0" in shown
+    assert "GPU 0001:00:00.0" in shown
+    assert "CPUs 0 · 1 TiB" in shown
+
+
+def test_nodes_that_only_functions_know_are_drawn(recording):
+    host = copy.deepcopy(recording("emulated-gpu-server"))
+    del host.numa_nodes[1]
+    assert [block.title for block in Blocks(host, {}, "guest").build()] == [
+        "NUMA node 0",
+        "NUMA node 1",
+        "No NUMA node",
+    ]
+
+
+def test_huge_pages_are_told():
+    node = NumaNode(0, [0, 1, 2, 8], [], 3 << 29, huge_pages=[HugePages(2 << 20, 0, 0), HugePages(1 << 30, 4, 4)])
+    assert "CPUs 0-2,8 · 1.5 GiB · 4 huge pages of 1 GiB" in texts(picture(Host([node], [], []), "h"))
+
+
+@given(st.text(), st.text(), st.text())
+def test_any_text_gives_well_formed_xml(caption, driver, other_side):
+    function = Function("0000:00:01.0", "pci0000:00", None, 0x030200, 0, 0, "gpu", None, driver=driver)
+    host = Host([NumaNode(0, [0], [[0]], 1)], [RootComplex("pci0000:00", 0, 0, 0)], [function])
+    ElementTree.fromstring(picture(host, caption, {"0000:00:01.0": "0000:21:00.0"}, other_side))

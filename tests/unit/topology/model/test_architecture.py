@@ -1,0 +1,40 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.architecture import (
+    architecture,
+    unsupported,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Cpu
+
+
+@pytest.mark.parametrize(
+    ("cpu", "wanted"),
+    [
+        (Cpu("x86_64", "GenuineIntel"), "x86_64"),
+        (Cpu("x86_64"), "x86_64"),
+        (Cpu(None, "AuthenticAMD"), "x86_64"),
+        (Cpu(None, "HygonGenuine"), "x86_64"),
+        (Cpu("ppc64le"), "ppc64le"),
+        (Cpu("aarch64", "GenuineIntel"), "aarch64"),
+        (Cpu(None, "IBM/S390"), None),
+        (Cpu(), None),
+    ],
+)
+def test_the_architecture_is_what_was_read_or_follows_from_an_x86_vendor(cpu: Cpu, wanted: str | None) -> None:
+    assert architecture(cpu) == wanted
+
+
+@pytest.mark.parametrize("name", ["ppc64le", "ppc64", "aarch64", "i686", "riscv64"])
+def test_another_architecture_is_refused_by_its_name(name: str) -> None:
+    assert unsupported(Cpu(name)) == (
+        f"the processor of this host is {name}, and GPU virtual machines are for x86_64 only"
+    )
+
+
+def test_x86_64_and_what_nothing_is_known_of_are_not_refused() -> None:
+    assert unsupported(Cpu("x86_64")) is None
+    assert unsupported(Cpu()) is None

@@ -1,0 +1,329 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""One reader for every form of a recording, told by content; what is broken or hostile is refused."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import os
+import socket
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read import archives, recordings
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recordings import (
+    read_recording,
+    write_recording,
+)
+
+ORIGINALS = os.environ.get("SAILLOFT_RECORDINGS")
+HWLOC = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE topology SYSTEM "hwloc2.dtd">
+<topology version="2.0"><object type="Machine" os_index="0" cpuset="0x1" nodeset="0x1">
+<object type="NUMANode" os_index="0" cpuset="0x1" nodeset="0x1" local_memory="1024"/></object></topology>
+"""
+NCCL = '<system version="1"><cpu numaid="0" affinity="0000000f" arch="x86_64" vendor="GenuineIntel"/></system>\n'
+
+
+@pytest.fixture
+def built(machine):
+    """A machine with a port and a GPU below it; its root, and what it is."""
+    port = machine.pci("pci0000:10/0000:10:00.0", pci_class="60400")
+    machine.pci(f"{port.partition('devices/')[2]}/0000:11:00.0", pci_class="30200")
+    return machine.root, machine.read()
+
+
+def packed(folder: Path, arcname: str = "host") -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        archive.add(folder, arcname=arcname)
+    return stream.getvalue()
+
+
+def written(tmp_path: Path, content: bytes | str, name: str = "no-name-that-says-it") -> str:
+    path = tmp_path / "given" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(path)
+
+
+def tar_of(*members: tuple[str, bytes, str]) -> bytes:
+    """A tar of (name, type, link or content)."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for name, kind, text in members:
+            member = tarfile.TarInfo(name)
+            member.type = kind
+            if kind == tarfile.REGTYPE:
+                member.size = len(text)
+                archive.addfile(member, io.BytesIO(text.encode()))
+            else:
+                member.linkname = text
+                archive.addfile(member)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress], ids=["tar", "gz", "bz2", "xz"])
+@pytest.mark.parametrize("arcname", ["host", "."])
+def test_a_tar_is_read_as_the_directory_in_it(built, tmp_path, pack, arcname):
+    root, host = built
+    assert len(host.functions) == 2
+    assert read_recording(written(tmp_path, pack(packed(root, arcname)))) == host
+
+
+def test_a_directory_is_read_by_itself_and_from_the_one_above(built, tmp_path):
+    root, host = built
+    assert read_recording(str(root)) == host
+    above = tmp_path / "above"
+    above.mkdir()
+    (above / "host").symlink_to(root)
+    (above / "notes").mkdir()
+    assert read_recording(str(above)) == host
+
+
+def test_json_is_read_alone_and_under_its_key(built, tmp_path):
+    root, host = built
+    text = write_recording(host)
+    (node,) = host.numa_nodes
+    known = replace(host, numa_nodes=[replace(node, memory_free_bytes=None)])
+    assert read_recording(written(tmp_path, text)) == known
+    # What changes on a host that nobody changes makes no other recording.
+    meminfo = root / "sys/devices/system/node/node0/meminfo"
+    meminfo.write_text(meminfo.read_text().replace("512 kB", "511 kB"))
+    assert read_recording(str(root)) != host
+    assert write_recording(read_recording(str(root))) == text
+    assert read_recording(written(tmp_path, json.dumps(host.to_dict()))) == host
+    assert read_recording(written(tmp_path, json.dumps({"changed": False, "topology": host.to_dict()}))) == host
+
+
+def test_xml_is_told_by_its_root_element(tmp_path):
+    assert read_recording(written(tmp_path, "\ufeff\n" + HWLOC.partition("\n")[2])).source == "hwloc"
+    assert read_recording(written(tmp_path, HWLOC)).numa_nodes[0].memory_bytes == 1024
+    assert read_recording(written(tmp_path, NCCL)).source == "nccl"
+
+
+@pytest.mark.skipif(not ORIGINALS, reason="SAILLOFT_RECORDINGS names no folder with the originals")
+@pytest.mark.parametrize("name", ["aws-p4d-24xl", "aws-p5.48xl", "azure-ndv4", "azure-ndv5"])
+def test_original_nccl_files_are_read(name):
+    host = read_recording(str(Path(ORIGINALS or "") / "topology" / f"{name}-topo.xml"))
+    # That of p5 leaves classes and ids to NCCL, which looks them up in the guest.
+    assert [function.kind for function in host.functions].count("gpu") == (0 if name == "aws-p5.48xl" else 8)
+
+
+WHOLE = json.dumps({"format": "sailloft-topology/1", "numa_nodes": [], "root_complexes": [], "functions": []})
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "is empty; a recording is a directory"),
+        (" \n", "is empty; a recording is a directory"),
+        (b"\0" * 9, "is empty; a recording is a directory"),
+        (NCCL.replace("</system>", "\n\x01</system>"), ", line 2: the control character '\\x01'; a recording is"),
+        (WHOLE.replace("}", ', "kernel_release": "\\ud800"}'), "kernel_release is '\\ud800', with a character that no"),
+        (
+            WHOLE.replace("}", ', "kernel_arguments": ["a\\u0000"]}'),
+            "kernel_arguments[0] is 'a\\x00', with a character",
+        ),
+        ("GPU0 GPU1\n", "begins with 'GPU0 GPU1\\n'; a recording is"),
+        (b"\x7fELF\x02\xff", "is no recording: 'utf-8'"),
+        (WHOLE[:-20], "taken for JSON: not JSON, or cut short"),
+        ('{"a":' * 100_000, "taken for JSON: not JSON, or cut short"),
+        ("{}", "taken for JSON: not a topology: its format is None"),
+        ('{"topology": 3}', "taken for JSON: not a topology: its format is 'int'"),
+        (WHOLE.replace("/1", "/9"), "its format is 'sailloft-topology/9'"),
+        (WHOLE.replace('"functions": []', '"functions": [{}]'), "taken for JSON: not a whole topology"),
+        (HWLOC[:-30], "taken for XML: not XML"),
+        ("<", "taken for XML: not XML, or cut short"),
+        ("<domain/>", "its root element is <domain>; that of hwloc XML is <topology>"),
+        ('<!DOCTYPE a [<!ENTITY b "c">]><topology>&b;</topology>', "it declares entities"),
+        ("<topology version='1.0'/>", "is not hwloc XML 1.x, 2.x or 3.x of a machine: write it with lstopo"),
+    ],
+)
+def test_what_is_no_recording_is_refused_by_name_with_the_next_step(tmp_path, content, said):
+    path = written(tmp_path, content)
+    with pytest.raises(TopologyError) as error:
+        read_recording(path)
+    assert str(error.value).startswith(path)
+    assert said in str(error.value)
+
+
+def test_nul_characters_behind_the_end_are_left_out(built, tmp_path):
+    _root, host = built
+    assert read_recording(written(tmp_path, json.dumps(host.to_dict()) + "\n\0\0")) == host
+
+
+def no_recording(path: object) -> str:
+    with pytest.raises(TopologyError) as error:
+        read_recording(str(path))
+    return str(error.value)
+
+
+def test_a_path_that_cannot_be_one():
+    assert no_recording("/tmp/a\0b") == (
+        f"'/tmp/a\\x00b' cannot be read: a path holds no NUL character; a recording is {recordings.FORMS}"
+    )
+    assert no_recording("/tmp/\ud800") == (
+        "'/tmp/\\ud800' cannot be read: it holds what is no character; give another path"
+    )
+
+
+def test_what_is_neither_a_file_nor_a_directory_is_refused_before_it_is_opened(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe")
+    assert no_recording(tmp_path / "pipe") == f"{tmp_path}/pipe is a pipe; a recording is {recordings.FORMS}"
+    assert no_recording("/dev/zero") == f"/dev/zero is a device; a recording is {recordings.FORMS}"
+    monkeypatch.chdir(tmp_path)  # the name of a socket is short
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("socket")
+    assert no_recording("socket") == f"socket is a socket; a recording is {recordings.FORMS}"
+
+
+def test_a_file_that_is_larger_than_any_recording(tmp_path):
+    path = tmp_path / "huge.json"
+    with path.open("wb") as stream:
+        stream.write(b"{" + b" " * archives.HEAD_BYTES)
+        stream.truncate(recordings.LIMIT_TEXT_BYTES + 1)
+    assert no_recording(path) == f"{path} is more than 64 MiB: no recording of a host"
+
+
+def test_a_path_that_is_missing_and_a_directory_of_something_else_are_refused(tmp_path):
+    with pytest.raises(TopologyError, match="No such file or directory; a recording is"):
+        read_recording(str(tmp_path / "none"))
+    with pytest.raises(TopologyError, match="holds no sys"):
+        read_recording(str(tmp_path))
+    for name in ("a", "b"):
+        (tmp_path / name / "sys").mkdir(parents=True)
+    with pytest.raises(TopologyError, match="holds several recordings"):
+        read_recording(str(tmp_path))
+
+
+FILE, DIRECTORY, LINK = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [("../out", FILE, "x")],
+        [("/tmp/out", FILE, "x")],
+        [("sys/../../out", FILE, "x")],
+        [("sys/link", LINK, "/etc")],
+        [("sys/link", LINK, "../../etc")],
+        # What text takes for the tree's top is above it, once "here" is followed.
+        [("sys/here", LINK, "."), ("sys/up", LINK, "here/../..")],
+        [("sys/here", LINK, "."), ("sys/here/here/here/up", LINK, "../../../..")],
+        [("sys/link", LINK, "devices"), ("sys/link/file", FILE, "x")],
+        [("sys/fifo", tarfile.FIFOTYPE, "")],
+        [("sys/device", tarfile.CHRTYPE, "")],
+        [("sys/hard", tarfile.LNKTYPE, "/etc/passwd")],
+        [("sys/file", FILE, "x"), ("sys/file", FILE, "y")],
+        [("sys/link", LINK, "file"), ("sys/link", FILE, "y")],
+        [("sys", FILE, "x"), ("sys/file", FILE, "y")],
+    ],
+)
+def test_a_tar_that_leads_out_of_its_tree_or_holds_something_else_is_refused(tmp_path, members):
+    path = written(tmp_path, tar_of(*members))
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(TopologyError) as error:
+        read_recording(path)
+    assert str(error.value).startswith(path)
+    assert "nothing of this tar is used" in str(error.value) or "not to be unpacked" in str(error.value)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_links_as_the_kernel_has_them_stay_links(tmp_path):
+    archive = tar_of(("sys/a/b/file", FILE, "x"), ("sys/c/link", LINK, "../a/b"), ("sys/top", LINK, "."))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    archives.unpack(written(tmp_path, archive), str(folder))
+    assert (folder / "sys/c/link/file").read_text() == "x"
+    assert os.readlink(folder / "sys/c/link") == "../a/b"
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress], ids=["tar", "gz", "bz2", "xz"])
+def test_a_tar_that_is_cut_short_is_refused_wherever_it_is_cut(built, tmp_path, pack):
+    whole = pack(packed(built[0]))
+    # The last quarter of a plain tar may be nothing but the padding of its last block.
+    end = len(packed(built[0]).rstrip(b"\0")) if pack is bytes else len(whole)
+    for cut in (end // 4, end // 2, end // 2 // 512 * 512, end - 1):
+        path = written(tmp_path, whole[:cut])
+        with pytest.raises(TopologyError) as error:
+            read_recording(path)
+        assert str(error.value).startswith(path)
+
+
+@pytest.mark.parametrize("kept", [0, 256], ids=["before a file", "within its header"])
+def test_a_tar_that_is_cut_where_all_before_is_whole_is_refused(built, tmp_path, kept):
+    root, host = built
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        archive.add(root, arcname="host")
+        start = archive.offset
+        archive.add(root / "proc/cmdline", arcname="host/a-file-that-nobody-reads")
+    assert read_recording(written(tmp_path, stream.getvalue())) == host
+    with pytest.raises(TopologyError, match="cut short or damaged; copy it again"):
+        read_recording(written(tmp_path, stream.getvalue()[: start + kept]))
+
+
+def test_a_tar_that_is_damaged_in_a_header_is_refused(built, tmp_path):
+    content = bytearray(packed(built[0]))
+    content[len(content) // 2 // 512 * 512 : len(content) // 2 // 512 * 512 + 512] = b"\xff" * 512
+    with pytest.raises(TopologyError, match="given"):
+        read_recording(written(tmp_path, bytes(content)))
+
+
+def test_size_and_number_are_bounded(built, tmp_path, monkeypatch):
+    path = written(tmp_path, gzip.compress(packed(built[0])))
+    monkeypatch.setattr(archives, "LIMIT_MEMBERS", 5)
+    with pytest.raises(TopologyError, match="more than 5 files"):
+        read_recording(path)
+    monkeypatch.setattr(archives, "LIMIT_BYTES", 4096)
+    with pytest.raises(TopologyError, match="unpacked it is more than"):
+        read_recording(path)
+
+
+@pytest.mark.parametrize(
+    "claimed",
+    [
+        {"GNU.sparse.size": str(1 << 30), "GNU.sparse.numblocks": "1", "GNU.sparse.map": "0,3"},
+        {"size": str(1 << 50)},
+    ],
+    ids=["a sparse file", "a size that nothing follows"],
+)
+def test_a_file_that_is_more_than_what_lies_in_the_tar_is_refused_before_it_is_read(tmp_path, claimed):
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        member = tarfile.TarInfo("sys/file")
+        member.size, member.pax_headers = 3, claimed
+        archive.addfile(member, io.BytesIO(b"abc"))
+    path = written(tmp_path, stream.getvalue())
+    with pytest.raises(TopologyError) as error:
+        read_recording(path)
+    assert str(error.value) == f"{path}: unpacked it is more than 256 MiB: no recording of a host"
+
+
+def test_a_sparse_file_is_refused_by_name(tmp_path):
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        member = tarfile.TarInfo("sys/file")
+        member.size = 3
+        member.pax_headers = {"GNU.sparse.size": "9", "GNU.sparse.numblocks": "1", "GNU.sparse.map": "0,3"}
+        archive.addfile(member, io.BytesIO(b"abc"))
+    with pytest.raises(TopologyError, match="sys/file is a sparse file; write the tar without --sparse"):
+        read_recording(written(tmp_path, stream.getvalue()))
+
+
+def test_what_is_wrong_in_a_tar_is_named_by_its_place_in_the_tar(built, tmp_path):
+    root, _host = built
+    (root / "sys/devices/system/node/node0/cpulist").write_text("x\n")
+    path = written(tmp_path, packed(root))
+    with pytest.raises(TopologyError) as error:
+        read_recording(path)
+    assert str(error.value).startswith(f"{path}/host/sys/devices/system/node/node0/cpulist")

@@ -1,0 +1,217 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import TopologyError
+
+ROUTE_HEAD = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
+SWAP_HEAD = "Filename\tType\tSize\tUsed\tPriority\n"
+
+
+def route(interface: str, destination: str, mask: str) -> str:
+    return f"{interface}\t{destination}\t00000000\t0001\t0\t0\t0\t{mask}\t0\t0\t0\n"
+
+
+@pytest.fixture
+def nic(machine):
+    """A machine with one NIC, eno1, which nothing uses."""
+    top = machine.pci("pci0000:00/0000:00:01.0")
+    machine.interface("net", "eno1", top)
+    return machine
+
+
+@pytest.fixture
+def disk(machine):
+    """A machine with one NVMe disk of two partitions, which nothing uses."""
+    top = machine.pci("pci0000:00/0000:00:01.0", "10802")
+    namespace = f"{top}/nvme/nvme0/nvme0n1"
+    for number, path in ((0, namespace), (1, f"{namespace}/nvme0n1p1"), (2, f"{namespace}/nvme0n1p2")):
+        machine.write(f"{path}/dev", f"259:{number}\n")
+        machine.link(f"sys/class/block/{path.rsplit('/', 1)[-1]}", path)
+        machine.link(f"sys/dev/block/259:{number}", path)
+    for number in (1, 2):
+        machine.write(f"{namespace}/nvme0n1p{number}/partition", f"{number}\n")
+    return machine
+
+
+def mounts(machine, *lines: str) -> None:
+    machine.write("proc/self/mountinfo", "".join(f"{line}\n" for line in lines))
+
+
+def stack(machine, name: str, numbers: str, *below: str) -> None:
+    """A virtual block device on others."""
+    top = f"sys/devices/virtual/block/{name}"
+    for slave in below:
+        machine.link(f"{top}/slaves/{slave}", f"sys/class/block/{slave}")
+    machine.link(f"sys/class/block/{name}", top)
+    machine.link(f"sys/dev/block/{numbers}", top)
+
+
+def test_nothing_is_used(nic):
+    assert (nic.one().interfaces, nic.one().used_by_host) == ({"net": ["eno1"]}, [])
+
+
+def test_partitions_are_not_listed(disk):
+    assert (disk.one().interfaces, disk.one().used_by_host) == ({"block": ["nvme0n1"]}, [])
+
+
+def test_objects_of_a_virtio_and_of_an_infiniband_function(machine):
+    top = machine.pci("pci0000:00/0000:00:03.0")
+    machine.interface("net", "ens3", f"{top}/virtio1")
+    other = machine.pci("pci0000:00/0000:00:04.0", "20700")
+    machine.interface("infiniband", "mlx5_0", other)
+    machine.interface("net", "lo", "sys/devices/virtual")
+    assert [function.interfaces for function in machine.read().functions] == [{"net": ["ens3"]}, {"rdma": ["mlx5_0"]}]
+
+
+# -- file systems and swap
+
+
+def test_a_mounted_partition(disk):
+    mounts(disk, "27 1 259:2 / / rw,noatime shared:1 - ext4 /dev/nvme0n1p2 rw")
+    assert disk.one().used_by_host == ["holds the mounted file system /"]
+
+
+def test_bind_mounts_are_one_file_system(disk):
+    mounts(
+        disk,
+        "27 1 259:2 /a /var/lib/containers/1 rw - xfs /dev/nvme0n1p2 rw",
+        "28 1 259:2 / /srv rw shared:1 master:2 - xfs /dev/nvme0n1p2 rw",
+        "29 1 259:1 / /boot rw - vfat /dev/nvme0n1p1 rw",
+    )
+    assert disk.one().used_by_host == ["holds the mounted file system /srv", "holds the mounted file system /boot"]
+
+
+def test_a_file_system_on_lvm_on_raid(disk):
+    stack(disk, "md0", "9:0", "nvme0n1p1")
+    stack(disk, "dm-3", "253:3", "md0")
+    mounts(disk, "27 1 253:3 / / rw - ext4 /dev/mapper/vg-root rw")
+    assert disk.one().used_by_host == ["holds the mounted file system /"]
+
+
+def test_a_stack_that_is_not_mounted(disk):
+    stack(disk, "dm-0", "253:0", "nvme0n1p1")
+    assert disk.one().used_by_host == ["is part of the block device dm-0"]
+
+
+def test_btrfs_over_several_devices(disk):
+    for name in ("nvme0n1p1", "nvme0n1p2"):
+        disk.link(f"sys/fs/btrfs/5f-uuid/devices/{name}", f"sys/class/block/{name}")
+    other = disk.pci("pci0000:00/0000:00:02.0", "10802")
+    disk.interface("block", "nvme1n1", other)
+    disk.link("sys/fs/btrfs/5f-uuid/devices/nvme1n1", "sys/class/block/nvme1n1")
+    mounts(disk, "27 1 0:31 /@ / rw - btrfs /dev/nvme0n1p2 rw,subvol=/@")
+    assert [function.used_by_host for function in disk.read().functions] == [["holds the mounted file system /"]] * 2
+
+
+def test_a_mapped_source_without_a_device_number(disk):
+    stack(disk, "dm-0", "253:0", "nvme0n1p1")
+    disk.link("dev/mapper/vg-data", "dev/dm-0")
+    mounts(disk, "27 1 0:31 / /data rw - btrfs /dev/mapper/vg-data rw")
+    assert disk.one().used_by_host == ["holds the mounted file system /data"]
+
+
+def test_mounts_of_no_block_device(disk):
+    mounts(disk, "22 27 0:20 / /sys rw shared:7 - sysfs sysfs rw", "23 27 0:44 / /net rw - nfs4 server:/x rw")
+    assert disk.one().used_by_host == []
+
+
+def test_a_disk_below_another_bus(machine):
+    top = machine.pci("pci0000:00/0000:00:14.0", "c0330")
+    path = f"{top}/usb1/1-1/1-1:1.0/host0/target0:0:0/0:0:0:0"
+    machine.interface("block", "sda", path)
+    machine.link("sys/dev/block/8:0", f"{path}/block/sda")
+    mounts(machine, "27 1 8:0 / / rw - ext4 /dev/sda rw")
+    assert machine.one().used_by_host == ["holds the mounted file system /"]
+
+
+def test_nvme_with_native_multipath(machine):
+    tops = [machine.pci(f"pci0000:00/0000:00:0{number}.0", "10802") for number in (1, 2)]
+    subsystem = "sys/devices/virtual/nvme-subsystem/nvme-subsys0"
+    for number, top in enumerate(tops):
+        machine.write(f"{top}/nvme/nvme{number}/uevent", "")
+        machine.link(f"{subsystem}/nvme{number}", f"{top}/nvme/nvme{number}")
+    machine.write(f"{subsystem}/nvme0n1/uevent", "")
+    machine.link("sys/class/block/nvme0n1", f"{subsystem}/nvme0n1")
+    machine.link("sys/dev/block/259:0", f"{subsystem}/nvme0n1")
+    mounts(machine, "27 1 259:0 / / rw - ext4 /dev/nvme0n1 rw")
+    for function in machine.read().functions:
+        assert function.interfaces == {"block": ["nvme0n1"]}
+        assert function.used_by_host == ["holds the mounted file system /"]
+
+
+def test_swap(disk):
+    disk.write("proc/swaps", SWAP_HEAD + "/dev/nvme0n1p2\tpartition\t1\t0\t-2\n/nvme0n1\tfile\t1\t0\t-3\n/dev/x\n")
+    assert disk.one().used_by_host == ["holds the swap space /dev/nvme0n1p2"]
+
+
+@pytest.mark.parametrize(
+    "line", ["", "27 1 259:2 / / rw ext4 /dev/nvme0n1p2 rw", "27 1 259:2 - ext4", "27 1 9:1 / / -"]
+)
+def test_malformed_mounts(disk, line):
+    mounts(disk, "27 1 0:20 / /sys rw - sysfs sysfs rw", line)
+    with pytest.raises(TopologyError, match=r"proc/self/mountinfo: .* is not a line of mountinfo"):
+        disk.read()
+
+
+# -- networks
+
+
+def test_the_default_route_and_its_network(nic):
+    nic.write(
+        "proc/net/route", ROUTE_HEAD + route("eno1", "00000000", "00000000") + route("eno1", "0002000A", "00FFFFFF")
+    )
+    assert nic.one().used_by_host == ["carries the default route", "carries the route to 10.0.2.0/24"]
+
+
+def test_the_ipv6_default_route(nic):
+    zeros = "0" * 32
+    line = f"{{}} {zeros} 00 fe80{zeros[4:]} 00000400 00000001 00000000 00400003 {{}}\n"
+    network = "20010db8" + zeros[8:]
+    nic.write("proc/net/ipv6_route", line.format(f"{network} 20", "eno1") + line.format(f"{zeros} 00", "lo"))
+    assert nic.one().used_by_host == []
+    nic.write("proc/net/ipv6_route", line.format(f"{zeros} 00", "    lo") + line.format(f"{zeros} 00", "  eno1"))
+    assert nic.one().used_by_host == ["carries the IPv6 default route"]
+
+
+def test_addresses_but_not_those_that_every_interface_has(nic):
+    nic.write("proc/net/if_inet6", "fe80000000000000505400fffe123456 02 40 20 80 eno1\n")
+    assert nic.one().used_by_host == []
+    nic.write("proc/net/if_inet6", "20010db8000000000000000000000007 02 40 00 00 eno1\n")
+    assert nic.one().used_by_host == ["has the address 2001:db8::7"]
+
+
+def test_a_bond_below_a_vlan_below_a_bridge(nic):
+    for name in ("bond0", "bond0.7", "br0"):
+        nic.write(f"sys/devices/virtual/net/{name}/uevent", "")
+        nic.link(f"sys/class/net/{name}", f"sys/devices/virtual/net/{name}")
+    nic.link("sys/devices/pci0000:00/0000:00:01.0/net/eno1/master", "sys/devices/virtual/net/bond0")
+    nic.link("sys/devices/virtual/net/bond0/upper_bond0.7", "sys/devices/virtual/net/bond0.7")
+    nic.link("sys/devices/virtual/net/bond0.7/master", "sys/devices/virtual/net/br0")
+    nic.write("proc/net/route", ROUTE_HEAD + route("br0", "00000000", "00000000"))
+    assert nic.one().used_by_host == [
+        "is under the interface bond0",
+        "is under the interface bond0.7",
+        "carries the default route through br0",
+    ]
+
+
+def test_a_file_among_the_interfaces(nic):
+    nic.write("sys/class/net/bonding_masters", "bond0\n")
+    assert nic.one().interfaces == {"net": ["eno1"]}
+
+
+@pytest.mark.parametrize("line", ["eno1", route("eno1", "0002", "x"), route("eno1", "000200000A", "00FFFFFF")])
+def test_malformed_routes(nic, line):
+    nic.write("proc/net/route", ROUTE_HEAD + line)
+    with pytest.raises(TopologyError, match=r"proc/net/route: .* is not a route"):
+        nic.read()
+
+
+@pytest.mark.parametrize("line", ["fe80 02 40", "x 02 40 00 80 eno1"])
+def test_malformed_addresses(nic, line):
+    nic.write("proc/net/if_inet6", f"{line}\n")
+    with pytest.raises(TopologyError, match=r"proc/net/if_inet6: .* is not an address"):
+        nic.read()

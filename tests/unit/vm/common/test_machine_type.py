@@ -1,0 +1,171 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from machines import hypervisor, lab, observed, plan, wish
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm import converge
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.actions import decide
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import differences
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import (
+    Accelerator,
+    Hypervisor,
+    ObservedDomain,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import checks
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import RefusedError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xml import render
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import parse_specs
+
+# What the distributions' QEMUs call their versions.
+VERSIONS = (
+    "pc-q35-2.10",
+    "pc-q35-4.0.1",
+    "pc-q35-7.2",
+    "pc-q35-10.0",
+    "pc-q35-rhel7.6.0",
+    "pc-q35-rhel8.6.0",
+    "pc-q35-rhel9.4.0",
+    "pc-q35-rhel10.0.0",
+    "pc-q35-8.2",
+    "pc-q35-noble",
+    "pc-q35-jammy",
+    "pc-q35-jammy-hpb",
+    "pc-q35-6.2-hpb",
+    "pc-q35-focal-hpb",
+)
+OTHERS = (
+    "pc-q35-9.0+x",
+    "q35",
+    "pc",
+    "pc-i440fx-7.2",
+    "pc-i440fx-rhel7.6.0",
+    "pc-i440fx-noble",
+    "microvm",
+    "pc-q35-",
+    "pc-q35- 1",
+    "",
+)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_version(version: str) -> None:
+    assert machine_type.is_version(version)
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_machine(other: str) -> None:
+    assert not machine_type.is_version(other)
+
+
+def on_host(*machines: str, domain: ObservedDomain | None = None) -> Hypervisor:
+    """A host whose q35 is the last of ``machines``."""
+    one = Accelerator(288, ["bios", "efi"], machines[-1], dict.fromkeys(machines, 288))
+    return hypervisor(accelerators={"kvm": one}, domains={domain.name: domain} if domain else {})
+
+
+def defined(machine: str, running: bool = False, **changes: Any) -> ObservedDomain:
+    """The virtual machine of the lab, as a host whose q35 was ``machine`` then defined it."""
+    return observed(plan(hypervisor=on_host(machine), **changes), running)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_second_run_does_nothing(version: str) -> None:
+    """With the QEMU of then, and with a newer one."""
+    for host in (on_host(version), on_host(version, "pc-q35-99.0")):
+        have = defined(version, running=True)
+        host.domains = {have.name: have}
+        made = plan(hypervisor=host)
+        assert made.machine == version
+        decision = decide(made.name, "running", have, render(made), made.spec.uuid, True, allow_restart=True)
+        assert (decision.actions, decision.differences, decision.live_differences) == ([], [], [])
+
+
+def test_the_alias_is_what_it_stands_for_when_the_domain_is_made() -> None:
+    assert plan(hypervisor=on_host("pc-q35-noble", "pc-q35-8.2")).machine == "pc-q35-8.2"
+    assert 'machine="pc-q35-8.2"' in render(plan(hypervisor=on_host("pc-q35-8.2")))
+    # Without a libvirt to ask, libvirt resolves it.
+    assert 'machine="q35"' in render(plan())
+
+
+def test_another_change_leaves_the_version() -> None:
+    have = defined("pc-q35-8.2", running=True)
+    made = plan(hypervisor=on_host("pc-q35-8.2", "pc-q35-10.0", domain=have), vcpus=2)
+    assert 'machine="pc-q35-8.2"' in render(made)
+    assert not [item for item in differences(render(made), have.inactive_xml) if "machine" in item.path]
+
+
+def test_a_newer_version_is_told_and_not_taken() -> None:
+    told = (
+        "the virtual machine keeps machine pc-q35-8.2; a new one gets pc-q35-10.0 on this host; machine: pc-q35-10.0 "
+        "changes it, and with it the guest's hardware, at the next start"
+    )
+    newer = on_host("pc-q35-8.2", "pc-q35-10.0", domain=defined("pc-q35-8.2"))
+    assert [note for note in plan(hypervisor=newer).notes if "machine" in note] == [told]
+    assert plan(hypervisor=newer).to_dict()["machine"] == "pc-q35-8.2"
+    # Nothing is to tell of a new one, of one that is the newest, and of one that its user pinned.
+    same = on_host("pc-q35-8.2", domain=defined("pc-q35-8.2"))
+    for made in (
+        plan(hypervisor=on_host("pc-q35-8.2")),
+        plan(hypervisor=same),
+        plan(hypervisor=newer, machine="pc-q35-8.2"),
+    ):
+        assert [note for note in made.notes if "machine" in note] == []
+
+
+def test_a_pinned_version_is_taken_at_the_next_start() -> None:
+    have = defined("pc-q35-8.2", running=True)
+    made = plan(hypervisor=on_host("pc-q35-8.2", "pc-q35-10.0", domain=have), machine="pc-q35-10.0")
+    decision = decide(made.name, "running", have, render(made), made.spec.uuid, True, allow_restart=False)
+    assert (decision.actions, decision.restart_required) == (["define"], True)
+    assert [(item.path, item.wanted, item.have) for item in decision.differences] == [
+        ("os/type/@machine", "pc-q35-10.0", "pc-q35-8.2")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pinned", "domain", "what", "why"),
+    [
+        ("pc-q35-11.0", None, "pc-q35-11.0", "its setting machine asks for that one"),
+        ("q35", "pc-q35-2.4", "pc-q35-2.4", "it was defined with that one, and QEMU cannot start it"),
+    ],
+)
+def test_a_version_that_qemu_lacks_is_refused(pinned: str, domain: str | None, what: str, why: str) -> None:
+    host = on_host("pc-q35-10.0", "pc-q35-9.2", "pc-q35-9.0", domain=defined(domain) if domain else None)
+    made = plan(hypervisor=host, machine=pinned)
+    with pytest.raises(RefusedError) as caught:
+        checks.check([made], lab(), host, set(), set(), paths_may_come=True)
+    assert [(item.what, item.why, item.mend) for item in caught.value.findings if item.severity == "refuse"] == [
+        (f"QEMU on this host has no machine {what}", why, "set machine to one of pc-q35-9.0, pc-q35-9.2, pc-q35-10.0")
+    ]
+
+
+def test_a_version_that_has_fewer_vcpus() -> None:
+    old_and_new = Accelerator(4096, ["efi"], "pc-q35-10.0", {"pc-q35-7.2": 2, "pc-q35-8.2": 0, "pc-q35-10.0": 4096})
+    host = hypervisor(accelerators={"kvm": old_and_new})
+    assert plan(hypervisor=host).to_dict()["vcpus"] == 4
+    assert plan(hypervisor=host, machine="pc-q35-8.2").to_dict()["vcpus"] == 4
+    with pytest.raises(DomainError, match="vcpus 4 is over the limit of 2"):
+        plan(hypervisor=host, machine="pc-q35-7.2")
+
+
+@pytest.mark.parametrize("machine", ["pc", "pc-i440fx-7.2", "pc-q35-8.2\n", "PC-Q35-8.2", ""])
+def test_a_setting_that_is_no_version(machine: str) -> None:
+    with pytest.raises(DomainError, match="virtual machine gpu-vm: machine "):
+        parse_specs([wish(machine=machine)])
+
+
+def test_what_nobody_asked_for_is_a_warning() -> None:
+    have = defined("pc-q35-8.2", running=True)
+    have.inactive_xml = have.inactive_xml.replace("</devices>", "</devices><later>x</later>")
+    made = plan(hypervisor=on_host("pc-q35-8.2", domain=have))
+    decision = decide(made.name, "running", have, render(made), made.spec.uuid, True, allow_restart=True)
+    assert decision.actions == []
+    assert [(item.severity, item.what) for item in converge._unknown("gpu-vm", decision)] == [
+        ("warn", "its definition has later, which nobody asked for")
+    ]

@@ -1,0 +1,267 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from baseboards import gpus, hgx, vm
+from machines import hypervisor, observed, recording
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices import nvswitch_boards
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan, plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import parse_module_ids, parse_specs
+
+SIZES = {
+    "DGX-2 or HGX-2": {16: 1, 8: 4, 4: 4, 2: 8, 1: 16},
+    "HGX A100": {16: 1, 8: 6, 4: 4, 2: 8, 1: 16},
+    "HGX H100 or H200": {8: 1, 4: 2, 2: 4, 1: 8},
+}
+
+
+def plans(host: Host, *wishes: dict[str, Any], **more: Any) -> dict[str, DomainPlan]:
+    return {plan.name: plan for plan in plan_domains(host, parse_specs(list(wishes)), **more)}
+
+
+def chosen(plan: DomainPlan) -> list[str]:
+    return [item.address for item in plan.chosen.gpus]
+
+
+def fabric_notes(plan: DomainPlan) -> str:
+    return "; ".join(note for note in plan.notes if "Fabric Manager" in note)
+
+
+@pytest.mark.parametrize("board", nvswitch_boards.BOARDS, ids=lambda board: board.name)
+def test_tables(board: nvswitch_boards.Board) -> None:
+    assert Counter(len(members) for members in board.partitions.values()) == SIZES[board.name]
+    assert sorted(board.partitions) == list(range(len(board.partitions)))
+    everything = set(board.partitions[0])
+    assert everything == set(range(1, max(board.gpu_counts) + 1))
+    for size in SIZES[board.name]:
+        of_size = [set(members) for members in board.partitions.values() if len(members) == size]
+        assert set.union(*of_size) == everything
+        if size <= 4:
+            assert sum(map(len, of_size)) == len(everything)
+    # What is smaller lies within one that is larger, so that halves stay halves.
+    for members in board.partitions.values():
+        assert all(
+            set(members) <= set(larger) or not set(members) & set(larger)
+            for larger in board.partitions.values()
+            if 4 >= len(larger) > len(members)
+        )
+
+
+def test_the_partitions_of_the_users_guide() -> None:
+    hopper = next(board for board in nvswitch_boards.BOARDS if board.nvswitch_device == 0x22A3)
+    assert [hopper.partitions[number] for number in (1, 2, 3, 4, 5, 6, 7, 14)] == [
+        (1, 2, 3, 4), (5, 6, 7, 8), (1, 3), (2, 4), (5, 7), (6, 8), (1,), (8,),
+    ]  # fmt: skip
+    ampere = next(board for board in nvswitch_boards.BOARDS if board.nvswitch_device == 0x1AF1)
+    assert [ampere.partitions[number] for number in (1, 8, 11, 14, 18, 19, 34)] == [
+        (1, 2, 3, 4, 5, 6, 7, 8), (5, 6, 7, 8), (1, 2), (7, 8), (15, 16), (1,), (16,),
+    ]  # fmt: skip
+    volta = next(board for board in nvswitch_boards.BOARDS if board.nvswitch_device == 0x1AC2)
+    assert [volta.partitions[number] for number in (1, 5, 9, 12, 32)] == [
+        (1, 2, 3, 4, 5, 6, 7, 8), (1, 4, 6, 7), (1, 4), (6, 7), (16,),
+    ]  # fmt: skip
+
+
+def test_recognised() -> None:
+    found = nvswitch_boards.recognise(hgx())
+    assert found is not None
+    assert (found.board.name, found.sizes, len(found.nvswitches)) == ("HGX H100 or H200", [1, 2, 4, 8], 4)
+    assert found.physical_ids == {address: number for number, address in enumerate(gpus(hgx()), 1)}
+    a100 = nvswitch_boards.recognise(hgx(0x20B2, 0x1AF1, 6))
+    assert a100 is not None
+    # One baseboard: the partitions of the second, and across both, are not there.
+    assert [item.id for item in a100.partitions] == [1, 7, 8, 11, 12, 13, 14, *range(19, 27)]
+    dgx2 = nvswitch_boards.recognise(recording("nvidia-dgx2"))
+    assert dgx2 is not None
+    assert (dgx2.board.name, len(dgx2.gpus), len(dgx2.nvswitches)) == ("DGX-2 or HGX-2", 16, 11)
+
+
+@pytest.mark.parametrize("name", ["llnl-lassen", "aws-g4dn-metal", "llnl-corona", "emulated-gpu-server"])
+def test_no_board(name: str) -> None:
+    assert nvswitch_boards.recognise(recording(name)) is None
+
+
+def test_no_board_without_nvswitches() -> None:
+    assert nvswitch_boards.recognise(hgx(switches=0)) is None
+
+
+def test_a_board_that_is_not_in_the_table() -> None:
+    host = hgx(gpu=0x9999)
+    assert nvswitch_boards.recognise(host) is None
+    assert "NVSwitches of a board that is not known" in "".join(plans(host, vm("a", 2))["a"].notes)
+    assert not any("not known" in note for note in plans(host, vm("a", 1))["a"].notes)
+
+
+def test_all_gpus_take_the_nvswitches() -> None:
+    host = hgx()
+    plan = plans(host, vm("a", 8))["a"]
+    assert [item.address for item in plan.chosen.nvswitches] == [f"0000:0{bus}:00.0" for bus in range(4, 8)]
+    assert "its 4 NVSwitches: Fabric Manager runs in the guest" in fabric_notes(plan)
+    assert {item["kind"] for item in plan.to_dict()["devices"]} == {"gpu", "nvswitch"}
+    named = plans(host, vm("a", 0, gpus={"addresses": gpus(host)}))["a"]
+    assert len(named.chosen.nvswitches) == 4
+    # Planned again, as an existing one: the same.
+    again = plans(host, vm("a", 8), hypervisor=hypervisor(domains={"a": observed(plan)}))["a"]
+    assert again.to_dict()["devices"] == plan.to_dict()["devices"]
+
+
+def test_a_service_vm_keeps_the_nvswitches() -> None:
+    host = hgx()
+    service = plans(host, vm("service", 0, nvme={"addresses": [f"0000:0{bus}:00.0" for bus in range(4, 8)]}))
+    plan = plans(host, vm("a", 8), hypervisor=hypervisor(domains={"service": observed(service["service"])}))["a"]
+    assert plan.chosen.nvswitches == []
+    assert "must activate partition 0 (GPU physical id 1, 2, 3, 4, 5, 6, 7, 8)" in fabric_notes(plan)
+
+
+def test_nvswitches_that_cannot_be_had() -> None:
+    host = hgx()
+    switch = next(item for item in host.functions if item.kind == "nvswitch")
+    other = next(item for item in host.functions if item.kind == "bridge")
+    other.kind, other.driver, other.iommu_group = "other", "megaraid_sas", switch.iommu_group
+    with pytest.raises(DomainError, match=r"gets its NVSwitches, and 0000:04:00.0 cannot .*megaraid_sas"):
+        plans(host, vm("a", 8))
+
+
+def test_some_gpus_are_a_partition() -> None:
+    host = hgx()
+    got = plans(host, vm("a", 1), vm("b", 2), vm("c", 4), vm("d", 1))
+    address = gpus(host)
+    assert chosen(got["c"]) == address[:4]
+    assert chosen(got["b"]) == [address[4], address[6]]  # 5 and 7, and not two neighbours on the bus
+    assert sorted([*chosen(got["a"]), *chosen(got["d"])]) == [address[5], address[7]]
+    assert "must activate partition 1 (GPU physical id 1, 2, 3, 4)" in fabric_notes(got["c"])
+    assert "must activate partition 5 (GPU physical id 5, 7)" in fabric_notes(got["b"])
+    assert "the 4 NVSwitches of the HGX H100 or H200 stay with the host or its service VM" in fabric_notes(got["b"])
+    assert "physical ids are taken to be in PCI address order" in fabric_notes(got["b"])
+    assert all(plan.chosen.nvswitches == [] for plan in got.values())
+
+
+def test_a_small_one_leaves_the_larger_partition_whole() -> None:
+    host = hgx()
+    for names in ("abc", "cab"):
+        got = plans(host, *(vm(name, 1) for name in names), vm("big", 4))
+        assert chosen(got["big"]) in (gpus(host)[:4], gpus(host)[4:])
+    alone = [plans(host, vm(name, 1))[name] for name in "a"]
+    there = hypervisor(domains={"a": observed(alone[0])})
+    second = plans(host, vm("a", 1), vm("b", 1), hypervisor=there)
+    pair = {*chosen(second["a"]), *chosen(second["b"])}
+    fabric = nvswitch_boards.recognise(host)
+    assert fabric is not None
+    assert fabric.partition(pair) is not None
+
+
+def test_given_ids_come_before_the_order_on_the_bus() -> None:
+    host = hgx()
+    # As on a server whose first GPUs on the bus are modules 5 to 8.
+    ids = dict(zip(gpus(host), (6, 8, 5, 7, 2, 4, 1, 3)))
+    got = plans(host, vm("a", 2), vm("b", 4), gpu_module_ids=ids)
+    assert sorted(ids[address] for address in chosen(got["b"])) in ([1, 2, 3, 4], [5, 6, 7, 8])
+    assert sorted(ids[address] for address in chosen(got["a"])) in ([1, 3], [2, 4], [5, 7], [6, 8])
+    assert "PCI address order" not in fabric_notes(got["a"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda ids: ids.pop("0000:13:00.0"), "0000:13:00.0 is missing; it is a GPU of"),
+        (lambda ids: ids.update({"0000:99:00.0": 9}), "0000:99:00.0 is no GPU of"),
+        (lambda ids: ids.update({"0000:13:00.0": 9}), "9 of 0000:13:00.0 is no GPU physical id"),
+        (lambda ids: ids.update({"0000:13:00.0": 2}), "an id is given twice"),
+    ],
+)
+def test_ids_that_do_not_fit(change: Any, message: str) -> None:
+    ids = {address: number for number, address in enumerate(gpus(hgx()), 1)}
+    change(ids)
+    with pytest.raises(DomainError, match=message):
+        nvswitch_boards.recognise(hgx(), ids)
+
+
+def test_ids_without_a_board() -> None:
+    with pytest.raises(DomainError, match="no NVSwitch board that is known; leave it out"):
+        nvswitch_boards.recognise(recording("llnl-lassen"), {"0004:04:00.0": 1})
+
+
+def test_ids_as_ansible_gives_them() -> None:
+    assert parse_module_ids({"1B:00.0": "3"}) == {"0000:1b:00.0": 3}
+    assert parse_module_ids(None) == {}
+    for wrong in ({"gpu0": 1}, {"0000:1b:00.0": "three"}):
+        with pytest.raises(DomainError, match="is not a PCI address and a number"):
+            parse_module_ids(wrong)
+
+
+def test_sizes_that_no_partition_has() -> None:
+    with pytest.raises(DomainError) as caught:
+        plans(hgx(), vm("a", 3))
+    assert (
+        "asks for 3 GPUs, and Fabric Manager makes partitions of 1, 2, 4 or 8 on this host's HGX H100 or H200"
+        in str(caught.value)
+    )
+    assert "name the GPUs in gpus.addresses and do without NVLink between them" in str(caught.value)
+    host = hgx()
+    named = plans(host, vm("a", 0, gpus={"addresses": gpus(host)[:3]}), vm("b", 4))
+    assert "there is no NVLink between them" in fabric_notes(named["a"])
+    assert chosen(named["b"]) == gpus(host)[4:]
+
+
+def test_partitions_that_are_taken() -> None:
+    host = hgx()
+    spread = vm("a", 0, gpus={"addresses": [gpus(host)[0], gpus(host)[7]]})
+    with pytest.raises(DomainError) as caught:
+        plans(host, spread, vm("b", 4))
+    assert "no partition of 4 is free on this host's HGX H100 or H200: 0000:13:00.0 is with virtual machine a" in str(
+        caught.value
+    )
+
+
+def test_one_that_grows_grows_into_a_partition() -> None:
+    host = hgx()
+    before = plans(host, vm("a", 0, gpus={"addresses": [gpus(host)[1]]}))["a"]
+    there = hypervisor(domains={"a": observed(before)})
+    grown = plans(host, vm("a", 2), hypervisor=there)["a"]
+    assert chosen(grown) == [gpus(host)[1], gpus(host)[3]]  # 2 and 4
+    beside = plans(host, vm("c", 0, gpus={"addresses": [gpus(host)[3]]}))["c"]
+    there = hypervisor(domains={"a": observed(before), "c": observed(beside)})
+    with pytest.raises(DomainError, match=r"no partition of 2 with 0000:14:00.0, which it has, is free"):
+        plans(host, vm("a", 2), hypervisor=there)
+
+
+def test_two_that_exist_and_are_no_partition_are_left_as_they_are() -> None:
+    host = hgx()
+    before = plans(host, vm("a", 0, gpus={"addresses": gpus(host)[:2]}))["a"]
+    plan = plans(host, vm("a", 2), vm("b", 4), hypervisor=hypervisor(domains={"a": observed(before)}))
+    assert chosen(plan["a"]) == gpus(host)[:2]
+    assert "are no partition" in fabric_notes(plan["a"])
+
+
+def test_a_gpu_is_missing() -> None:
+    host = hgx()
+    lost = gpus(host)[2]
+    host.functions = [item for item in host.functions if item.address != lost]
+    with pytest.raises(
+        DomainError, match=r"partitions of 1 on this host's .* \(7 of its GPUs are there; gpu_module_ids"
+    ):
+        plans(host, vm("a", 2))
+    assert "give gpu_module_ids" in fabric_notes(plans(host, vm("a", 1))["a"])
+    ids = dict(zip(gpus(host), (1, 2, 4, 5, 6, 7, 8)))
+    got = plans(host, vm("a", 2), vm("b", 4), gpu_module_ids=ids)
+    assert sorted(ids[address] for address in chosen(got["b"])) == [5, 6, 7, 8]
+    assert sorted(ids[address] for address in chosen(got["a"])) == [2, 4]
+
+
+def test_the_dgx2_filled_in_every_size() -> None:
+    host = recording("nvidia-dgx2")
+    fabric = nvswitch_boards.recognise(host)
+    assert fabric is not None
+    for sizes in ((16,), (8, 8), (8, 4, 2, 1, 1), (4, 4, 4, 4), (2,) * 8, (1,) * 16, (4, 8, 2, 2), (1, 1, 2, 4, 8)):
+        wishes = [vm(f"vm-{at:02}", size, host_cores_per_node=0) for at, size in enumerate(sizes)]
+        got = plans(host, *wishes)
+        assert sorted(address for plan in got.values() for address in chosen(plan)) == gpus(host)
+        assert all(fabric.partition(set(chosen(plan))) is not None for plan in got.values())
+        assert all(bool(plan.chosen.nvswitches) == (sizes == (16,)) for plan in got.values())

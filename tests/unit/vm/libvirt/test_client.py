@@ -1,0 +1,76 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt import client
+
+CAPABILITIES = """<domainCapabilities><machine>pc-q35-7.2</machine><vcpu max='288'/><os supported='yes'>
+<enum name='firmware'>{}</enum><loader supported='yes'/></os></domainCapabilities>"""
+
+
+def test_capabilities() -> None:
+    with_ovmf = client.accelerator(CAPABILITIES.format("<value>efi</value>"), {"pc-q35-7.2": 255})
+    assert (with_ovmf.max_vcpus, with_ovmf.firmwares, with_ovmf.machine) == (288, ["bios", "efi"], "pc-q35-7.2")
+    assert with_ovmf.machines == {"pc-q35-7.2": 255}
+    assert client.accelerator(CAPABILITIES.format(""), {}).firmwares == ["bios"]
+
+
+def test_machines_of_q35_are_those_of_the_hosts_architecture() -> None:
+    capabilities = """<capabilities><guest><arch name='i686'><machine maxCpus='8'>pc-q35-1.0</machine></arch></guest>
+<guest><arch name='x86_64'><machine maxCpus='288'>pc-q35-8.2</machine><machine canonical='pc-q35-9.0'>q35</machine>
+<machine maxCpus='255'>pc-i440fx-8.2</machine><domain type='kvm'><machine>pc-q35-rhel9.4.0</machine></domain></arch>
+</guest></capabilities>"""
+    assert client.q35_machines(capabilities) == {"pc-q35-8.2": 288, "pc-q35-rhel9.4.0": 0}
+
+
+def test_hugetlbfs_mounts() -> None:
+    mounts = """proc /proc proc rw 0 0
+hugetlbfs /dev/hugepages hugetlbfs rw,relatime 0 0
+none /dev/hugepages-1G hugetlbfs rw,relatime,pagesize=1024M 0 0
+none /dev/hugepages-16M hugetlbfs rw,pagesize=16384K 0 0
+"""
+    assert client.hugetlbfs_sizes(mounts, 2) == [2, 16, 1024]
+    assert client.hugetlbfs_sizes(mounts.splitlines()[0], 2) == []
+    assert client.default_huge_page_mib("MemTotal: 1 kB\nHugepagesize:    1048576 kB\n") == 1024
+    assert client.default_huge_page_mib("MemTotal: 1 kB\n") == 0
+
+
+def test_without_the_binding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "libvirt", None)
+    with pytest.raises(DomainError, match="Python binding is missing on this host; install python3-libvirt"):
+        client.Client()
+
+
+def test_hints_say_what_to_do() -> None:
+    assert "restart it after mounting" in client._hint("Unable to find any usable hugetlbfs mount for 1048576 KiB")
+    assert "host driver" in client._hint("vfio 0000:13:00.0: group 16 is not viable")
+    assert client._hint("cgroup trouble") == ""
+
+
+def test_a_domain_that_is_being_started_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    libvirt = client.libvirt
+    starting = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_STARTING_UP]
+    domain = Domain([starting, starting, [libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_BOOTED]])
+    monkeypatch.setattr(client.time, "sleep", lambda _seconds: None)
+    assert client._state(domain) == "running"
+    by_hand = [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_USER]
+    assert client._state(Domain([by_hand])) == "paused"
+    monkeypatch.setattr(client, "START_TIMEOUT_S", -1)
+    with pytest.raises(DomainError, match="gpu01: something else began to start it"):
+        client._state(Domain([starting]))
+
+
+class Domain:
+    """What libvirt says of a domain's state, one call after the other."""
+
+    def __init__(self, states: list[list[int]]) -> None:
+        self._states = states
+
+    def state(self) -> list[int]:
+        return self._states.pop(0)
+
+    def name(self) -> str:
+        return "gpu01"

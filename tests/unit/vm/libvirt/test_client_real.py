@@ -1,0 +1,183 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Domains defined, started and read back by this machine's own libvirt and QEMU: a second run finds no difference.
+
+libvirt's QEMU driver runs inside this process (qemu:///embed, https://libvirt.org/drvqemu.html), below a folder of its
+own: no daemon, no KVM. Its guests are paused before their first instruction.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from machines import lab, plan, wish
+from plans import PLANS
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm import converge
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.client import Client
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import differences
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xml import render
+
+libvirt = pytest.importorskip("libvirt")
+pytestmark = pytest.mark.skipif(
+    shutil.which("qemu-system-x86_64") is None or not Path("/usr/lib").glob("*/libvirt/connection-driver/*qemu*"),
+    reason="libvirt's QEMU driver or QEMU is not installed here",
+)
+
+# A QEMU that logs by itself, as the one who runs the tests, in no cgroup.
+SETTINGS = """stdio_handler = "file"
+security_driver = "none"
+namespaces = []
+cgroup_controllers = []
+"""
+
+
+class Connection:
+    """libvirt's, which is not closed: the driver can be opened a few times only in one process."""
+
+    def __init__(self, uri: str) -> None:
+        self._one = libvirt.open(uri)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._one, name)
+
+    def close(self) -> None:
+        """Left open."""
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    root = tmp_path_factory.mktemp("libvirt")
+    (root / "etc").mkdir()
+    owner = f'user = "+{os.getuid()}"\ngroup = "+{os.getgid()}"\n'
+    (root / "etc" / "qemu.conf").write_text(SETTINGS + owner, encoding="utf-8")
+    libvirt.virEventRegisterDefaultImpl()
+    ended = threading.Event()
+
+    def serve() -> None:
+        while not ended.is_set():
+            libvirt.virEventRunDefaultImpl()
+
+    # The loop wakes at each turn of this timer, and so it ends.
+    timer = libvirt.virEventAddTimeout(200, lambda *_: None, None)
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    made = Connection(f"qemu:///embed?root={root}")
+    yield made
+    made._one.close()
+    ended.set()
+    thread.join()
+    libvirt.virEventRemoveTimeout(timer)
+
+
+@pytest.fixture
+def connection(driver: Connection, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+    monkeypatch.setattr(libvirt, "open", lambda _uri: driver)
+    yield driver
+    for domain in driver.listAllDomains():
+        if domain.isActive():
+            domain.destroy()
+        domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_NVRAM)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_what_libvirt_makes_of_a_definition(connection: Connection, name: str) -> None:
+    xml = render(PLANS[name]())
+    domain = connection.defineXMLFlags(xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
+    assert differences(xml, domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)) == []
+
+
+@pytest.mark.parametrize("firmware", ["bios", "efi"])
+def test_what_libvirt_tells_of_a_running_domain(connection: Connection, firmware: str, tmp_path: Path) -> None:
+    """Without devices of the host and pinned memory, which this machine may not have."""
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", tmp_path / "base", "8M"], check=True)
+    overlay = ["qemu-img", "create", "-q", "-f", "qcow2", "-b", tmp_path / "base", "-F", "qcow2", tmp_path / "disk"]
+    subprocess.run(overlay, check=True)
+    made = plan(
+        accelerator="qemu",
+        firmware=firmware,
+        guest_iommu=True,
+        memory_mib=256,
+        huge_page_mib=0,
+        lock_memory=False,
+        strict_memory=False,
+        pin_cpus=False,
+        disks=[{"path": str(tmp_path / "disk")}],
+        interfaces=[{"type": "user"}],
+    )
+    root = ET.fromstring(render(made))
+    devices = root.find("devices")
+    assert devices is not None
+    for device in devices.findall("hostdev"):
+        devices.remove(device)
+    # virtlogd writes the console's log, and does not run here.
+    for serial in devices.findall("serial"):
+        serial.remove(serial.find("log"))
+    xml = ET.tostring(root, encoding="unicode")
+    domain = connection.defineXMLFlags(xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
+    domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED)
+    assert differences(xml, domain.XMLDesc(0)) == []
+    assert differences(xml, domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)) == []
+
+
+def params(*domains: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """What the module gpu_domain hands over."""
+    given: dict[str, Any] = {
+        "state": "present",
+        "domains": list(domains),
+        "topology": lab().to_dict(),
+        "gpu_module_ids": {},
+        "accelerators": {"1af4:1043": True},
+        "uri": "qemu:///embed",
+        "allow_restart": True,
+        "remove_disks": False,
+        "shutdown_timeout_s": 5,
+    }
+    return {**given, **changes}
+
+
+def asked(tmp_path: Path, **changes: Any) -> dict[str, Any]:
+    """A virtual machine whose files are there."""
+    (tmp_path / "disk").touch()
+    values = {"accelerator": "qemu", "firmware": "bios", "interfaces": [{"type": "user"}], "autostart": False}
+    return wish(**{**values, "disks": [{"path": str(tmp_path / "disk")}], **changes})
+
+
+def test_a_second_run_changes_nothing(connection: Connection, tmp_path: Path) -> None:
+    given = params(asked(tmp_path))
+    predicted = converge.converge(given, check_mode=True)
+    first = converge.converge(given, check_mode=False)
+    assert (predicted["changed"], predicted["domains"]) == (True, first["domains"])
+    assert [row["actions"] for row in first["domains"]] == [["define"]]
+    for check_mode in (True, False):
+        second = converge.converge(given, check_mode)
+        assert second["changed"] is False
+        assert [row["differences"] for row in second["domains"]] == [[]]
+        assert second["domains"][0]["xml"] == first["domains"][0]["xml"]
+
+
+def test_the_machine_of_a_domain_outlives_other_changes(connection: Connection, tmp_path: Path) -> None:
+    client = Client()
+    seen = client.observe([])
+    client.close()
+    there = seen.accelerators["qemu"].machines
+    newest = seen.accelerators["qemu"].machine
+    assert newest in there
+    older = next(machine for machine in there if machine != newest and there[machine] >= 288)
+    converge.converge(params(asked(tmp_path, machine=older)), check_mode=False)
+    # No longer pinned, and something else changes.
+    result = converge.converge(params(asked(tmp_path, vcpus=2)), check_mode=False)
+    assert result["changed"] is True
+    assert ET.fromstring(connection.lookupByName("gpu-vm").XMLDesc(0)).find("os/type").get("machine") == older
+    told = [note for note in result["domains"][0]["plan"]["notes"] if "machine" in note]
+    assert told[0].startswith(f"the virtual machine keeps machine {older}; a new one gets {newest} on this host")
+    read = converge.info({**params(asked(tmp_path, vcpus=2)), "names": []})["domains"][0]
+    assert (read["differences"], [note for note in read["plan"]["notes"] if "machine" in note]) == ([], told)

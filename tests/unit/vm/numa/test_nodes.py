@@ -1,0 +1,262 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Which NUMA nodes the cells of a virtual machine are on, and what of the host it has."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections import Counter
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from machines import GIB, bridge, endpoint, hypervisor, observed
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
+    Cpu,
+    Host,
+    NumaNode,
+    RootComplex,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Accelerator
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan, plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.checks import without_libvirt
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import RefusedError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xml import render
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import parse_specs
+
+
+def server(nodes: int = 2, gpus: tuple[int | None, ...] = (None,) * 8, cores: int = 48, gib: int = 560) -> Host:
+    """``nodes`` of ``cores`` with two threads each; ``gpus`` says the node of each GPU, which has its root complex."""
+    first = [[node * cores + core, (nodes + node) * cores + core] for node in range(nodes) for core in range(cores)]
+    numa = []
+    for node in range(nodes):
+        siblings = first[node * cores : node * cores + cores]
+        distances = {str(other): 10 if other == node else 20 for other in range(nodes)}
+        cpus = sorted(cpu for core in siblings for cpu in core)
+        numa.append(NumaNode(node, cpus, siblings, gib * GIB, distances=distances))
+    complexes, functions = [], []
+    for number, node in enumerate(gpus):
+        bus = 0x10 + 8 * number
+        name = f"pci0000:{bus:02x}"
+        complexes.append(RootComplex(name, 0, bus, node))
+        functions += [
+            bridge(f"0000:{bus:02x}:01.0", None, name, "root_port"),
+            endpoint(f"0000:{bus + 1:02x}:00.0", f"0000:{bus:02x}:01.0", name, numa_node=node),
+        ]
+    return Host(numa, complexes, functions, Cpu("x86_64", "AuthenticAMD", None, "svm", 52))
+
+
+def wanted(number: int = 0, **changes: object) -> dict[str, object]:
+    spec = {"name": f"vm-{number}", "gpus": {"count": 1}, "memory_mib": 65536, "vcpus": 20}
+    return {**spec, **changes}
+
+
+def planned(host: Host, *wishes: dict[str, object], **more: object) -> list[DomainPlan]:
+    return plan_domains(host, parse_specs(list(wishes)), **more)
+
+
+def nodes_of(plan: DomainPlan) -> list[int]:
+    return [cell.host_node for cell in plan.processors.cells]
+
+
+def test_devices_of_no_known_node_fill_every_node() -> None:
+    plans = planned(server(), *(wanted(number) for number in range(8)))
+    # 94 threads of a node are for virtual machines: four of 20 each.
+    assert Counter(tuple(nodes_of(plan)) for plan in plans) == {(0,): 4, (1,): 4}
+    warnings = without_libvirt(plans, server())
+    assert [item.what for item in warnings if "NUMA" in item.what] == [
+        f"the host does not say which NUMA node 0000:{0x11 + 8 * at:02x}:00.0 is on" for at in range(8)
+    ]
+    for order in list(permutations(range(8)))[:20]:
+        again = planned(server(), *(wanted(number) for number in order))
+        assert {plan.name: nodes_of(plan) for plan in again} == {plan.name: nodes_of(plan) for plan in plans}
+
+
+def test_one_that_fits_no_node_is_on_several() -> None:
+    (plan,) = planned(server(), wanted(gpus={"count": 8}, vcpus=160, memory_mib=1024 * 1024))
+    assert nodes_of(plan) == [0, 1]
+    (plan,) = planned(server(nodes=8, cores=12, gib=140), wanted(gpus={"count": 8}, vcpus=40, memory_mib=200 * 1024))
+    assert nodes_of(plan) == [0, 1]
+
+
+def test_without_a_number_it_takes_every_node_or_its_share() -> None:
+    (plan,) = planned(server(), wanted(gpus={"count": 8}, vcpus=None, memory_mib=1024 * 1024))
+    assert nodes_of(plan) == [0, 1]
+    assert plan.to_dict()["vcpus"] == 188
+    plans = planned(server(), *(wanted(at, gpus={"count": 4}, vcpus=None) for at in range(2)))
+    assert [nodes_of(plan) for plan in plans] == [[0], [1]]
+    assert [plan.to_dict()["vcpus"] for plan in plans] == [94, 94]
+
+
+def test_what_exists_stays_on_its_nodes() -> None:
+    (before,) = planned(server(), wanted(numa_nodes=[1]), hypervisor=hypervisor())
+    assert nodes_of(before) == [1]
+    there = hypervisor(domains={before.name: observed(before)})
+    plans = planned(server(), wanted(), *(wanted(at) for at in range(1, 4)), hypervisor=there)
+    assert nodes_of(plans[0]) == [1]
+    assert render(plans[0]) == render(before)
+    # Where its spec no longer divides, or its node has gone, it is placed anew.
+    host = server()
+    host.numa_nodes[1].memory_bytes = 0
+    assert nodes_of(planned(host, wanted(), hypervisor=there)[0]) == [0]
+
+
+def test_nodes_that_are_asked_for_bind_the_choice_of_gpus() -> None:
+    host = server(nodes=4, gpus=(0, 0, 2, 2), cores=12)
+    first, second = planned(
+        host,
+        wanted(0, gpus={"count": 2}, numa_nodes=[2, 3], vcpus=40),
+        wanted(1, gpus={"count": 2}, numa_nodes=["0", "1"], vcpus=40),
+    )
+    assert (nodes_of(first), nodes_of(second)) == ([2, 3], [0, 1])
+    assert [function.address for function in first.chosen.gpus] == ["0000:21:00.0", "0000:29:00.0"]
+    assert [expander.cell for expander in first.root.expanders] == [0, 0]
+    with pytest.raises(DomainError, match="asks for 3 GPUs"):
+        planned(host, wanted(gpus={"count": 3}, numa_nodes=[2, 3], vcpus=40))
+
+
+@pytest.mark.parametrize(
+    ("numa_nodes", "message"),
+    [
+        (
+            [7],
+            "virtual machine vm-0: numa_nodes: node 7 is not on this host, or has no CPUs or no memory; choose among 0",
+        ),
+        (["all", 0], r"numa_nodes \['all', '0'\] is neither \[all\] nor a list of NUMA nodes; write it like \[0, 1\]"),
+        (["-1"], r"numa_nodes \['-1'\] is neither"),
+        (["x"], r"numa_nodes \['x'\] is neither"),
+    ],
+)
+def test_nodes_that_cannot_be(numa_nodes: list[object], message: str) -> None:
+    with pytest.raises(DomainError, match=message):
+        planned(server(nodes=1), wanted(numa_nodes=numa_nodes))
+
+
+def test_gpus_on_half_of_the_nodes_reach_all_memory_and_threads() -> None:
+    host = server(nodes=8, gpus=(0, 0, 2, 2, 4, 4, 6, 6), cores=12, gib=192)
+    (plan,) = planned(host, wanted(gpus={"count": 8}, vcpus=None, memory_mib=4 * 160 * 1024))
+    assert nodes_of(plan) == [0, 2, 4, 6]
+    assert (
+        "it has all GPUs of the host and no cell on NUMA node 1, 3, 5, 7: 96 hardware threads and 786432 MiB are out "
+        "of its reach; numa_nodes: [all] gives it those"
+    ) in plan.notes
+    (plan,) = planned(host, wanted(gpus={"count": 8}, vcpus=None, memory_mib=8 * 160 * 1024, numa_nodes=["all"]))
+    assert nodes_of(plan) == list(range(8))
+    assert plan.to_dict()["vcpus"] == 8 * 22
+    assert [expander.cell for expander in plan.root.expanders] == [0, 0, 2, 2, 4, 4, 6, 6]
+    assert not any("out of its reach" in note for note in plan.notes)
+
+
+def test_the_limit_of_vcpus_is_said_with_what_lifts_it() -> None:
+    host = server(gpus=(0, 1), cores=96)
+    able = hypervisor(accelerators={"kvm": Accelerator(max_vcpus=4096, firmwares=["efi"], machine="pc-q35-9.0")})
+    want = wanted(gpus={"count": 2}, vcpus=None, memory_mib=1024 * 1024)
+    (plan,) = planned(host, want, hypervisor=able)
+    share = plan.to_dict()["share"]
+    assert (share["threads"], share["vcpus"], share["kept"], share["free"]) == (384, 252, 4, 128)
+    assert share["vcpu_limit"] == 255
+    assert (
+        "128 hardware threads of its nodes are in no use: without interrupt remapping a guest has 255 vCPUs at most; "
+        "interrupt_remapping: true lifts that"
+    ) in plan.notes
+    (plan,) = planned(host, {**want, "interrupt_remapping": True}, hypervisor=able)
+    assert plan.to_dict()["vcpus"] == 380
+    assert not any("in no use" in note for note in plan.notes)
+    root = ET.fromstring(render(plan))
+    assert [(item.get("model"), dict(item.find("driver").attrib)) for item in root.iterfind("devices/iommu")] == [
+        ("intel", {"intremap": "on", "caching_mode": "on", "eim": "on"})
+    ]
+    assert root.find("features/ioapic").attrib == {"driver": "qemu"}
+    assert not [item for item in root.iter("driver") if item.get("iommu") or item.get("ats")]
+    # Where libvirt was not asked, what every q35 has.
+    (plan,) = planned(host, {**want, "interrupt_remapping": True})
+    assert plan.to_dict()["vcpus"] == 288
+    assert "92 hardware threads of its nodes are in no use: a guest has 288 vCPUs at most here" in plan.notes
+
+
+def test_nodes_that_are_unlike_are_said() -> None:
+    host = server(gpus=(0, 1), cores=8)
+    host.numa_nodes[1].siblings = host.numa_nodes[1].siblings[:6]
+    host.numa_nodes[1].cpus = sorted(cpu for core in host.numa_nodes[1].siblings for cpu in core)
+    (plan,) = planned(host, wanted(gpus={"count": 2}, vcpus=None))
+    assert (
+        "4 hardware threads of its nodes are in no use: every cell has as many vCPUs as the one with the fewest CPUs "
+        "left, 10"
+    ) in plan.notes
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 4),
+    st.lists(st.sampled_from([None, 0, 1, 2, 3]), min_size=1, max_size=4),
+    st.integers(2, 9),
+    st.integers(0, 2),
+    st.booleans(),
+)
+def test_every_thread_of_the_host_is_accounted_for(
+    nodes: int, places: list[int | None], cores: int, kept: int, everywhere: bool
+) -> None:
+    gpus = tuple(None if place is None else place % nodes for place in places)
+    host = server(nodes, gpus, cores, 64)
+    only = ["all"] if everywhere else []
+    try:
+        plans = planned(host, wanted(vcpus=None, memory_mib=12 * 1024, host_cores_per_node=kept, numa_nodes=only))
+    except DomainError as error:
+        assert "no CPU is left" in str(error)  # noqa: PT017
+        return
+    for plan in plans:
+        share = plan.to_dict()["share"]
+        parts = ("vcpus", "kept", "taken", "free", "elsewhere")
+        assert sum(share[part] for part in parts) == share["threads"] == nodes * cores * 2
+        assert share["vcpus"] == plan.to_dict()["vcpus"]
+        assert not everywhere or share["elsewhere"] == 0
+
+
+@pytest.mark.parametrize(
+    ("memory_mib", "message"),
+    [
+        (
+            1024 * 1024,
+            "virtual machine vm-0: memory_mib 1048576 is more than the NUMA nodes that it is bound to have: 46080 MiB "
+            "(node 0 46080); give it less memory",
+        ),
+        # 100 TB, which no page size divides.
+        (
+            95367431,
+            "virtual machine vm-0: memory_mib 95367431 is more than the NUMA nodes that it is bound to have: 46080 MiB "
+            "(node 0 46080); give it less memory",
+        ),
+    ],
+)
+def test_more_memory_than_the_node_has(memory_mib: int, message: str) -> None:
+    with pytest.raises(DomainError) as caught:
+        planned(server(gpus=(0,), gib=45), wanted(memory_mib=memory_mib))
+    assert str(caught.value) == message
+    with pytest.raises(DomainError, match=r"is more than this host has: 92160 MiB \(node 0 46080, node 1 46080\)"):
+        planned(server(gpus=(0,), gib=45), wanted(memory_mib=memory_mib, strict_memory=False))
+
+
+def test_more_memory_than_all_together_have() -> None:
+    host = server(gpus=(0, 0, 0, 0, 1, 1, 1, 1))
+    wishes = [wanted(at, memory_mib=400 * 1024) for at in range(8)]
+    plans = planned(host, *wishes)
+    with pytest.raises(RefusedError) as caught:
+        without_libvirt(plans, host)
+    each = [", ".join(f"{plan.name} 409600" for plan in plans if nodes_of(plan) == [node]) for node in (0, 1)]
+    assert [(item.domain, item.what) for item in caught.value.findings if item.severity == "refuse"] == [
+        ("", f"strict_memory binds 1638400 MiB ({each[node]}) to NUMA node {node}, which has 573440 MiB")
+        for node in (0, 1)
+    ]
+    assert without_libvirt(planned(host, *(wanted(at, memory_mib=140 * 1024) for at in range(8))), host) == []
+    # Not bound to a node, the sum of the host counts.
+    loose = planned(host, *({**wish, "strict_memory": False} for wish in wishes))
+    with pytest.raises(RefusedError) as caught:
+        without_libvirt(loose, host)
+    (item,) = [item for item in caught.value.findings if item.severity == "refuse"]
+    names = ", ".join(f"vm-{at} 409600" for at in range(8))
+    assert item.what == (
+        f"the virtual machines want 3276800 MiB ({names}) that is never swapped, and this host has 1146880 MiB"
+    )

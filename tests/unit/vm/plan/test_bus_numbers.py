@@ -1,0 +1,84 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+from machines import bridge, endpoint, plan
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, NumaNode, RootComplex
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import bus_numbers, pci_tree
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.pci_tree import Port
+
+
+def switch(leaves: int) -> Port:
+    """An expander bus with one switch."""
+    downs = [Port(pci_tree.DOWNSTREAM, slot=slot) for slot in range(leaves)]
+    return Port(
+        pci_tree.EXPANDER, host="pci", ports=[Port(pci_tree.ROOT_PORT, ports=[Port(pci_tree.UPSTREAM, ports=downs)])]
+    )
+
+
+@pytest.mark.parametrize("leaves", [1, 2, 16])
+def test_a_switch_of_l_leaves_needs_l_plus_3(leaves: int) -> None:
+    assert bus_numbers.needed(switch(leaves)) == leaves + 3
+
+
+def test_expanders_count_for_themselves() -> None:
+    root = Port(pci_tree.ROOT, ports=[Port(pci_tree.ROOT_PORT, slot=2), switch(2), switch(4)])
+    assert bus_numbers.needed(root) == 2
+    bus_numbers.assign("a", root)
+    assert [expander.bus for expander in root.expanders] == [32, 64]
+    assert [expander.last_bus for expander in root.expanders] == [36, 70]
+
+
+def test_numbers_are_what_the_firmware_gave() -> None:
+    """Read with "info pci" from QEMU 7.2 with SeaBIOS in the lab, and by lspci in the guest."""
+    got = {item["host_address"]: item["guest_address"] for item in plan().to_dict()["devices"]}
+    assert got == {
+        "0000:13:00.0": "0000:23:00.0",
+        "0000:14:00.0": "0000:24:00.0",
+        "0000:15:10.0": "0000:25:00.0",
+        "0000:83:00.0": "0000:43:00.0",
+        "0000:84:00.0": "0000:44:00.0",
+        "0000:85:10.0": "0000:45:00.0",
+    }
+
+
+def test_they_move_together_where_space_is_short() -> None:
+    root = Port(pci_tree.ROOT, ports=[switch(25) for _number in range(8)])
+    bus_numbers.assign("a", root)
+    assert [expander.bus for expander in root.expanders] == [4, 32, 60, 88, 116, 144, 172, 200]
+    full = Port(pci_tree.ROOT, ports=[switch(28) for _number in range(8)] + [switch(4)])
+    bus_numbers.assign("a", full)
+    assert full.expanders[-1].last_bus == 255
+
+
+def test_one_bus_too_many_is_refused() -> None:
+    root = Port(pci_tree.ROOT, ports=[switch(28) for _number in range(8)] + [switch(5)])
+    with pytest.raises(DomainError, match="virtual machine a: its PCI tree needs 257 buses, a guest has 256"):
+        bus_numbers.assign("a", root)
+
+
+def test_a_wrong_assignment_does_not_pass_the_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bus_numbers, "_starts", lambda root, spacing: [8, 11])
+    root = Port(pci_tree.ROOT, ports=[switch(2), switch(2)])
+    with pytest.raises(DomainError, match="buses 8-12 of pci run into bus 11"):
+        bus_numbers.assign("a", root)
+
+
+def test_a_whole_plan_that_does_not_fit_says_so() -> None:
+    functions = []
+    complexes = [RootComplex(f"pci{domain:04x}:00", domain, 0, 0) for domain in range(10)]
+    for domain, root_complex in enumerate(complexes):
+        base = f"{domain:04x}:00"
+        for slot in range(25):
+            port = f"{base}:{slot:02x}.0"
+            functions.append(bridge(port, None, root_complex.name, "root_port"))
+            gpu = endpoint(f"{domain:04x}:{slot + 1:02x}:00.0", port, root_complex.name, "nvme", bars=[])
+            functions.append(gpu)
+    host = Host([NumaNode(0, list(range(8)), [], 1 << 40)], complexes, functions)
+    with pytest.raises(
+        DomainError, match=r"needs 264 buses, a guest has 256 .the guest's own root bus 4, pci0000:00 26"
+    ):
+        plan(host, gpus={}, nics={}, nvme={"count": 250})

@@ -1,0 +1,138 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+from machines import GIB, MIB, bridge, endpoint, lab, plan, recording
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
+    Bar,
+    Cpu,
+    Host,
+    NumaNode,
+    RootComplex,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import mmio, pci_tree
+
+NAME = "pci0000:10"
+
+
+def machine(bars: list[Bar], gpus: int = 8, cpu: Cpu | None = None) -> Host:
+    """GPUs of these BARs, each behind a root port of its own."""
+    functions = []
+    for number in range(gpus):
+        port = bridge(f"0000:10:{number:02x}.0", None, NAME, "root_port")
+        functions += [port, endpoint(f"0000:{0x20 + number:02x}:00.0", port.address, NAME, bars=bars)]
+    nodes = [NumaNode(0, list(range(8)), [], 1 << 40)]
+    return Host(
+        nodes, [RootComplex(NAME, 0, 0x10, 0)], functions, cpu or Cpu("x86_64", "GenuineIntel", None, "vmx", 46)
+    )
+
+
+def h100(**changes: object) -> object:
+    """Eight H100 SXM: 128 GiB, 16 MiB and 32 MiB of 64-bit prefetchable BARs each."""
+    bars = [
+        Bar(0, 16 * MIB, "memory", 64, True),
+        Bar(2, 128 * GIB, "memory", 64, True),
+        Bar(4, 32 * MIB, "memory", 64, True),
+    ]
+    return plan(machine(bars), gpus={"count": 8}, nics={}, memory_mib=8192, **changes).window
+
+
+def test_small_devices_get_qemus_own_window() -> None:
+    window = plan().window
+    assert window.window_bytes == 32 * GIB
+    assert window.low_bytes < 100 * MIB
+
+
+def test_eight_large_gpus_get_room_and_its_alignment() -> None:
+    window = h100()
+    # Each needs 128 GiB and a little, and must start on a multiple of 128 GiB; the guest's own root bus is in front of
+    # the first. OVMF with 2 TiB leaves one of them without an address (tests/boot).
+    assert window.window_bytes == 4096 * GIB
+    assert (8 * 256) * GIB < window.high_bytes < (8 * 256 + 1) * GIB
+
+
+def test_ovmf_gives_every_port_a_share_of_the_window() -> None:
+    """As seen with OVMF 2022.11. 14 GPUs of 64 GiB leave 64 GiB of 1 TiB, and 17 small ports want 4 GiB each."""
+    host = machine([Bar(2, 64 * GIB, "memory", 64, True)], 14)
+    for number in range(14, 31):
+        port = bridge(f"0000:10:{number:02x}.0", None, NAME, "root_port")
+        host.functions += [port, endpoint(f"0000:{0x40 + number:02x}:00.0", port.address, NAME, "nvme", bars=[])]
+    wished = {"gpus": {"count": 14}, "nics": {}, "nvme": {"count": 17}}
+    assert plan(host, firmware="bios", **wished).window.window_bytes == 1024 * GIB
+    assert plan(host, firmware="efi", **wished).window.window_bytes == 2048 * GIB
+
+
+def test_root_buses_stand_in_their_order() -> None:
+    """A small root bus in front pushes a large one to the next multiple of its alignment."""
+    small = pci_tree.Port(pci_tree.ROOT, ports=[pci_tree.Port(pci_tree.ROOT_PORT, slot=2)])
+    gpu = endpoint("0000:20:00.0", None, NAME, bars=[Bar(2, 32 * GIB, "memory", 64, True)])
+    port = pci_tree.Port(pci_tree.ROOT_PORT, endpoints=[pci_tree.Endpoint("hostdev", gpu.address)])
+    small.ports.append(pci_tree.Port(pci_tree.EXPANDER, ports=[port]))
+    window = mmio.size_up("a", small, {gpu.address: gpu}, 1024, None, None, 0, "bios")
+    assert window.high_bytes == 64 * GIB
+
+
+def test_32_bit_and_non_prefetchable_bars_are_low() -> None:
+    bars = [Bar(0, 64 * MIB, "memory", 32, False), Bar(2, 64 * MIB, "memory", 64, False), Bar(5, 128, "io", 32, False)]
+    window = plan(machine(bars, 2), gpus={"count": 2}, nics={}).window
+    assert 256 * MIB < window.low_bytes <= 512 * MIB
+    assert window.high_bytes < GIB
+
+
+def test_a_whole_real_server_fits() -> None:
+    host = recording("supermicro-4029gp-ve")
+    gpus = [item.address for item in host.functions if item.kind == "gpu"]
+    assert plan(host, gpus={"addresses": gpus}, nics={}, vcpus=4, memory_mib=4096).window.window_bytes == 1024 * GIB
+
+
+def test_what_is_asked_for_must_hold_it() -> None:
+    assert h100(mmio_window_mib=8192 * 1024).window_bytes == 8192 * GIB
+    with pytest.raises(DomainError, match=r"mmio_window_mib 65536 is too small, its devices need \d+ MiB"):
+        h100(mmio_window_mib=65536)
+
+
+def test_too_little_address_space_names_the_device() -> None:
+    bars = [Bar(2, 128 * GIB, "memory", 64, True)]
+    host = machine(bars, 4, Cpu("x86_64", "GenuineIntel", None, "vmx", 40))
+    host.functions[-1].bars = [Bar(2, 256 * GIB, "memory", 64, True)]
+    with pytest.raises(DomainError) as caught:
+        plan(host, gpus={"count": 4}, nics={})
+    assert "do not fit into 40 physical address bits (1024 GiB); gpu 0000:23:00.0 (262144 MiB) has the largest" in str(
+        caught.value
+    )
+    host.cpu.physical_address_bits = None
+    assert plan(host, gpus={"count": 4}, nics={}).window.window_bytes == 1024 * GIB
+
+
+def test_memory_counts_and_amd_has_a_hole() -> None:
+    bars = [Bar(2, 256 * GIB, "memory", 64, True)]
+    intel = machine(bars, 1, Cpu("x86_64", "GenuineIntel", None, "vmx", 40))
+    amd = machine(bars, 1, Cpu("x86_64", "AuthenticAMD", None, "svm", 40))
+    fits = {"gpus": {"count": 1}, "nics": {}, "memory_mib": 505 * 1024}
+    assert plan(intel, **fits).window.window_bytes == 512 * GIB
+    with pytest.raises(DomainError, match=r"\(1012 GiB\)"):
+        plan(amd, **fits)
+
+
+def test_too_much_below_4_gib_names_the_device() -> None:
+    host = machine([Bar(0, 256 * MIB, "memory", 32, False)], 4)
+    with pytest.raises(DomainError, match=r"MiB of memory space below 4 GiB, a guest has 960 MiB; gpu 0000:23:00.0"):
+        plan(host, gpus={"count": 4}, nics={})
+
+
+@pytest.mark.parametrize(("firmware", "room"), [("bios", 14), ("efi", 9)])
+def test_more_io_than_the_firmware_has_room_for_is_refused(firmware: str, room: int) -> None:
+    """As booted: SeaBIOS halts at 15 such ports, OVMF served 9 and at 16 left devices without memory."""
+    bars = [Bar(0, 64 * MIB, "memory", 64, True), Bar(5, 256, "io", 32, False)]
+    wished = {"nics": {}, "memory_mib": 8192, "firmware": firmware}
+    plan(machine(bars, room), gpus={"count": room}, **wished)
+    with pytest.raises(DomainError, match=f"{room + 1} of its devices have I/O BARs .* has room for {room} and would"):
+        plan(machine(bars, room + 1), gpus={"count": room + 1}, **wished)
+
+
+def test_the_lab_is_within_its_40_bits() -> None:
+    assert lab().cpu.physical_address_bits == 40
+    assert plan().address_bits == 40

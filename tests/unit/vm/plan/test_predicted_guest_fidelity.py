@@ -1,0 +1,162 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A virtual machine of everything that a recorded server has sees the server's own distances."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+from machines import GIB, MIB, RECORDINGS, plan, recording
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Bar, Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import pairs
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl import read_nccl
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import is_physical
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.predicted_guest import predict
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.nccl_topology import render
+
+# Pairs of each class among the GPUs, NICs and NVMe drives that can be given away, counted on the recorded tree.
+RECORDED = {
+    "aws-g4dn-metal": {"PIX": 2, "PHB": 6, "NODE": 28, "SYS": 42},
+    "emulated-gpu-server": {"PIX": 2, "PHB": 2, "SYS": 6},
+    "llnl-corona": {"PIX": 1, "PHB": 4, "NODE": 26, "SYS": 35},
+    # Four GPUs, three NICs of two ports and a drive; a switch with two GPUs or a NIC of two functions is one PIX.
+    "llnl-lassen": {"PIX": 5, "NODE": 22, "SYS": 28},
+    # 16 drives on one switch, and a NIC on the switch above it.
+    "llnl-tioga": {"PIX": 120, "PXB": 16, "PHB": 4, "NODE": 59, "SYS": 207},
+    # On each of four root complexes two switches of two GPUs below another switch; two root complexes on each node.
+    "nvidia-dgx2": {"PIX": 8, "PXB": 16, "NODE": 32, "SYS": 64},
+    "supermicro-4029gp-ve": {"PIX": 21, "NODE": 45},
+}
+
+
+def whole(host: Host, **changes: object) -> DomainPlan:
+    """One virtual machine of every GPU, NIC and NVMe drive that the host does not use itself."""
+
+    def of(kind: str) -> list[str]:
+        return [function.address for function in host.functions if function.kind == kind and free(function)]
+
+    def free(function: Function) -> bool:
+        return not function.used_by_host and is_physical(function)
+
+    wishes = {kind: {"addresses": of(kind.rstrip("s"))} for kind in ("gpus", "nics", "nvme")}
+    # No recording has more than four nodes.
+    return plan(host, memory_mib=4 * 1024, vcpus=None, **wishes, **changes)
+
+
+def test_every_recording_is_here() -> None:
+    assert set(RECORDED) == {path.stem for path in RECORDINGS.glob("*.json")}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_whole_server_keeps_every_pair(name: str) -> None:
+    host = recording(name)
+    got = whole(host)
+    # NVSwitches come along, and no path class is of them.
+    own = [function for function in got.chosen.all() if function.kind != "nvswitch"]
+    addresses = {function.address: function.address for function in own}
+    assert Counter(pairs(host, addresses).values()) == RECORDED[name]
+    fidelity = got.to_dict()["fidelity"]
+    total = sum(RECORDED[name].values())
+    assert fidelity == {"total": total, "equal": total, "share": 1.0, "differences": []}
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """What NCCL's file of a cloud's guest leaves out, as others publish it. ``bars``: of each GPU."""
+
+    memory_gib: int
+    cpus: int
+    bars: tuple[Bar, ...]
+    pairs: dict[str, int]
+
+
+# From the kernel's log of an Azure ND A100 v4 guest: triton-inference-server/server#4154 (10de:20b0).
+A100_BARS = (
+    Bar(0, 16 * MIB, "memory", 32, False),
+    Bar(1, 64 * GIB, "memory", 64, True),
+    Bar(3, 32 * MIB, "memory", 64, True),
+)
+# From lspci of a server with H100 SXM: fastfetch-cli/fastfetch#1658.
+H100_BARS = (
+    Bar(0, 16 * MIB, "memory", 64, True),
+    Bar(2, 128 * GIB, "memory", 64, True),
+    Bar(4, 32 * MIB, "memory", 64, True),
+)
+# Memory and vCPUs: Microsoft's ND A100 v4 and ND H100 v5 size series, AWS's "Amazon EC2 P4d" and "P5" instance pages.
+# Nothing public says the NICs' BARs: they stay unknown. How the pairs are counted: test_nccl.py, RECORDED and SHIPPED.
+CLOUDS = {
+    "aws-p4d-24xl": Cloud(1152, 96, A100_BARS, {"PIX": 12, "PHB": 18, "SYS": 36}),
+    # Its file has the 32 NICs alone, without their class, as its own comment says.
+    "aws-p5-48xl": Cloud(2048, 192, H100_BARS, {"PIX": 48, "PHB": 192, "SYS": 256}),
+    "azure-nd-a100-v4": Cloud(900, 96, A100_BARS, {"PIX": 24, "SYS": 96}),
+    "azure-nd-h100-v5": Cloud(1900, 96, H100_BARS, {"PIX": 8, "PHB": 48, "SYS": 64}),
+}
+
+
+def test_every_cloud_is_here() -> None:
+    assert set(CLOUDS) == {path.stem for path in RECORDINGS.glob("nccl/*.json")}
+
+
+@pytest.mark.parametrize("name", CLOUDS)
+def test_a_clouds_guest_keeps_every_pair_that_its_file_tells_apart(name: str) -> None:
+    """NCCL's files have no root complexes: PHB stands for NODE too, and one root complex for each NUMA node's."""
+    host, cloud = recording(f"nccl/{name}"), CLOUDS[name]
+    share = cloud.cpus // len(host.numa_nodes)
+    for number, node in enumerate(host.numa_nodes):
+        node.memory_bytes = cloud.memory_gib * GIB // len(host.numa_nodes)
+        if not node.cpus:
+            node.cpus = list(range(number * share, number * share + share))
+        assert len(node.cpus) == share
+    for function in host.functions:
+        if function.kind == "gpu":
+            function.bars = list(cloud.bars)
+        if name == "aws-p5-48xl" and function.kind == "other":
+            function.kind = "nic"
+    got = whole(host)
+    addresses = {function.address: function.address for function in got.chosen.all()}
+    assert Counter(pairs(host, addresses).values()) == cloud.pairs
+    total = sum(cloud.pairs.values())
+    assert got.to_dict()["fidelity"] == {"total": total, "equal": total, "share": 1.0, "differences": []}
+    gpu_bytes = sum(item.size_bytes for gpu in got.chosen.gpus for item in gpu.bars if item.width_bits == 64)
+    assert got.window.window_bytes >= gpu_bytes
+    # The guest's own file says the same as the cloud's.
+    inside = pairs(read_nccl(render(got, host)), places(got))
+    assert inside == pairs(host, addresses)
+
+
+def test_the_guest_of_rccl_s_model_keeps_every_pair() -> None:
+    """Eight MI300X, each with a NIC behind two levels of switch; RCCL's file has no memory, here 2 TiB."""
+    host = recording("rccl/mi300x-8")
+    for node in host.numa_nodes:
+        node.memory_bytes = 1024 * GIB
+    got = whole(host)
+    counted = {"PXB": 8, "PHB": 48, "SYS": 64}
+    addresses = {function.address: function.address for function in got.chosen.all()}
+    assert Counter(pairs(host, addresses).values()) == counted
+    assert got.to_dict()["fidelity"] == {"total": 120, "equal": 120, "share": 1.0, "differences": []}
+    assert pairs(read_nccl(render(got, host)), places(got)) == pairs(host, addresses)
+
+
+def places(got: DomainPlan) -> dict[str, str]:
+    return {device["host_address"]: device["guest_address"] for device in got.to_dict()["devices"]}
+
+
+def test_the_flat_guest_shows_what_it_loses() -> None:
+    fidelity = whole(recording("nvidia-dgx2"), mirror_topology=False).to_dict()["fidelity"]
+    assert (fidelity["total"], fidelity["equal"]) == (120, 0)
+    assert fidelity["differences"][0] == {
+        "pair": ["gpu 0000:34:00.0", "gpu 0000:36:00.0"],
+        "host": "PIX",
+        "guest": "PHB",
+    }
+
+
+def test_power_has_a_pci_domain_for_each_root_complex_and_the_guest_one_for_all() -> None:
+    got = whole(recording("llnl-lassen"))
+    hosts = {device["host_address"].split(":")[0] for device in got.to_dict()["devices"]}
+    assert hosts == {"0000", "0003", "0004", "0005", "0033", "0035"}
+    assert {function.address.split(":")[0] for function in predict(got).functions} == {"0000"}

@@ -1,0 +1,104 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a virtual machine with a whole host is wished to have, where nobody said."""
+
+from __future__ import annotations
+
+import machines
+import pytest
+from machines import GIB, MIB
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import HugePages
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.whole_host import whole_host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import parse_specs
+
+
+def server(pages=()):
+    """The lab's server with ``pages`` on both nodes."""
+    host = machines.lab()
+    for node in host.numa_nodes:
+        node.huge_pages = list(pages)
+    return host
+
+
+def test_everything_that_can_be_given_away():
+    wish = whole_host(server())
+    assert wish["gpus"] == {"addresses": ["0000:13:00.0", "0000:83:00.0"]}
+    # Of a port with VFs the first of them; not the one with the default route.
+    assert wish["nics"] == {"addresses": ["0000:14:00.0", "0000:15:10.0", "0000:84:00.0", "0000:85:10.0"]}
+    assert wish["nvme"] == {"addresses": []}
+
+
+def test_it_is_on_every_node_with_cpus_and_memory():
+    host = machines.recording("llnl-tioga")
+    wish = whole_host(host)
+    assert wish["numa_nodes"] == ["all"]
+    # All GPUs on one node, as a host with sub-NUMA clusters has them: no node is lost.
+    for item in [*host.functions, *host.root_complexes]:
+        item.numa_node = 0
+    (plan,) = plan_domains(host, parse_specs([whole_host(host)]))
+    assert [cell.host_node for cell in plan.processors.cells] == [0, 1, 2, 3]
+    assert plan.processors.share.nodes_without_cell == []
+    assert whole_host(host)["memory_mib"] == wish["memory_mib"]
+
+
+def test_a_device_in_a_group_with_one_that_stays_stays_too():
+    host = server()
+    host.function("0000:00:03.0").iommu_group = 99  # carries the default route
+    host.function("0000:14:00.0").iommu_group = 99
+    host.function("0000:83:00.0").iommu_group = 99
+    wish = whole_host(host)
+    assert wish["gpus"] == {"addresses": ["0000:13:00.0"]}
+    assert wish["nics"] == {"addresses": ["0000:15:10.0", "0000:84:00.0", "0000:85:10.0"]}
+
+
+@pytest.mark.parametrize(
+    ("pages", "page_mib", "memory_mib"),
+    [
+        # 2.8 and 2.9 GiB: seven eighths in whole pages, the same on both.
+        ([], 1024, 2 * 2048),
+        ([HugePages(2 * MIB, 0, 0), HugePages(GIB, 2, 2)], 1024, 2 * 2048),
+        ([HugePages(2 * MIB, 1000, 0), HugePages(GIB, 0, 0)], 2, 2 * 2000),
+        # A few pages were made for something else.
+        ([HugePages(2 * MIB, 64, 64), HugePages(GIB, 1, 1)], 1024, 2 * 2048),
+    ],
+)
+def test_the_memory_is_what_is_in_huge_pages_or_most_of_it(pages, page_mib, memory_mib):
+    wish = whole_host(server(pages))
+    assert (wish["huge_page_mib"], wish["memory_mib"]) == (page_mib, memory_mib)
+
+
+def test_a_small_host_gets_small_pages():
+    host = server()
+    for node in host.numa_nodes:
+        node.memory_bytes = 1024 * MIB
+    wish = whole_host(host)
+    assert (wish["huge_page_mib"], wish["memory_mib"]) == (2, 2 * 896)
+
+
+def test_a_host_whose_memory_is_not_known_is_refused():
+    host = server()
+    for item in [*host.functions, *host.root_complexes]:
+        item.numa_node = None
+    for node in host.numa_nodes:
+        node.memory_bytes = 0
+    with pytest.raises(DomainError, match=r"does not say how much memory its NUMA nodes have; .*say which domains"):
+        whole_host(host)
+    host.numa_nodes = []
+    with pytest.raises(DomainError, match=r"does not say how much memory its NUMA nodes have; .*say which domains"):
+        whole_host(host)
+
+
+def test_a_host_without_a_gpu_to_give_is_refused_with_the_reasons_of_its_gpus():
+    host = server()
+    for address in ("0000:13:00.0", "0000:83:00.0"):
+        host.function(address).used_by_host = ["holds swap space"]
+    with pytest.raises(DomainError) as error:
+        whole_host(host)
+    assert "0000:13:00.0: the host itself uses it (holds swap space)" in str(error.value)
+    assert "0000:00:03.0" not in str(error.value)
+    host.functions = [function for function in host.functions if function.kind != "gpu"]
+    with pytest.raises(DomainError, match=r"\(it has none\); say which domains to plan"):
+        whole_host(host)

@@ -1,0 +1,223 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import (
+    CHECK,
+    Boot,
+    Devices,
+    Disk,
+    DomainSpec,
+    Interface,
+    Nics,
+    parse_module_ids,
+    parse_specs,
+)
+
+
+def test_addresses_are_made_whole() -> None:
+    spec = parse_specs([{"name": "a", "gpus": {"addresses": ["3B:00.0", "0000:5e:00.1"]}}])[0]
+    assert spec.gpus.addresses == ["0000:3b:00.0", "0000:5e:00.1"]
+
+
+def test_none_is_not_given() -> None:
+    spec = parse_specs([{"name": "a", "vcpus": None, "gpus": None, "disks": None, "huge_page_mib": None}])[0]
+    assert (spec.vcpus, spec.gpus.count, spec.disks, spec.huge_page_mib) == (None, 0, [], 1024)
+
+
+def test_uuid_and_macs_come_from_the_name() -> None:
+    one, other = parse_specs([{"name": name, "interfaces": [{"type": "user"}] * 2} for name in ("a", "b")])
+    again = parse_specs([{"name": "a", "interfaces": [{"type": "user"}] * 2}])[0]
+    assert (again.uuid, again.mac(0), again.mac(1)) == (one.uuid, one.mac(0), one.mac(1))
+    assert len({one.uuid, other.uuid}) == 2
+    assert len({one.mac(0), one.mac(1), other.mac(0), other.mac(1)}) == 4
+    assert one.mac(0).startswith("52:54:00:")
+
+
+PCI = "write it like '0000:3b:00.0', in quotes"
+TWO_TO_1024 = "x86 has 2 and 1024; 0 is ordinary memory"
+PLAIN_PATH = "write it without '//', '.', '..' or a last '/'"
+DISK = {"path": "/a"}
+
+
+def of(**settings: Any) -> dict[str, Any]:
+    return {"name": "a", **settings}
+
+
+def disk(**settings: Any) -> dict[str, Any]:
+    return of(disks=[{**DISK, **settings}])
+
+
+@pytest.mark.parametrize(
+    ("wish", "message"),
+    [
+        (of(memory=3), None),
+        (of(memory_mib=1 << 33), "memory_mib 8589934592 is not possible; use a whole number from 0 to 4294967296 MiB"),
+        (of(memory_mib="1024"), "memory_mib '1024' is not possible; use a whole number from 0 to 4294967296 MiB"),
+        (of(memory_mib=1.5), "memory_mib 1.5 is not possible; use a whole number from 0 to 4294967296 MiB"),
+        (of(gpus=8), "gpus: 8 is not a dictionary; write {setting: value}; there are addresses, count"),
+        (of(gpus={"number": 3}), "gpus: unknown setting 'number'; there are addresses, count"),
+        (of(gpus={"count": -1}), "gpus.count -1 is not possible; use a whole number from 0 to 256"),
+        (of(gpus={"count": True}), "gpus.count True is not possible; use a whole number from 0 to 256"),
+        (of(gpus={"addresses": ["3b.0"]}), f"gpus.addresses '3b.0' is not a PCI address; {PCI}"),
+        (of(gpus={"addresses": [600.0]}), f"gpus.addresses 600.0 is not a PCI address; {PCI}"),
+        (of(gpus={"addresses": "3b:00.0"}), "gpus.addresses '3b:00.0' is not a list; write it like ['0000:3b:00.0']"),
+        (of(nics={"addresses": ["xx:00.0"]}), f"nics.addresses 'xx:00.0' is not a PCI address; {PCI}"),
+        (of(nics={"functions": "sf"}), "nics.functions 'sf' is unknown; use one of: 'vf', 'pf'"),
+        (of(nvme={"count": 257}), "nvme.count 257 is not possible; use a whole number from 0 to 256"),
+        (of(vcpus=0), "vcpus 0 is not possible; use a whole number from 1 to 4096"),
+        (of(vcpus=4097), "vcpus 4097 is not possible; use a whole number from 1 to 4096"),
+        (of(iothreads=10000000), "iothreads 10000000 is not possible; use a whole number from 0 to 256"),
+        (of(huge_page_mib=3), f"huge_page_mib 3 is no size of a huge page; {TWO_TO_1024}"),
+        (of(huge_page_mib=4), f"huge_page_mib 4 is no size of a huge page; {TWO_TO_1024}"),
+        (of(huge_page_mib=16384), f"huge_page_mib 16384 is no size of a huge page; {TWO_TO_1024}"),
+        (of(mmio_window_mib=1000), "mmio_window_mib 1000 is not a power of two; leave it out to have it computed"),
+        (of(numa_nodes=1), "numa_nodes ['1'] is neither [all] nor a list of NUMA nodes; write it like [0, 1]"),
+        (
+            of(numa_nodes=["\u00b2"]),
+            "numa_nodes ['\u00b2'] is neither [all] nor a list of NUMA nodes; write it like [0, 1]",
+        ),
+        (of(lock_memory="yes"), "lock_memory 'yes' is not possible; use true or false"),
+        (of(accelerator="xen"), "accelerator 'xen' is unknown; use one of: 'auto', 'kvm', 'qemu'"),
+        *(
+            (
+                of(physical_address_bits=bits),
+                f"physical_address_bits {bits!r} is unknown; it is auto, passthrough, off, or a number from 32 to 52",
+            )
+            for bits in ("46bit", "99", "4\u00b2", "31", "53", "046", "-40")
+        ),
+        (
+            of(accelerator="qemu", physical_address_bits="passthrough"),
+            "physical_address_bits passthrough needs KVM, and accelerator is qemu; use auto, off or a number",
+        ),
+        (
+            of(machine="pc"),
+            "machine 'pc' is no version of q35; write it as virsh capabilities tells it, like pc-q35-8.2, "
+            "or leave it out",
+        ),
+        (of(disks={"path": "/a"}), "disks: {'path': '/a'} is not a list; begin each element with '-'"),
+        (
+            of(disks=["/a"]),
+            "disks[0]: '/a' is not a dictionary; write {setting: value}; there are base, base_format, "
+            "format, path, read_only, size_mib",
+        ),
+        (of(disks=[{}]), "disks[0]: path is missing; give path"),
+        (disk(path="a.img"), "disks[0].path 'a.img' is not an absolute path; begin it with '/'"),
+        (disk(path=""), "disks[0].path the text is empty; leave the setting out, or give it a value"),
+        (disk(path="/a/../b"), f"disks[0].path '/a/../b' is not the plain path of a file; {PLAIN_PATH}"),
+        (disk(path="/a\n"), "disks[0].path '/a\\n' contains '\\n', which is not a printable character; remove it"),
+        (disk(path="/a\0"), "disks[0].path '/a\\x00' contains '\\x00', which is not a printable character; remove it"),
+        (
+            disk(path="/\ud800"),
+            "disks[0].path '/\\ud800' contains '\\ud800', which is not a printable character; remove it",
+        ),
+        (disk(base="b"), "disks[0].base 'b' is not an absolute path; begin it with '/'"),
+        (
+            disk(base="/b", format="raw"),
+            "disk /a: only a writable qcow2 file can be an overlay of a base image; leave out "
+            "base, or format and read_only",
+        ),
+        (disk(base="/b", base_format="vdi"), "disks[0].base_format 'vdi' is unknown; use one of: 'qcow2', 'raw'"),
+        (disk(size_mib=1), "disk /a: size_mib is for one that is made from a base; leave it out"),
+        (disk(format="vdi"), "disks[0].format 'vdi' is unknown; use one of: 'qcow2', 'raw'"),
+        (
+            of(interfaces=[{"type": "network"}]),
+            "an interface of type network needs a source: the network's name; give source",
+        ),
+        (of(interfaces=[{"type": "user", "source": "x"}]), "an interface of type user has no source; leave it out"),
+        (
+            of(interfaces=[{"source": "a\tb"}]),
+            "interfaces[0].source 'a\\tb' contains '\\t', which is not a printable character; remove it",
+        ),
+        (
+            of(interfaces=[{"type": "bridge", "source": "a/b"}]),
+            "'a/b' is no name of a bridge; it has 15 letters, digits, '_', '.', '-' at most",
+        ),
+        (
+            of(interfaces=[{"type": "user", "mac": "1"}]),
+            "interfaces[0].mac '1' is not a MAC address; write it like 52:54:00:12:34:56",
+        ),
+        (
+            of(interfaces=[{"type": "user", "mac": "01:00:5e:00:00:01"}]),
+            "interfaces[0].mac 01:00:5e:00:00:01 is a "
+            "multicast address; use one whose first byte is even, like 52:54:00:12:34:56",
+        ),
+        (of(boot={"initrd": "/i"}), "boot: kernel is missing; give kernel"),
+        (of(boot={"kernel": "vmlinuz"}), "boot.kernel 'vmlinuz' is not an absolute path; begin it with '/'"),
+        (
+            of(boot={"kernel": "/k", "arguments": "a\0"}),
+            "boot.arguments 'a\\x00' contains '\\x00', which is not a printable character; remove it",
+        ),
+        (of(console_log="log"), "console_log 'log' is not an absolute path; begin it with '/'"),
+        (
+            of(console_log="/a\x1b"),
+            "console_log '/a\\x1b' contains '\\x1b', which is not a printable character; remove it",
+        ),
+    ],
+)
+def test_one_clear_error(wish: dict[str, Any], message: str | None) -> None:
+    with pytest.raises(DomainError) as caught:
+        parse_specs([wish])
+    if message is None:
+        assert str(caught.value).startswith("virtual machine a: unknown setting 'memory'; there are accelerator, ats, ")
+    else:
+        assert str(caught.value) == f"virtual machine a: {message}"
+
+
+@pytest.mark.parametrize("name", ["a b", None, 3, "", "-a", "a/b", "a" * 65, "\ud800"])
+def test_a_name(name: Any) -> None:
+    with pytest.raises(DomainError) as caught:
+        parse_specs([{"name": name}])
+    assert str(caught.value) == (
+        f"virtual machine {name!r}: not a name; use letters, digits, '.', '_', '-', 64 at most, a letter or digit first"
+    )
+
+
+def test_what_is_no_virtual_machine() -> None:
+    with pytest.raises(
+        DomainError, match=r"^'gpu01' is not a virtual machine; write a dictionary of settings for each$"
+    ):
+        parse_specs(["gpu01"])  # type: ignore[list-item]
+
+
+def test_every_setting_has_a_type() -> None:
+    """Those without one are records or lists of them, whose settings have."""
+    inner = {"gpus", "nics", "nvme", "disks", "interfaces", "boot"}
+    for kind in (DomainSpec, Devices, Nics, Disk, Interface, Boot):
+        without = {item.name for item in fields(kind) if CHECK not in item.metadata}
+        assert without == (inner if kind is DomainSpec else set())
+
+
+@pytest.mark.parametrize(("key", "number"), [("3b:00.0", "1\u00b2"), ("3b:00.0", -1), ("3b.0", 1), (600.0, 1)])
+def test_module_ids(key: Any, number: Any) -> None:
+    with pytest.raises(DomainError) as caught:
+        parse_module_ids({key: number})
+    assert str(caught.value) == (
+        f'gpu_module_ids: {key!r}: {number!r} is not a PCI address and a number; write it like "0000:1b:00.0": 1'
+    )
+    assert parse_module_ids({"3B:00.0": "1", "0000:3c:00.0": 2}) == {"0000:3b:00.0": 1, "0000:3c:00.0": 2}
+
+
+def test_a_name_is_listed_once() -> None:
+    with pytest.raises(DomainError, match="virtual machine a: listed twice"):
+        parse_specs([{"name": "a"}, {"name": "b"}, {"name": "a"}])
+
+
+def test_a_device_is_given_once() -> None:
+    address = "0000:3b:00.0"
+    with pytest.raises(DomainError, match=f"virtual machine a: PCI device {address} is given to it twice"):
+        parse_specs([{"name": "a", "gpus": {"addresses": [address]}, "nics": {"addresses": ["3b:00.0"]}}])
+    with pytest.raises(DomainError, match=f"virtual machine b: .*{address} is given to it and to virtual machine a"):
+        parse_specs([{"name": name, "gpus": {"addresses": [address]}} for name in "ab"])
+
+
+def test_a_mac_is_given_once() -> None:
+    interface = {"type": "user", "mac": "52:54:00:00:00:01"}
+    with pytest.raises(DomainError, match="virtual machine b: MAC 52:54:00:00:00:01 is also that of a"):
+        parse_specs([{"name": name, "interfaces": [interface]} for name in "ab"])
