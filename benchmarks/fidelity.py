@@ -33,9 +33,10 @@ sys.path.insert(0, str(ROOT / ".collections"))
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, RootComplex
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import pairs
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import is_physical
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan, plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.predicted_guest import PCI_BRIDGE_CLASS, predict
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import parse_specs
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
 Guest = tuple[Host, dict[str, str]]  # the guest, and by host address the device's address in it
 

@@ -28,9 +28,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / ".collections"))
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xml import render
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import parse_specs
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
 SIZES = (1, 10, 100, 1_000, 10_000)
 LIMIT_MS = 2.0

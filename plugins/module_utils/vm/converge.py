@@ -25,7 +25,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed import disk_files, qemu_process
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor, ObservedDomain
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan, plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import checks, disk_use
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import (
     WARN,
@@ -34,11 +35,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findin
     unplannable,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.outputs import returned_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import (
-    DomainSpec,
-    parse_module_ids,
-    parse_specs,
-)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_module_ids, parse_specs
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
 
 # One day: the longest wait for one guest.
 SHUTDOWN_MAX_S = 86400

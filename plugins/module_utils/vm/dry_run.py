@@ -14,13 +14,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recordings import read_recording
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import plan_domains, require_x86
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains, require_x86
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.whole_host import whole_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import checks, disk_use
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import RefusedError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.outputs import plan_files, returned_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.terminal import show
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import parse_module_ids, parse_specs
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_module_ids, parse_specs
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.trial import boot
 
 

@@ -15,9 +15,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervi
     Hypervisor,
     ObservedDomain,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan, plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xml import render
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import parse_specs
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 MIB = 1024**2

@@ -38,10 +38,8 @@ LONG = {
     "image/build/build.py",
     "image/request/spec.py",
     "vm/devices/allocate.py",
-    "vm/plan/plan.py",
     "vm/preflight/checks.py",
     "vm/proof/claims.py",
-    "vm/request/spec.py",
 }
 
 

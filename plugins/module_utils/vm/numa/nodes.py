@@ -12,7 +12,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import capacity
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Holdings
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import ALL_NODES, DomainSpec
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.settings import ALL_NODES
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
 
 
 def serves(node: NumaNode) -> bool:

@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibil
     obstacle,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.nodes import serves
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import ALL_NODES
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.settings import ALL_NODES
 
 NAME = "whole-host"
 # The guest's share of a node's memory without huge pages: inventories/vela, 704 of 768 GiB, is a little more.

@@ -16,8 +16,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
     RootComplex,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan, plan_domains
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import parse_specs
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
 
 def addresses(of: DomainPlan) -> list[str]:

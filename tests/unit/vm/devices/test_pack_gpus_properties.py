@@ -27,9 +27,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpu
     Unit,
     apart,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan, plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xml import render
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import parse_specs
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
 
 @st.composite

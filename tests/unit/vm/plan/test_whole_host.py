@@ -10,9 +10,9 @@ from machines import GIB, MIB
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import HugePages
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.whole_host import whole_host
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import parse_specs
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
 
 def server(pages=()):

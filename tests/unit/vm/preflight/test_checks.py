@@ -11,14 +11,15 @@ from machines import GIB, MIB, hypervisor, lab, observed, plan, wish
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Acs, Ats, Host, HugePages
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Accelerator, Hypervisor
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan, plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.checks import check, wishes
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import (
     Finding,
     RefusedError,
     unplannable,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import parse_specs
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
 
 def tuned() -> Host:

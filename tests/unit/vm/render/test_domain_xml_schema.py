@@ -16,15 +16,15 @@ from machines import hypervisor, lab
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import differences
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xml import render
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import (
     ACCELERATORS,
     DISK_FORMATS,
     FIRMWARES,
     NIC_FUNCTIONS,
     DomainSpec,
-    parse_specs,
 )
 
 SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")

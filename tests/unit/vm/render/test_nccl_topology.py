@@ -21,13 +21,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import pairs
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl import check_nccl, read_nccl
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan, plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.predicted_guest import predict
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.checks import without_libvirt
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render import nccl_topology
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.nccl_topology import for_guest, render
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.outputs import returned_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import parse_specs
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
 NAME = "pci0000:10"
 GEN5, GEN4, NARROW = Link(2.5, 16, 32.0, 16), Link(16.0, 16, 16.0, 16), Link(32.0, 8, 32.0, 8)

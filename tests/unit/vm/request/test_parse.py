@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_module_ids, parse_specs
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import (
     CHECK,
     Boot,
@@ -16,8 +17,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec imp
     DomainSpec,
     Interface,
     Nics,
-    parse_module_ids,
-    parse_specs,
 )
 
 

@@ -32,10 +32,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors im
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import differences
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import holdings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import bus_numbers, pci_tree
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan, plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.predicted_guest import kept, predict
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xml import render
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import parse_specs
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
 
 def shared(host: Host) -> list[dict[str, Any]]:

@@ -1,0 +1,292 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The planner: from requests and the host to plans. Pure: the same input gives the same plans."""
+
+from __future__ import annotations
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.architecture import (
+    architecture,
+    unsupported,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import MIB
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices import nvswitch_boards
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.allocate import choose_together
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Chosen, Surroundings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import capacity, cells, nodes
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import (
+    Holdings,
+    Hypervisor,
+    holdings,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import (
+    bus_numbers,
+    mmio,
+    pci_tree,
+    predicted_guest,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec, explicit_addresses
+
+# The limit if libvirt was not asked: every q35 allows it since QEMU 2.8 (max_cpus in hw/i386/pc_q35.c; 1024 since
+# 8.1, 4096 since 9.0).
+MAX_VCPUS = 288
+
+
+def plan_domains(
+    host: Host,
+    specs: list[DomainSpec],
+    hypervisor: Hypervisor | None = None,
+    gpu_module_ids: dict[str, int] | None = None,
+) -> list[DomainPlan]:
+    """Plan all virtual machines of one host that are requested together; return the plans in the order of ``specs``.
+
+    Their devices are chosen together, and their order makes no difference. Other domains of ``hypervisor`` keep what
+    they hold. A domain of the list keeps what it holds today where its spec still allows that. ``hypervisor`` None:
+    nothing is known of libvirt, KVM is assumed. ``gpu_module_ids``: see nvswitch_boards.recognise.
+
+    Raises DomainError, or TopologyError where the host contradicts itself.
+    """
+    require_x86(host)
+    listed = {spec.name for spec in specs}
+    held: dict[str, Holdings] = {}
+    others: list[Holdings] = []
+    around = Surroundings(host)
+    cpu_holder: dict[int, str] = {}
+    for observed in hypervisor.domains.values() if hypervisor else []:
+        own = holdings(observed.inactive_xml)
+        held[observed.name] = own
+        if observed.name not in listed:
+            others.append(own)
+            around.holder.update(dict.fromkeys(own.devices, observed.name))
+            cpu_holder.update(dict.fromkeys(own.cpus, observed.name))
+    for spec in specs:
+        for address in explicit_addresses(spec):
+            around.holder.setdefault(address, spec.name)
+    # Existing domains keep what they have until they choose: no other virtual machine's plan moves them.
+    for spec in sorted(specs, key=lambda item: item.name):
+        own = held.get(spec.name, Holdings())
+        counted = {"gpu": spec.gpus.count, "nic": spec.nics.per_gpu, "nvme": spec.nvme.count}
+        for address in own.devices:
+            if address in around.functions and counted.get(around.functions[address].kind):
+                around.holder.setdefault(address, spec.name)
+        for cpu in own.cpus:
+            cpu_holder.setdefault(cpu, spec.name)
+
+    foreign_cpus = {cpu for cpu, name in cpu_holder.items() if name not in listed}
+    room = capacity.capacities(host, specs, others, foreign_cpus)
+    devices = {name: own.devices for name, own in held.items() if name in listed}
+    chosen = choose_together(specs, around, devices, nvswitch_boards.recognise(host, gpu_module_ids), room)
+
+    of_cells = nodes.settle(host, specs, {name: each.all() for name, each in chosen.items()}, held, room)
+    plans: dict[str, DomainPlan] = {}
+    # A spec that takes the remaining CPUs comes after those that set a number.
+    for spec in sorted(specs, key=lambda item: (item.vcpus is None, item.name)):
+        own = held.get(spec.name, Holdings())
+        taken = {cpu for cpu, name in cpu_holder.items() if name != spec.name}
+        plan = _plan(spec, around, chosen[spec.name], of_cells[spec.name], taken, own, hypervisor)
+        plans[spec.name] = plan
+        # From here on it holds exactly what it was given.
+        cpu_holder = {cpu: name for cpu, name in cpu_holder.items() if name != spec.name}
+        if spec.pin_cpus:
+            cpu_holder.update({cpu: spec.name for cell in plan.processors.cells for cpu in cell.cpus})
+    return [plans[spec.name] for spec in specs]
+
+
+def require_x86(host: Host) -> None:
+    """Raise DomainError where the host is known to be of another architecture than the guests."""
+    reason = unsupported(host.cpu)
+    if reason:
+        raise DomainError(f"{reason}; it can be read and recorded", "plan on another host")
+
+
+def _plan(
+    spec: DomainSpec,
+    around: Surroundings,
+    chosen: Chosen,
+    node_ids: list[int],
+    taken_cpus: set[int],
+    held: Holdings,
+    hypervisor: Hypervisor | None,
+) -> DomainPlan:
+    host = around.host
+    accelerator = _accelerator(spec, hypervisor)
+    machine, machine_notes = _machine(spec, accelerator, hypervisor)
+    max_vcpus = hypervisor.accelerators[accelerator].vcpus_of(machine) if hypervisor else MAX_VCPUS
+    devices = chosen.all()
+    processors = cells.arrange(spec, host, node_ids, taken_cpus, set(held.cpus), max_vcpus)
+
+    cell_of_complex, notes = _cells_of(host, devices, processors)
+    notes = [*chosen.notes, *machine_notes, *notes, *_share_notes(spec, host, chosen, processors)]
+    virtio = [pci_tree.Endpoint("serial", "0")]
+    virtio += [pci_tree.Endpoint("disk", str(number)) for number in range(len(spec.disks))]
+    virtio += [pci_tree.Endpoint("interface", str(number)) for number in range(len(spec.interfaces))]
+    root, tree_notes = pci_tree.build(spec.name, around, devices, cell_of_complex, virtio, spec.mirror_topology)
+    bus_numbers.assign(spec.name, root)
+
+    mode, bits = _address_bits(spec, accelerator, host.cpu.physical_address_bits)
+    window = mmio.size_up(
+        spec.name, root, around.functions, spec.memory_mib, bits, host.cpu.vendor, spec.mmio_window_mib, spec.firmware
+    )
+    if architecture(host.cpu) is None:
+        notes.append(
+            "the topology does not say the processor's architecture; the plan is for x86_64, and gpu_domain refuses it"
+        )
+    bare = [device.address for device in devices if not device.bars]
+    if bare:
+        notes.append(
+            f"the topology does not say the BARs of {', '.join(bare)}: the window for large BARs has no room for them; "
+            "read it on the host with host_topology_info, or give mmio_window_mib"
+        )
+    if spec.ats and not spec.guest_iommu:
+        notes.append(
+            "ats has no effect on virtio devices without guest_iommu; of passed-through devices it is the NIC "
+            "firmware's and the host's ACS"
+        )
+    plan = DomainPlan(
+        spec=spec,
+        accelerator=accelerator,
+        processors=processors,
+        chosen=chosen,
+        root=root,
+        window=window,
+        address_bits_mode=mode,
+        address_bits=bits,
+        vendor=host.cpu.vendor,
+        functions=around.functions,
+        host_nodes={device.address: host.node_of(device) for device in devices},
+        machine=machine,
+        notes=[*notes, *tree_notes],
+    )
+    plan.fidelity = predicted_guest.kept(plan, host)
+    return plan
+
+
+def _share_notes(spec: DomainSpec, host: Host, chosen: Chosen, processors: cells.Processors) -> list[str]:
+    """Return notes that say why its share is not larger, where it sets no number of vCPUs or has all GPUs."""
+    share, notes = processors.share, []
+    each = share.vcpus // len(processors.cells)
+    if spec.vcpus is None and share.free:
+        why = f"every cell has as many vCPUs as the one with the fewest CPUs left, {each}"
+        if share.limit // len(processors.cells) - each < processors.threads:
+            why = f"a guest has {share.limit} vCPUs at most here"
+            if not spec.remaps_interrupts and share.limit == cells.VCPUS_WITHOUT_REMAPPING:
+                why = (
+                    f"without interrupt remapping a guest has {share.limit} vCPUs at most; interrupt_remapping: true "
+                    "lifts that"
+                )
+        notes.append(f"{share.free} hardware threads of its nodes are in no use: {why}")
+    gpus = {function.address for function in host.functions if function.kind == "gpu"}
+    if share.nodes_without_cell and gpus and gpus <= {function.address for function in chosen.gpus}:
+        lost = [node for node in host.numa_nodes if node.id in share.nodes_without_cell]
+        memory_mib = sum(node.memory_bytes for node in lost) // MIB
+        notes.append(
+            f"it has all GPUs of the host and no cell on NUMA node {', '.join(str(node.id) for node in lost)}: "
+            f"{sum(len(node.cpus) for node in lost)} hardware threads and {memory_mib} MiB are out of its reach; "
+            "numa_nodes: [all] gives it those"
+        )
+    if spec.interrupt_remapping and not spec.guest_iommu:
+        notes.append(
+            "interrupt_remapping gives the guest an IOMMU: boot it with intel_iommu=off, so that it translates no DMA; "
+            "interrupts are remapped all the same"
+        )
+    return notes
+
+
+def _cells_of(
+    host: Host, devices: list[Function], processors: cells.Processors
+) -> tuple[dict[str, int | None], list[str]]:
+    """Return the guest cell of each root complex with a device (None: not known), and notes on differences.
+
+    An expander bus has one node: that of most of its devices.
+    """
+    notes: list[str] = []
+    serving: dict[str, dict[str, int | None]] = {}
+    for device in devices:
+        node = host.node_of(device)
+        server = None if node is None else nodes.serving_node(host, node)
+        if server != node:
+            notes.append(
+                f"NUMA node {node} of {device.address} has no CPUs or no memory; the guest sees it on that of "
+                f"node {server}"
+            )
+        serving.setdefault(device.root_complex, {})[device.address] = server
+    cell_of_node = {cell.host_node: cell.id for cell in processors.cells}
+    found: dict[str, int | None] = {}
+    for root_complex, served in serving.items():
+        known = [node for node in served.values() if node is not None]
+        if not known:
+            found[root_complex] = None
+            notes += [
+                f"the host does not say which NUMA node {address} is on; the guest will not know either"
+                for address in served
+            ]
+            continue
+        most = min(set(known), key=lambda node: (-known.count(node), node))
+        found[root_complex] = cell_of_node[most]
+        for address, node in served.items():
+            if node != most:
+                own = (
+                    f"the host does not say which NUMA node {address} is on"
+                    if node is None
+                    else f"{address} is on NUMA node {node} of the host"
+                )
+                notes.append(
+                    f"{own}; in the guest it is on that of node {most}, with the others of {root_complex}: an expander "
+                    "bus has one node"
+                )
+    return found, notes
+
+
+def _accelerator(spec: DomainSpec, hypervisor: Hypervisor | None) -> str:
+    """Return KVM where libvirt supports it, else QEMU's emulation; an accelerator set by name must be available."""
+    if hypervisor is None:
+        return "qemu" if spec.accelerator == "qemu" else "kvm"
+    wanted = ("kvm", "qemu") if spec.accelerator == "auto" else (spec.accelerator,)
+    for name in wanted:
+        if name in hypervisor.accelerators:
+            return name
+    there = ", ".join(sorted(hypervisor.accelerators)) or "none"
+    raise DomainError(
+        f"accelerator {spec.accelerator} is not to be had: libvirt on this host offers {there}",
+        "for kvm the BIOS must enable virtualization and /dev/kvm exist (virt-host-validate says what is missing)",
+        domain=spec.name,
+    )
+
+
+def _machine(spec: DomainSpec, accelerator: str, hypervisor: Hypervisor | None) -> tuple[str, list[str]]:
+    """Return the machine type, and the notes on it."""
+    if hypervisor is None:
+        return machine_type.settled(spec.machine, None, machine_type.ALIAS), []
+    observed = hypervisor.domains.get(spec.name)
+    defined = machine_type.of_domain(observed.inactive_xml) if observed else None
+    newest = hypervisor.accelerators[accelerator].machine or machine_type.ALIAS
+    machine = machine_type.settled(spec.machine, defined, newest)
+    told = machine_type.note(machine, spec.machine, newest)
+    return machine, [told] if told else []
+
+
+def _address_bits(spec: DomainSpec, accelerator: str, host_bits: int | None) -> tuple[str, int | None]:
+    """Return the mode in which the guest gets its physical address bits, and their number (None: not known)."""
+    wanted = spec.physical_address_bits
+    if wanted == "auto":
+        wanted = "passthrough" if accelerator == "kvm" else "off"
+    if wanted == "passthrough":
+        if accelerator != "kvm":
+            raise DomainError(
+                "physical_address_bits passthrough needs KVM, and this host runs guests by emulation",
+                "use auto, off or a number",
+                domain=spec.name,
+            )
+        return "passthrough", host_bits
+    if wanted == "off":
+        return "off", mmio.DEFAULT_ADDRESS_BITS
+    bits = int(wanted)
+    # libvirt refuses more than the host's, under emulation too.
+    if host_bits is not None and bits > host_bits:
+        raise DomainError(
+            f"physical_address_bits {bits} is more than the host's {host_bits}", "use auto", domain=spec.name
+        )
+    return "emulate", bits

@@ -1,0 +1,169 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Requests for virtual machines from plain data, checked once here, so that later code need not check them again."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import InvalidValueError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request import settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import (
+    CHECK,
+    Boot,
+    Devices,
+    Disk,
+    DomainSpec,
+    Interface,
+    Nics,
+    explicit_addresses,
+)
+
+
+def parse_specs(data: list[dict[str, Any]]) -> list[DomainSpec]:
+    """Return the specs of all virtual machines of one host, from plain data. Raises DomainError on the first error.
+
+    ``None`` is "not given" (Ansible passes it for an option without a value).
+    """
+    specs = [_spec(item) for item in data]
+    _unique((spec.name, spec.name) for spec in specs)
+    owners: dict[str, str] = {}
+    macs: dict[str, str] = {}
+    for spec in specs:
+        for address in explicit_addresses(spec):
+            if address in owners:
+                other = owners[address]
+                where = "twice" if other == spec.name else f"and to virtual machine {other}"
+                raise DomainError(f"PCI device {address} is given to it {where}", "give it once", domain=spec.name)
+            owners[address] = spec.name
+        for index in range(len(spec.interfaces)):
+            mac = spec.mac(index)
+            if mac in macs:
+                raise DomainError(f"MAC {mac} is also that of {macs[mac]}", "give another mac", domain=spec.name)
+            macs[mac] = spec.name
+    return specs
+
+
+def parse_module_ids(data: dict[str, Any] | None) -> dict[str, int]:
+    """Return PCI address -> GPU physical id, from plain data. Raises DomainError where one is neither."""
+    ids: dict[str, int] = {}
+    for key, number in (data or {}).items():
+        try:
+            # A key of a dictionary, and a value from the command line, may be text.
+            written = isinstance(number, str) and settings.MODULE_ID.fullmatch(number)
+            ids[settings.address(key)] = values.whole(int(number) if written else number, 0, settings.DEVICES_MAX)
+        except InvalidValueError as error:
+            raise DomainError(
+                f"gpu_module_ids: {key!r}: {number!r} is not a PCI address and a number",
+                'write it like "0000:1b:00.0": 1',
+            ) from error
+    return ids
+
+
+def _unique(names: Any) -> None:
+    seen = set()
+    for name, label in names:
+        if name in seen:
+            raise DomainError("listed twice", "give each a name of its own", domain=label)
+        seen.add(name)
+
+
+def _spec(data: dict[str, Any]) -> DomainSpec:
+    if not isinstance(data, dict):
+        raise DomainError(f"{data!r:.80} is not a virtual machine", "write a dictionary of settings for each")
+    given = data.get("name")
+    name = given if isinstance(given, str) and settings.NAME.fullmatch(given) else repr(given)
+    inner = {
+        "gpus": lambda value: _build(Devices, value, name, "gpus"),
+        "nics": lambda value: _build(Nics, value, name, "nics"),
+        "nvme": lambda value: _build(Devices, value, name, "nvme"),
+        "disks": lambda value: _each(Disk, value, name, "disks"),
+        "interfaces": lambda value: _each(Interface, value, name, "interfaces"),
+        "boot": lambda value: _build(Boot, value, name, "boot") if value else None,
+    }
+    parts = {key: build(data[key]) for key, build in inner.items() if data.get(key) is not None}
+    spec = _build(DomainSpec, {**data, "name": given}, name, "", parts)
+    for check in TOGETHER:
+        check(spec)
+    return spec
+
+
+def _each(kind: type, data: Any, name: str, where: str) -> list[Any]:
+    if not isinstance(data, list):
+        raise DomainError(f"{where}: {data!r:.80} is not a list", "begin each element with '-'", domain=name)
+    return [_build(kind, item, name, f"{where}[{at}]") for at, item in enumerate(data)]
+
+
+def _build(kind: type, data: Any, name: str, where: str, parts: dict[str, Any] | None = None) -> Any:
+    """Build a ``kind`` from plain data, each setting by its own type; ``parts`` are already built."""
+    before = f"{where}: " if where else ""
+    known = {item.name: item for item in fields(kind)}
+    if not isinstance(data, dict):
+        raise DomainError(
+            f"{before}{data!r:.80} is not a dictionary",
+            f"write {{setting: value}}; there are {', '.join(sorted(known))}",
+            domain=name,
+        )
+    made: dict[str, Any] = dict(parts or {})
+    for key, value in data.items():
+        if key not in known:
+            raise DomainError(f"{before}unknown setting {key!r}", f"there are {', '.join(sorted(known))}", domain=name)
+        if (value is None and key != "name") or key in made:
+            continue
+        try:
+            made[key] = known[key].metadata[CHECK](value)
+        except InvalidValueError as error:
+            label = "" if kind is DomainSpec and key == "name" else f"{where}.{key} " if where else f"{key} "
+            raise DomainError(f"{label}{error.why}", error.remedy, domain=name) from error
+    for key, item in known.items():
+        if key not in made and item.default is MISSING and item.default_factory is MISSING:
+            raise DomainError(f"{before}{key} is missing", f"give {key}", domain=name)
+    return kind(**made)
+
+
+# The rules for settings together, on any host.
+
+
+def _bits_and_accelerator(spec: DomainSpec) -> None:
+    if spec.accelerator == "qemu" and spec.physical_address_bits == "passthrough":
+        raise DomainError(
+            "physical_address_bits passthrough needs KVM, and accelerator is qemu",
+            "use auto, off or a number",
+            spec.name,
+        )
+
+
+def _overlays(spec: DomainSpec) -> None:
+    for disk in spec.disks:
+        if disk.base is not None and (disk.format != "qcow2" or disk.path.startswith("/dev/") or disk.read_only):
+            raise DomainError(
+                f"disk {disk.path}: only a writable qcow2 file can be an overlay of a base image",
+                "leave out base, or format and read_only",
+                spec.name,
+            )
+        if disk.base is None and disk.size_mib:
+            raise DomainError(
+                f"disk {disk.path}: size_mib is for one that is made from a base", "leave it out", spec.name
+            )
+
+
+def _sources(spec: DomainSpec) -> None:
+    for interface in spec.interfaces:
+        kind, source = interface.type, interface.source
+        if kind == "user":
+            if source is not None:
+                raise DomainError("an interface of type user has no source", "leave it out", spec.name)
+        elif source is None:
+            raise DomainError(
+                f"an interface of type {kind} needs a source: the {kind}'s name", "give source", spec.name
+            )
+        elif kind == "bridge" and not settings.BRIDGE.fullmatch(source):
+            raise DomainError(
+                f"{source!r} is no name of a bridge", "it has 15 letters, digits, '_', '.', '-' at most", spec.name
+            )
+
+
+TOGETHER = (_bits_and_accelerator, _overlays, _sources)

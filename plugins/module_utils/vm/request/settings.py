@@ -1,0 +1,138 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The check of each single setting of a request: it returns the value, or raises InvalidValueError. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import InvalidValueError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
+
+# libvirt refuses "/" and a few more. QEMU's pid and log files have the name, so only characters valid in all are used.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+SHORT_ADDRESS = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+# All nodes that have CPUs and memory, as the only element of numa_nodes.
+ALL_NODES = "all"
+NODE = re.compile(r"[0-9]{1,4}")
+
+# The limits of any guest, where no host sets a lower one: 4096 vCPUs (QEMU's q35 since 9.0), 52 physical
+# address bits and so 4 PiB (AMD64 Architecture Programmer's Manual, volume 2, 5.1), 256 buses, a device on each.
+VCPUS_MAX = 4096
+MEMORY_MIB_MAX = 1 << 32
+WINDOW_MIB_MAX = 1 << 32
+ADDRESS_BITS_MAX = 52
+DEVICES_MAX = 256
+# A disk: 1 PiB, more than QEMU's qcow2 can address with its default clusters and tables in use.
+DISK_MIB_MAX = 1 << 30
+# x86-64's sizes of huge pages; 0 is ordinary memory.
+HUGE_PAGES_MIB = (0, 2, 1024)
+# Linux on x86 takes 2048 bytes with the closing NUL (COMMAND_LINE_SIZE, arch/x86/include/asm/setup.h).
+ARGUMENTS_MAX = 2047
+# Linux: IFNAMSIZ is 16 with the closing NUL. The characters are those of libvirt's schema.
+BRIDGE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,14}")
+SOURCE_MAX = 255
+MODULE_ID = re.compile(r"[0-9]{1,3}")
+BITS = re.compile(r"[1-9][0-9]")
+
+Check = Callable[[Any], Any]
+
+
+def number(least: int, most: int, unit: str = "") -> Check:
+    """Return the check for a whole number of ``unit``."""
+    return lambda value: values.whole(value, least, most, unit)
+
+
+def choice(*known: str) -> Check:
+    """Return the check for one of ``known``."""
+    return lambda value: values.one_of(value, known)
+
+
+def switch(value: Any) -> bool:
+    """Check a switch."""
+    if not isinstance(value, bool):
+        raise InvalidValueError(f"{value!r} is not possible", "use true or false")
+    return value
+
+
+def power_of_two(value: Any) -> int:
+    """Check a power of two; 0 is "as computed"."""
+    if values.whole(value, 0, WINDOW_MIB_MAX, "MiB") & (value - 1):
+        raise InvalidValueError(f"{value} is not a power of two", "leave it out to have it computed")
+    return value
+
+
+def page_size(value: Any) -> int:
+    """Check a size of huge pages in MiB."""
+    if isinstance(value, bool) or value not in HUGE_PAGES_MIB:
+        raise InvalidValueError(f"{value!r} is no size of a huge page", "x86 has 2 and 1024; 0 is ordinary memory")
+    return value
+
+
+def address_bits(value: Any) -> str:
+    """Check a mode of physical address bits, or their number as text."""
+    words = values.text(value)
+    if words not in ("auto", "passthrough", "off") and not (
+        BITS.fullmatch(words) and 32 <= int(words) <= ADDRESS_BITS_MAX
+    ):
+        raise InvalidValueError(
+            f"{value!r} is unknown", f"it is auto, passthrough, off, or a number from 32 to {ADDRESS_BITS_MAX}"
+        )
+    return words
+
+
+def machine(value: Any) -> str:
+    """Check a machine type: the alias, or a version of it."""
+    if value != machine_type.ALIAS and not machine_type.is_version(values.text(value)):
+        raise InvalidValueError(
+            f"{value!r} is no version of q35",
+            "write it as virsh capabilities tells it, like pc-q35-8.2, or leave it out",
+        )
+    return str(value)
+
+
+def nodes(value: Any) -> list[str]:
+    """Return NUMA nodes as text; numbers are accepted, too."""
+    ids = [str(node) for node in value] if isinstance(value, list) else [str(value)]
+    if not isinstance(value, list) or (ids != [ALL_NODES] and not all(NODE.fullmatch(node) for node in ids)):
+        raise InvalidValueError(f"{ids!r} is neither [all] nor a list of NUMA nodes", "write it like [0, 1]")
+    return ids
+
+
+def addresses(value: Any) -> list[str]:
+    """Check a list of PCI addresses."""
+    if not isinstance(value, list):
+        raise InvalidValueError(f"{value!r} is not a list", "write it like ['0000:3b:00.0']")
+    return [address(item) for item in value]
+
+
+def address(value: Any) -> str:
+    """Return a PCI address in full and in lower case."""
+    # YAML reads 10:00.0 without quotes as a number, of base 60.
+    text = value.lower() if isinstance(value, str) else ""
+    if SHORT_ADDRESS.fullmatch(text):
+        text = f"0000:{text}"
+    if not ADDRESS.fullmatch(text):
+        raise InvalidValueError(f"{value!r} is not a PCI address", "write it like '0000:3b:00.0', in quotes")
+    return text
+
+
+def name(value: Any) -> str:
+    """Check the name of a virtual machine."""
+    if not isinstance(value, str) or not NAME.fullmatch(value):
+        raise InvalidValueError("not a name", "use letters, digits, '.', '_', '-', 64 at most, a letter or digit first")
+    return value
+
+
+def arguments(value: Any) -> str:
+    """Check a kernel's arguments."""
+    return values.text(value, ARGUMENTS_MAX)
+
+
+def source(value: Any) -> str:
+    """Check the name of a network or a bridge."""
+    return values.text(value, SOURCE_MAX)
