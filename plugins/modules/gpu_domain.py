@@ -93,7 +93,7 @@ findings:
     why:
       description: Why that is so, or matters.
       type: str
-    mend:
+    remedy:
       description: The next step.
       type: str
     severity:
@@ -103,7 +103,7 @@ findings:
     - domain: train-01
       what: no hugetlbfs is mounted for pages of 1024 MiB
       why: QEMU takes its memory from there
-      mend: mount one (mount -t hugetlbfs -o pagesize=1024M none /dev/hugepages-1024M) and restart libvirt
+      remedy: mount one (mount -t hugetlbfs -o pagesize=1024M none /dev/hugepages-1024M) and restart libvirt
       severity: refuse
 domains:
   description: Each virtual machine, in the order in which they were given.

@@ -27,7 +27,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor, ObservedDomain
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import checks, disk_use
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight import checks, disk_use, programs
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import (
     WARN,
     Finding,
@@ -56,7 +56,7 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     module_ids = parse_module_ids(params["gpu_module_ids"])
     client = Client(params["uri"])
     try:
-        hypervisor = client.observe(checks.wanted_paths(specs))
+        hypervisor = client.observe(programs.wanted_paths(specs))
         hypervisor.files = disk_files.observe(disk_use.paths(specs, hypervisor))
         plans: dict[str, DomainPlan] = {}
         returned: dict[str, dict[str, Any]] = {}
@@ -116,7 +116,7 @@ def _planned(
     try:
         return plan_domains(host, specs, hypervisor, module_ids)
     except DomainError as error:
-        raise RefusedError([unplannable(error), *checks.wishes(specs, hypervisor, check_mode)]) from error
+        raise RefusedError([unplannable(error), *checks.of_requests(specs, hypervisor, check_mode)]) from error
 
 
 def _unknown(name: str, decision: Decision) -> Iterator[Finding]:

@@ -48,9 +48,9 @@ def test_all_findings_come_with_the_failure(check_mode, monkeypatch, capsys):
     assert len(others) == 2
     said = [str(text) for text in result["warnings"]]
     for item in others:
-        words = f"{platform.node()}: virtual machine gpu-vm: {item['what']}: {item['why']}; {item['mend']}"
+        words = f"{platform.node()}: virtual machine gpu-vm: {item['what']}: {item['why']}; {item['remedy']}"
         assert any(words in text for text in said)
-    assert set(result["findings"][0]) == {"domain", "what", "why", "mend", "severity"}
+    assert set(result["findings"][0]) == {"domain", "what", "why", "remedy", "severity"}
 
 
 def test_what_only_warns_is_said_where_nothing_is_refused(monkeypatch, capsys):

@@ -37,8 +37,6 @@ LONG = {
     "fabric/systems/nxos.py",
     "image/build/build.py",
     "image/request/spec.py",
-    "vm/devices/allocate.py",
-    "vm/preflight/checks.py",
     "vm/proof/claims.py",
 }
 

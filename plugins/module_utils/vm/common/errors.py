@@ -8,11 +8,11 @@ from __future__ import annotations
 class DomainError(ValueError):
     """A request that cannot be met.
 
-    ``why`` names the thing and the cause, ``mend`` the next step ("" where there is none to name), ``domain`` the
+    ``why`` names the thing and the cause, ``remedy`` the next step ("" where there is none to name), ``domain`` the
     virtual machine ("" where the host or several virtual machines are concerned). The message is made of them.
     """
 
-    def __init__(self, why: str, mend: str = "", domain: str = "") -> None:
-        self.why, self.mend, self.domain = why, mend, domain
+    def __init__(self, why: str, remedy: str = "", domain: str = "") -> None:
+        self.why, self.remedy, self.domain = why, remedy, domain
         subject = f"virtual machine {domain}: " if domain else ""
-        super().__init__(f"{subject}{why}; {mend}" if mend else f"{subject}{why}")
+        super().__init__(f"{subject}{why}; {remedy}" if remedy else f"{subject}{why}")

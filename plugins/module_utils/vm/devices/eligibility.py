@@ -85,13 +85,13 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Obstacle:
-    """The reason (``why``) that something is not available, and the remedy (``mend``)."""
+    """The reason (``why``) that something is not available, and its ``remedy``."""
 
     why: str
-    mend: str
+    remedy: str
 
     def __str__(self) -> str:
-        return f"{self.why}; {self.mend}"
+        return f"{self.why}; {self.remedy}"
 
 
 def obstacle(around: Surroundings, function: Function, name: str, own: Iterable[str]) -> Obstacle | None:
@@ -134,7 +134,7 @@ def foreign_member(around: Surroundings, function: Function, name: str, own: Ite
             return Obstacle(
                 f"its IOMMU group {group} also holds {member.address}, which belongs to virtual machine {holder}, and "
                 f"two virtual machines never share a group; {together.why}",
-                together.mend,
+                together.remedy,
             )
         if member.driver is not None and member.driver not in HARMLESS_DRIVERS:
             return Obstacle(
@@ -160,13 +160,13 @@ def why_one_group(around: Surroundings, group: int) -> Obstacle:
             off.append(address)
     names = ", ".join(member.address for member in members)
     if off:
-        cause, mend = f"ACS is off at port {', '.join(off)}", "turn it on (role gpu_host)"
+        cause, remedy = f"ACS is off at port {', '.join(off)}", "turn it on (role gpu_host)"
     elif lacking:
         cause = f"port {', '.join(lacking)} has no ACS"
-        mend = "give all of them to one virtual machine, or use other slots"
+        remedy = "give all of them to one virtual machine, or use other slots"
     else:
-        cause, mend = "nothing isolates them from each other", "give all of them to one virtual machine"
-    return Obstacle(f"in group {group} are {names}; {cause}", mend)
+        cause, remedy = "nothing isolates them from each other", "give all of them to one virtual machine"
+    return Obstacle(f"in group {group} are {names}; {cause}", remedy)
 
 
 def is_virtual(function: Function) -> bool:

@@ -60,7 +60,7 @@ def no_plan(reason: str) -> Drift:
         f"what is wished cannot be planned on this host as it is now: {reason}",
         [HOST],
         "playbooks/gpu_vms.yml refuses, and nothing of the virtual machine can be changed or proven",
-        "mend what the other items name, or change the inventory",
+        "correct what the other items name, or change the inventory",
     )
 
 

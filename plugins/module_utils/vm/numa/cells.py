@@ -173,8 +173,8 @@ def _vcpus(spec: DomainSpec, nodes: list[NumaNode], cores: dict[int, list[list[i
         return count, width
     if spec.vcpus > limit:
         lifts = limit == VCPUS_WITHOUT_REMAPPING and not spec.remaps_interrupts
-        mend = f"interrupt_remapping lifts the limit of {limit}" if lifts else "ask for fewer"
-        raise DomainError(f"vcpus {spec.vcpus} is over the limit of {limit}", mend, spec.name)
+        remedy = f"interrupt_remapping lifts the limit of {limit}" if lifts else "ask for fewer"
+        raise DomainError(f"vcpus {spec.vcpus} is over the limit of {limit}", remedy, spec.name)
     if spec.vcpus % len(nodes):
         raise DomainError(
             f"{spec.vcpus} vCPUs do not divide over its {len(nodes)} NUMA cells (host nodes "

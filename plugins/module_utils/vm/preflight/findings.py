@@ -14,7 +14,7 @@ REFUSE, WARN = "refuse", "warn"
 
 @dataclass
 class Finding:
-    """``what`` is wrong with virtual machine ``domain``, ``why`` that matters, and the remedy (``mend``).
+    """``what`` is wrong with virtual machine ``domain``, ``why`` that matters, and its ``remedy``.
 
     ``severity`` is REFUSE (nothing is touched) or WARN (it works, but not as well as it could).
     """
@@ -22,7 +22,7 @@ class Finding:
     domain: str
     what: str
     why: str
-    mend: str
+    remedy: str
     severity: str = REFUSE
 
     def to_dict(self) -> dict[str, Any]:
@@ -31,7 +31,7 @@ class Finding:
 
     def __str__(self) -> str:
         subject = f"virtual machine {self.domain}: " if self.domain else ""
-        return f"{subject}{self.what}: {self.why}; {self.mend}"
+        return f"{subject}{self.what}: {self.why}; {self.remedy}"
 
 
 def warnings(found: list[dict[str, Any]], host_name: str) -> list[str]:
@@ -54,5 +54,5 @@ class RefusedError(DomainError):
 
 def unplannable(error: DomainError) -> Finding:
     """Return the planner's refusal as a finding; ``domain`` is "" where only the host is concerned."""
-    mend = error.mend or "mend what it names, or ask for less"
-    return Finding(error.domain, "it cannot be planned on this host", error.why, mend)
+    remedy = error.remedy or "correct what it names, or ask for less"
+    return Finding(error.domain, "it cannot be planned on this host", error.why, remedy)

@@ -140,7 +140,7 @@ def test_a_version_that_qemu_lacks_is_refused(pinned: str, domain: str | None, w
     made = plan(hypervisor=host, machine=pinned)
     with pytest.raises(RefusedError) as caught:
         checks.check([made], lab(), host, set(), set(), paths_may_come=True)
-    assert [(item.what, item.why, item.mend) for item in caught.value.findings if item.severity == "refuse"] == [
+    assert [(item.what, item.why, item.remedy) for item in caught.value.findings if item.severity == "refuse"] == [
         (f"QEMU on this host has no machine {what}", why, "set machine to one of pc-q35-9.0, pc-q35-9.2, pc-q35-10.0")
     ]
 

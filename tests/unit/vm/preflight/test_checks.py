@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors im
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Accelerator, Hypervisor
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.checks import check, wishes
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.checks import check, of_requests
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import (
     Finding,
     RefusedError,
@@ -45,12 +45,12 @@ def run(
 
 
 def refused(message: str, *arguments: Any, **more: Any) -> None:
-    """Exactly one kind of thing is refused, and it says why and how to mend it."""
+    """Exactly one kind of thing is refused, and it says why and the remedy."""
     with pytest.raises(RefusedError, match=f"1\\. virtual machine .*{message}") as caught:
         run(*arguments, **more)
     refusing = [item for item in caught.value.findings if item.severity == "refuse"]
     assert len({item.what.split()[0] for item in refusing}) == 1, refusing
-    assert all(item.why and item.mend for item in caught.value.findings)
+    assert all(item.why and item.remedy for item in caught.value.findings)
 
 
 def warned(message: str, *arguments: Any, **more: Any) -> None:
@@ -281,7 +281,7 @@ def test_a_group_says_which_port_lacks_acs() -> None:
         run(made, host)
     finding = caught.value.findings[0]
     assert "not viable (no ACS, which would part the group: port 0000:12:00.0)" in finding.why
-    assert finding.mend.startswith("give that to the same virtual machine")
+    assert finding.remedy.startswith("give that to the same virtual machine")
 
 
 def test_two_virtual_machines_in_one_group() -> None:
@@ -341,7 +341,7 @@ def test_what_cannot_be_planned_is_a_finding_too() -> None:
     with pytest.raises(DomainError) as caught:
         plan(physical_address_bits="46")
     finding = unplannable(caught.value)
-    assert (finding.domain, finding.mend) == ("gpu-vm", "use auto")
+    assert (finding.domain, finding.remedy) == ("gpu-vm", "use auto")
     assert finding.why == "physical_address_bits 46 is more than the host's 40"
     with pytest.raises(DomainError) as caught:
         plan(gpus={"count": 3})
@@ -356,11 +356,11 @@ def test_what_cannot_be_planned_is_a_finding_too() -> None:
         plan(hypervisor=held)
     finding = unplannable(caught.value)
     assert finding.why.endswith("other has it; take it away there first, or choose another device)")
-    assert finding.mend == "mend what it names, or ask for fewer"
+    assert finding.remedy == "correct what it names, or ask for fewer"
     finding = unplannable(DomainError("no NUMA node: of two; each lacks CPUs"))
     assert (finding.domain, finding.why) == ("", "no NUMA node: of two; each lacks CPUs")
-    assert finding.mend == "mend what it names, or ask for less"
-    wished = wishes(
+    assert finding.remedy == "correct what it names, or ask for less"
+    wished = of_requests(
         parse_specs([wish()]), hypervisor(networks={}, missing_paths=["/var/lib/libvirt/images/gpu-vm.qcow2"]), False
     )
     assert [item.what.split()[0] for item in wished] == ["libvirt", "/var/lib/libvirt/images/gpu-vm.qcow2"]

@@ -1,0 +1,149 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The error of an impossible choice of devices: which request, why, and the next step. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.companions import nearest_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import (
+    IS_FUNCTION,
+    is_physical,
+    obstacle,
+    why_one_group,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import in_words
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import Request
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.problem import Problem
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
+
+
+def refuse(problem: Problem) -> NoReturn:
+    """Raise the DomainError of an impossible choice: for the virtual machine at fault, or for all together."""
+
+    def whatever(_gpus: dict[str, list[str]]) -> bool:
+        return True
+
+    for request in problem.requests:
+        spec = next(spec for spec in problem.specs if spec.name == request.name)
+        if problem.packing.choose([request], {}, whatever) is None:
+            raise _no_place(problem, spec, request)
+    gpus = problem.packing.choose(problem.requests, problem.used, whatever)
+    if gpus is None:
+        sizes = ", ".join(f"{request.name} ({_count(request.count, 'GPU')})" for request in problem.requests)
+        free = sum(len(unit.addresses) for unit in problem.units)
+        board = f", in partitions of {in_words(problem.fabric.sizes)}" if problem.fabric else ""
+        raise DomainError(
+            f"virtual machines {sizes}: each has a place on this host, and all of them together have none; {free} "
+            f"GPUs are to be had{board}",
+            "ask for fewer",
+        )
+    for spec in problem.specs:
+        for kind, words, count, fits in _counts(problem, spec):
+            alone = {spec.name: gpus.get(spec.name, [])}
+            if nearest_of(problem, [spec], alone, alone, kind) is None:
+                raise _too_few(problem, spec, words, count, [item for item in _of_kind(problem, kind) if fits(item)])
+    asked = [
+        f"{spec.name} ({_count(count, words)})"
+        for spec in problem.specs
+        for _kind, words, count, _fits in _counts(problem, spec)
+    ]
+    raise DomainError(
+        f"virtual machines {', '.join(asked)}: each could have its own, and this host has not enough for all of "
+        "them together",
+        "ask for fewer",
+    )
+
+
+def _counts(problem: Problem, spec: DomainSpec) -> list[tuple[str, str, int, Callable[[Function], bool]]]:
+    gpus = spec.gpus.count + len(spec.gpus.addresses)
+    counts: list[tuple[str, str, int, Callable[[Function], bool]]] = []
+    if spec.nics.per_gpu:
+        words = "virtual function" if spec.nics.functions == "vf" else "physical NIC function"
+        counts.append(("nic", words, spec.nics.per_gpu * gpus, IS_FUNCTION[spec.nics.functions]))
+    if spec.nvme.count:
+        counts.append(("nvme", "NVMe drive", spec.nvme.count, is_physical))
+    return counts
+
+
+def _no_place(problem: Problem, spec: DomainSpec, request: Request) -> DomainError:
+    """Return the error that says why its GPUs have no place even if it were alone."""
+    free = [unit for unit in problem.units if unit.owner in (None, spec.name)]
+    there = sum(len(unit.addresses) for unit in free)
+    if there < request.count:
+        return _too_few(problem, spec, "GPU", spec.gpus.count, _of_kind(problem, "gpu"))
+    asked = f"asks for {_count(request.count, 'GPU')}"
+    fabric = problem.fabric
+    if fabric and any(address in fabric.gpus for unit in free for address in unit.addresses):
+        if request.count not in fabric.sizes:
+            missing = (
+                "" if fabric.physical_ids else f" ({len(fabric.gpus)} of its GPUs are there; gpu_module_ids says which)"
+            )
+            return DomainError(
+                f"{asked}, and Fabric Manager makes partitions of {in_words(fabric.sizes)} on this host's "
+                f"{fabric.board.name}{missing}",
+                "ask for as many, or name the GPUs in gpus.addresses and do without NVLink between them",
+                spec.name,
+            )
+        if request.must:
+            has = ", ".join(address for at in sorted(request.must) for address in problem.units[at].addresses)
+            return DomainError(
+                f"{asked}, and no partition of {request.count} with {has}, which it has, is free on this host's "
+                f"{fabric.board.name}",
+                "ask for another number, or remove it and make it anew",
+                spec.name,
+            )
+        taken = [
+            f"{address} is with virtual machine {problem.around.holder[address]}"
+            if address in problem.around.holder
+            else f"{address} is not to be had"
+            for address in fabric.gpus
+            if address not in problem.number or problem.units[problem.number[address]].owner not in (None, spec.name)
+        ]
+        return DomainError(
+            f"{asked}, and no partition of {request.count} is free on this host's {fabric.board.name}: "
+            f"{'; '.join(taken)}",
+            "ask for fewer",
+            spec.name,
+        )
+    groups = [
+        str(why_one_group(problem.around, group))
+        for group in sorted(
+            problem.around.functions[unit.addresses[0]].iommu_group or 0 for unit in free if len(unit.addresses) > 1
+        )
+    ]
+    return DomainError(
+        f"{asked}, and the {there} that are free come by whole IOMMU groups, which two virtual machines never "
+        f"share: {'; '.join(groups)}",
+        "ask for as many as groups have, or name one in gpus.addresses and leave the rest of its group unused",
+        spec.name,
+    )
+
+
+def _of_kind(problem: Problem, kind: str) -> list[Function]:
+    return [function for function in problem.around.host.functions if function.kind == kind]
+
+
+def _too_few(problem: Problem, spec: DomainSpec, words: str, wanted: int, there: list[Function]) -> DomainError:
+    """Return the error that counts the free devices and says why each of the others is not free."""
+    around = problem.around
+    explicit = problem.explicit[spec.name]
+    free, reasons = [], []
+    for function in sorted(there, key=lambda item: item.address):
+        reason = obstacle(around, function, spec.name, explicit)
+        if reason:
+            reasons.append(f"{function.address}: {reason}")
+        elif function.address not in problem.named:
+            free.append(function)
+    why = f"asks for {_count(wanted, words)}, this host has {len(there)}, free {len(free)}"
+    if reasons:
+        return DomainError(f"{why} ({'; '.join(reasons)})", "correct what it names, or ask for fewer", spec.name)
+    return DomainError(why, "ask for fewer", spec.name)
+
+
+def _count(number: int, words: str) -> str:
+    return f"{number} {words}" + ("s" if number != 1 else "")

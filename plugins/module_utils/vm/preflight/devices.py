@@ -1,0 +1,187 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The checks of a plan's devices: in use, isolated, and what they lose without an error. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.accelerators import models
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl_format import MAX_ELEMENTS
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name, some
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import (
+    ACS_PORTS,
+    ISOLATING_ACS,
+    Surroundings,
+    foreign_member,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import (
+    WARN,
+    Finding,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render import nccl_topology
+
+# The ACSCtl bit (Linux PCI_ACS_DT) that lets translated requests go straight: direct translated P2P.
+ACS_DIRECT_TRANSLATED = 0x40
+# The bytes that a port must show before its lack of ACS is known: extended config space.
+EXTENDED_CONFIG_BYTES = 4096
+
+
+def in_use(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
+    """Find devices that the host uses, that have no IOMMU group, or whose group holds something else."""
+    own = [function.address for function in plan.chosen.all()]
+    for function in plan.chosen.all():
+        device = f"PCI device {function.address}"
+        if function.used_by_host:
+            yield Finding(
+                plan.name,
+                f"{device} is in use by the host",
+                "; ".join(function.used_by_host),
+                "move that elsewhere, or choose another device",
+            )
+        if function.iommu_group is None:
+            yield Finding(
+                plan.name,
+                f"{device} is in no IOMMU group",
+                "the host's IOMMU is off, and VFIO needs it",
+                "enable it in the BIOS and boot with intel_iommu=on or amd_iommu=on",
+            )
+        reason = foreign_member(around, function, plan.name, own)
+        if reason:
+            without = [port.address for port in _ports(around, function) if _lacks_acs(port)]
+            why = "VFIO takes a group as a whole, and QEMU says that it is not viable"
+            if without:
+                why += f" (no ACS, which would part the group: port {some(without)})"
+            yield Finding(plan.name, f"{device}: {reason.why}", why, reason.remedy)
+
+
+def _ports(around: Surroundings, function: Function) -> list[Function]:
+    steps = (around.functions[address] for address in around.bridges(function.address))
+    return [step for step in steps if step.port_type in ACS_PORTS]
+
+
+def _lacks_acs(port: Function) -> bool:
+    return port.acs is None and port.config_bytes >= EXTENDED_CONFIG_BYTES
+
+
+def isolation(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
+    """Find ACS that was turned off after the kernel made its groups: the groups look separate, the devices are not."""
+    told = set()
+    for function in plan.chosen.all():
+        above = set(around.bridges(function.address))
+        neighbours = sorted(
+            {
+                holder
+                for address, holder in around.holder.items()
+                if holder != plan.name and address in around.functions and above & set(around.bridges(address))
+            }
+        )
+        for port in _ports(around, function):
+            if port.acs is None:
+                continue
+            off = port.acs.capability & ISOLATING_ACS & ~port.acs.control
+            if off and neighbours and port.address not in told:
+                told.add(port.address)
+                yield Finding(
+                    plan.name,
+                    f"ACS of port {port.address} above {name(function)} is weakened (ACSCtl {port.acs.control:#04x}, "
+                    f"without {off:#04x})",
+                    f"devices of virtual machine {some(neighbours)} are below the same switch or port, and each could "
+                    "write into the other's",
+                    "turn ACS on (gpu_host_pci), or give all devices of that switch to one virtual machine",
+                )
+
+
+def losses(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
+    """Find what the virtual machine loses without an error."""
+    yield from _address_bits(plan)
+    yield from _models(plan, around.host)
+    yield from _nodes(plan)
+    yield from _nccl(plan, around.host)
+    # Without the host's config space, nothing is known of ATS and ACS.
+    if around.config_read:
+        yield from _ats(plan, around)
+
+
+def _address_bits(plan: DomainPlan) -> Iterator[Finding]:
+    if plan.address_bits is None:
+        yield Finding(
+            plan.name,
+            "the host's physical address bits are not known",
+            f"whether a window of {plan.window.window_bytes >> 30} GiB for large BARs fits could not be checked",
+            "read the topology on the host itself",
+            WARN,
+        )
+
+
+def _nccl(plan: DomainPlan, host: Host) -> Iterator[Finding]:
+    needed = nccl_topology.elements(plan, host) if plan.chosen.gpus else 0
+    if needed > MAX_ELEMENTS:
+        yield Finding(
+            plan.name,
+            f"NCCL's topology of its GPUs and NICs would have {needed} elements, and NCCL reads {MAX_ELEMENTS}",
+            "no topology file is made for the guest, where NCCL then plans with the links of QEMU's switches",
+            "give it fewer NICs, if NCCL is to be fast there",
+            WARN,
+        )
+
+
+def _nodes(plan: DomainPlan) -> Iterator[Finding]:
+    lost = sorted(address for address, node in plan.host_nodes.items() if node is None)
+    if lost:
+        cells = ", ".join(str(cell.host_node) for cell in plan.processors.cells)
+        yield Finding(
+            plan.name,
+            f"the host does not say which NUMA node {some(lost)} {'is' if len(lost) == 1 else 'are'} on",
+            f"its cells are on node {cells}, and which of them is near to a device nobody knows",
+            "look for a BIOS setting or update that gives root bridges their node (_PXM), or choose with numa_nodes",
+            WARN,
+        )
+
+
+def _models(plan: DomainPlan, host: Host) -> Iterator[Finding]:
+    """Find GPUs of several models, where a number is chosen among them or one virtual machine has several models."""
+    there = models([function for function in host.functions if function.kind == "gpu"])
+    if len(there) > 1 and (plan.spec.gpus.count or len(models(plan.chosen.gpus)) > 1):
+        listed = [f"{len(addresses)} of {model} ({some(addresses)})" for model, addresses in there.items()]
+        own = ", ".join(f"{len(addresses)} of {model}" for model, addresses in models(plan.chosen.gpus).items())
+        yield Finding(
+            plan.name,
+            f"the GPUs of this host are of several models: {', '.join(listed)}",
+            f"gpus.count takes any of them; it gets {own or 'none'}",
+            "say with accelerators which of them are no GPUs, or name its own in gpus.addresses",
+            WARN,
+        )
+
+
+def _ats(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
+    """Find ATS that is requested and works nowhere, or is on in a device and stopped on its way."""
+    if not plan.spec.ats:
+        return
+    able = [function for function in plan.chosen.all() if function.ats]
+    if not able and not plan.spec.guest_iommu:
+        yield Finding(
+            plan.name,
+            "ats has no effect",
+            "no device of it has the ATS capability, and virtio devices translate through guest_iommu only",
+            "turn ATS on in the NIC's firmware (gpu_host_nic_firmware), or set ats: false",
+            WARN,
+        )
+    told = set()
+    for function in able:
+        for port in _ports(around, function):
+            if port.acs is None:
+                continue
+            off = port.acs.capability & ACS_DIRECT_TRANSLATED & ~port.acs.control
+            if off and port.address not in told:
+                told.add(port.address)
+                yield Finding(
+                    plan.name,
+                    f"ats has no effect on peer-to-peer traffic through port {port.address} above {name(function)}",
+                    "its ACS does not let translated requests go straight (direct translated P2P), so they go to the "
+                    "root complex and back",
+                    "set it with the role gpu_host (gpu_host_pci)",
+                    WARN,
+                )

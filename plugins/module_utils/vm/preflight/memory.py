@@ -1,0 +1,100 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The checks of memory: what the host has at all, and what is free for the domains that start. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import MIB
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import (
+    Finding,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
+
+
+def hugetlbfs(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
+    """Find a size of huge pages without a mounted hugetlbfs."""
+    size = spec.huge_page_mib
+    if size and size not in hypervisor.hugetlbfs_mib:
+        yield Finding(
+            spec.name,
+            f"no hugetlbfs is mounted for pages of {size} MiB",
+            "QEMU takes its memory from there",
+            f"mount one (mount -t hugetlbfs -o pagesize={size}M none /dev/hugepages-{size}M) and restart libvirt",
+        )
+
+
+def of_host(plans: list[DomainPlan], host: Host) -> Iterator[Finding]:
+    """Find memory that the host lacks even if only ``plans`` run: for each node, and for all together.
+
+    Memory that is bound to a node counts there. Memory of a guest with devices, locked memory and huge pages are never
+    swapped, and count in the total.
+    """
+    whole = {plan.name: plan.spec.memory_mib for plan in plans if plan.chosen.all() or plan.spec.locked}
+    bound: dict[int, dict[str, int]] = {}
+    for plan in plans:
+        for cell in plan.processors.cells if plan.spec.strict_memory else []:
+            bound.setdefault(cell.host_node, {})[plan.name] = cell.memory_mib
+    narrow = False
+    for node in sorted(host.numa_nodes, key=lambda node: node.id):
+        asked = bound.get(node.id, {})
+        if sum(asked.values()) > node.memory_bytes // MIB:
+            narrow = True
+            yield Finding(
+                min(asked) if len(asked) == 1 else "",
+                f"strict_memory binds {_sum(asked)} to NUMA node {node.id}, which has {node.memory_bytes // MIB} MiB",
+                "the kernel ends QEMU when it touches what is not there",
+                "give it less memory, or turn strict_memory off" if len(asked) == 1 else "give them less memory",
+            )
+    there = sum(node.memory_bytes for node in host.numa_nodes) // MIB
+    if sum(whole.values()) > there and not narrow:
+        yield Finding(
+            min(whole) if len(whole) == 1 else "",
+            f"the virtual machines want {_sum(whole)} that is never swapped, and this host has {there} MiB",
+            "QEMU does not start, or the kernel ends it",
+            "give them less memory",
+        )
+
+
+def _sum(asked: dict[str, int]) -> str:
+    """Return the sum with its parts: "3072 MiB (a 1024, b 2048)"."""
+    each = ", ".join(f"{name} {memory_mib}" for name, memory_mib in sorted(asked.items()))
+    return f"{sum(asked.values())} MiB" + (f" ({each})" if len(asked) > 1 else "")
+
+
+def free(starting: list[DomainPlan], host: Host) -> Iterator[Finding]:
+    """Compare the free memory of each node with the domains about to start, in the order of their start."""
+    nodes = {node.id: node for node in host.numa_nodes}
+    asked: dict[tuple[int, int], int] = {}
+    for plan in starting:
+        if not plan.spec.strict_memory and not plan.spec.huge_page_mib:
+            continue
+        size = plan.spec.huge_page_mib
+        for cell in plan.processors.cells:
+            node = nodes[cell.host_node]
+            before = asked.get((node.id, size), 0)
+            asked[node.id, size] = before + cell.memory_mib
+            others = f", {before} MiB of it go to virtual machines before it" if before else ""
+            if size:
+                pages = next((item for item in node.huge_pages if item.size_bytes == size * MIB), None)
+                free = pages.free if pages else 0
+                if asked[node.id, size] > free * size:
+                    yield Finding(
+                        plan.name,
+                        f"needs {cell.memory_mib // size} huge pages of {size} MiB on NUMA node {node.id}, which "
+                        f"has {free} free{others}",
+                        "QEMU takes them all at its start",
+                        "reserve more (role gpu_host, module hugepages) or give it less memory",
+                    )
+            elif node.memory_free_bytes is not None and asked[node.id, size] * MIB > node.memory_free_bytes:
+                yield Finding(
+                    plan.name,
+                    f"needs {cell.memory_mib} MiB on NUMA node {node.id}, which has "
+                    f"{node.memory_free_bytes // MIB} MiB free{others}",
+                    "strict memory comes from that node or not at all",
+                    "give it less memory, or turn strict_memory off",
+                )

@@ -1,0 +1,122 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The checks of what libvirt, QEMU and the host's files offer. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor, holdings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import (
+    Finding,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.min_versions import ELEMENTS, dotted
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
+
+
+def versions(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Finding]:
+    """Find elements of the plan that this host's libvirt or QEMU is too old for."""
+    for element in ELEMENTS:
+        if not element.used(plan):
+            continue
+        for program, minimum, have in (
+            ("libvirt", element.libvirt, hypervisor.libvirt_version),
+            ("QEMU", element.qemu, hypervisor.qemu_version),
+        ):
+            if minimum is not None and have < minimum:
+                yield Finding(
+                    plan.name,
+                    f"{element.name} needs {program} {dotted(minimum)}, this host has {dotted(have)}",
+                    "what a version does not know it refuses or, worse, leaves out",
+                    f"install a newer {program}, or leave the setting out",
+                )
+
+
+def machine(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Finding]:
+    """Find a machine type that this host's QEMU lacks."""
+    there = hypervisor.accelerators[plan.accelerator].machines
+    if plan.machine not in (machine_type.ALIAS, *there):
+        kept = plan.spec.machine == machine_type.ALIAS
+        yield Finding(
+            plan.name,
+            f"QEMU on this host has no machine {plan.machine}",
+            "it was defined with that one, and QEMU cannot start it"
+            if kept
+            else "its setting machine asks for that one",
+            f"set machine to one of {', '.join(machine_type.in_order(list(there))) or 'those of another QEMU'}",
+        )
+
+
+def firmware(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Finding]:
+    """Find firmware that is not installed."""
+    there = hypervisor.accelerators[plan.accelerator].firmwares
+    if plan.spec.firmware not in there:
+        yield Finding(
+            plan.name,
+            f"firmware {plan.spec.firmware} is not to be had on this host",
+            f"libvirt finds no descriptor of it, only {', '.join(there)}",
+            "install OVMF (package ovmf or edk2-ovmf)",
+        )
+
+
+def networks(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
+    """Find libvirt networks that are missing or not active."""
+    for interface in spec.interfaces:
+        if interface.type != "network":
+            continue
+        if interface.source not in hypervisor.networks:
+            there = ", ".join(sorted(hypervisor.networks)) or "none"
+            yield Finding(
+                spec.name,
+                f"libvirt has no network {interface.source}",
+                f"there are {there}",
+                "define it with virsh net-define, or choose another",
+            )
+        elif not hypervisor.networks[interface.source]:
+            yield Finding(
+                spec.name,
+                f"libvirt's network {interface.source} is not active",
+                "a virtual machine does not start without its network",
+                f"start it with virsh net-start {interface.source}",
+            )
+
+
+def paths(spec: DomainSpec, hypervisor: Hypervisor) -> Iterator[Finding]:
+    """Find files of disks and kernels that are missing and that nothing makes."""
+    made = {disk.path for disk in spec.disks if disk.base}
+    for path in wanted_paths([spec]):
+        if path in hypervisor.missing_paths and path not in made:
+            yield Finding(
+                spec.name,
+                f"{path} does not exist on this host",
+                "QEMU opens it at the start",
+                "put it there, or correct the path",
+            )
+
+
+def wanted_paths(specs: list[DomainSpec]) -> list[str]:
+    """Return the files and devices of the host that the guests need."""
+    paths = [path for spec in specs for disk in spec.disks for path in (disk.path, disk.base) if path]
+    for spec in specs:
+        if spec.boot:
+            paths += [path for path in (spec.boot.kernel, spec.boot.initrd) if path]
+    return paths
+
+
+def still_running(plans: list[DomainPlan], hypervisor: Hypervisor, stopping: set[str]) -> Iterator[Finding]:
+    """Find devices that another domain's QEMU still has open, although its definition no longer has them."""
+    for plan in plans:
+        wanted = {function.address for function in plan.chosen.all()}
+        for observed in hypervisor.domains.values():
+            if observed.name == plan.name or observed.name in stopping or observed.live_xml is None:
+                continue
+            for address in holdings(observed.live_xml).devices:
+                if address in wanted:
+                    yield Finding(
+                        plan.name,
+                        f"PCI device {address} is still in the running virtual machine {observed.name}",
+                        "its definition has let go of the device, its QEMU has not",
+                        "restart or stop that first",
+                    )
