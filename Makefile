@@ -51,7 +51,7 @@ lab: packages .venv/.runtime
 	@echo "1 of 3: build the images of the GPU server and of its guest (2 minutes, once), and boot the server (1 minute)"
 	$(lab_playbook) -e '{lab_machines: [hv01]}' playbooks/lab.yml
 	@echo "2 of 3: tune the server, with one reboot; plan, start and settle the GPU VM; prove it (5 minutes; again: 1)"
-	$(lab_playbook) --limit gpu_hosts,gpu_guests,localhost playbooks/site.yml
+	$(lab_playbook) --limit gpu_hosts,gpu_guests,localhost playbooks/gpu_hosts.yml playbooks/gpu_vms.yml playbooks/prove.yml
 	@echo "3 of 3: the verdict"
 	@cat proofs/gpu01.txt
 	@roles/lab/files/what-next

@@ -148,6 +148,17 @@ def test_check_mode_tells_what_a_run_would_change_and_touches_nothing(fabric):
     assert not (fabric.path / "proofs").exists()
 
 
+def test_a_run_limited_to_hosts_without_roce_does_nothing(fabric):
+    """Such as `site.yml --limit gpu_hosts,localhost`: localhost alone is left of the plays that apply and prove."""
+    inventory = json.loads((fabric.path / "inventory.json").read_text())
+    inventory["gpu_hosts"] = {"hosts": {"localhost": {"ansible_connection": "local"}}}
+    (fabric.path / "inventory.json").write_text(json.dumps(inventory))
+    before = fabric.sonic(), copy.deepcopy(fabric.nvue.applied)
+    status, output = fabric.play("--limit", "gpu_hosts", policy=LOSSLESS)
+    assert status == 0, output
+    assert (fabric.sonic(), fabric.nvue.applied) == before
+
+
 def test_the_first_run_applies_and_the_second_changes_nothing(fabric):
     before = json.dumps(fabric.sonic(), indent=4), copy.deepcopy(fabric.nvue.applied)
     status, output = fabric.play(policy=LOSSLESS)

@@ -75,3 +75,9 @@ def test_a_variable_is_named_after_its_role_and_used_by_it(role, name):
 
 def test_there_are_roles():
     assert {"boot_server", "gpu_guest", "gpu_host", "gpu_vm", "lab", "node_boot", "node_image"} <= set(DEFAULTS)
+
+
+def test_only_templates_say_ansible_managed():
+    """The variable exists in templates alone: elsewhere the task fails."""
+    tasks = [path for path in ROLES.rglob("*.yml") if "ansible_managed" in path.read_text(encoding="utf-8")]
+    assert tasks == []
