@@ -104,7 +104,7 @@ def _checked(name: str, setting: str, value: Any, check: Callable[[Any], object]
     try:
         return str(check(value))
     except InvalidValueError as error:
-        raise _error(name, setting, error.why, error.remedy) from error
+        raise _error(name, setting, error.cause, error.remedy) from error
 
 
 def _error(name: str, setting: str, why: str, remedy: str) -> AnsibleFilterError:

@@ -58,7 +58,7 @@ missing:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import bios_settings
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.edge import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_module import finish_on_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.concerns import read_topology
 
@@ -72,7 +72,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     system = System()
-    finish(module, lambda: bios_settings.observe(system, read_topology(system), module.params["required"]))
+    finish_on_host(module, lambda: bios_settings.observe(system, read_topology(system), module.params["required"]))
 
 
 if __name__ == "__main__":

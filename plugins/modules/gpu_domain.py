@@ -276,8 +276,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import TopologyError
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.converge import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.client import URI
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import RefusedError, warnings
@@ -305,16 +304,17 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        result = converge(module.params, module.check_mode)
-    except RefusedError as error:
-        findings = [item.to_dict() for item in error.findings]
-        _warn(module, findings)
-        module.fail_json(msg=str(error), findings=findings)
-    except (DomainError, TopologyError) as error:
-        module.fail_json(msg=str(error))
-    _warn(module, result["findings"])
-    module.exit_json(**result)
+
+    def work() -> dict[str, Any]:
+        try:
+            result = converge(module.params, module.check_mode)
+        except RefusedError as error:
+            _warn(module, error.result()["findings"])
+            raise
+        _warn(module, result["findings"])
+        return result
+
+    finish(module, work)
 
 
 def _warn(module: AnsibleModule, findings: list[dict[str, Any]]) -> None:

@@ -172,8 +172,7 @@ domains:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import TopologyError
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.converge import info
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.client import URI
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options import domain_options, module_of
@@ -193,11 +192,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        result = info(module.params)
-    except (DomainError, TopologyError) as error:
-        module.fail_json(msg=str(error))
-    module.exit_json(changed=False, **result)
+    finish(module, lambda: info(module.params))
 
 
 if __name__ == "__main__":

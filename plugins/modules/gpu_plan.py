@@ -144,13 +144,13 @@ files:
   sample: [plans/machine/whole-host.svg, plans/machine/whole-host.xml]
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import TopologyError
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.dry_run import planned
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import RefusedError, warnings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import warnings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options import domain_options, module_of
 
 
@@ -171,18 +171,17 @@ def main() -> None:
         mutually_exclusive=[("topology", "recording")],
         supports_check_mode=True,
     )
-    try:
+    host_name = module.params["host_name"]
+
+    def work() -> dict[str, Any]:
         result = planned(module.params, module.check_mode)
-    except RefusedError as error:
-        findings = [item.to_dict() for item in error.findings]
-        module.fail_json(msg=f"{module.params['host_name']}: {error}", findings=findings)
-    except (DomainError, TopologyError, ProofError) as error:
-        module.fail_json(msg=f"{module.params['host_name']}: {error}")
-    for text in warnings(result["findings"], module.params["host_name"]):
-        module.warn(text)
-    for note in result["notes"]:
-        module.warn(f"{module.params['host_name']}: {note}")
-    module.exit_json(**result)
+        for text in warnings(result["findings"], host_name):
+            module.warn(text)
+        for note in result["notes"]:
+            module.warn(f"{host_name}: {note}")
+        return result
+
+    finish(module, work, host_name)
 
 
 if __name__ == "__main__":

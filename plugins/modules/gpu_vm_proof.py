@@ -107,9 +107,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
     Evidence,
     Planned,
@@ -163,15 +164,12 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        proof, page = report(module.params["name"], evidence(module.params))
-        result = written(proof, page, module.params["path"], module.check_mode)
-    except (ProofError, TopologyError) as error:
-        module.fail_json(msg=f"{module.params['name']}: {error}")
-    else:
-        if proof.holds:
-            module.exit_json(**result)
-        module.fail_json(msg="\n".join([*result["table"], *result["files"]]), **result)
+    params = module.params
+
+    def work() -> dict[str, Any]:
+        return written(*report(params["name"], evidence(params)), params["path"], module.check_mode)
+
+    finish(module, work, params["name"])
 
 
 if __name__ == "__main__":

@@ -52,14 +52,14 @@ words:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import guests
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.edge import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_module import finish_on_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
 
 def main() -> None:
     """Run as an Ansible module."""
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
-    finish(module, lambda: guests.observe(System()))
+    finish_on_host(module, lambda: guests.observe(System()))
 
 
 if __name__ == "__main__":

@@ -361,9 +361,11 @@ topology:
           sample: [carries the default route]
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recordings import (
     read_recording,
     write_recording,
@@ -377,14 +379,15 @@ def main() -> None:
         supports_check_mode=True,
     )
     path = module.params["recording"]
-    try:
+
+    def work() -> dict[str, Any]:
         host = read_recording(path) if path else read_host()
-    except TopologyError as error:
-        module.fail_json(msg=str(error))
-    for note in host.notes:
-        module.warn(f"{path}: {note}")
-    more = {"recording": write_recording(host)} if module.params["record"] else {}
-    module.exit_json(changed=False, topology=host.to_dict(), **more)
+        for note in host.notes:
+            module.warn(f"{path}: {note}")
+        more = {"recording": write_recording(host)} if module.params["record"] else {}
+        return {"topology": host.to_dict(), **more}
+
+    finish(module, work)
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ pending:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import hugepages
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.edge import finish_on_gpu_host
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_module import finish_on_gpu_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
 

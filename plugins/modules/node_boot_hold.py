@@ -128,7 +128,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import holds
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
@@ -170,22 +170,23 @@ def main() -> None:
     )
     params = module.params
     store = Store(params["store"])
-    try:
+
+    def work() -> dict[str, Any]:
         if params["state"] == "released":
             if not module.check_mode:
                 holds.release(store, params["name"])
-            module.exit_json(changed=False, conflicts=[])
+            return {"conflicts": []}
         scope = holds.scope_of(params["nodes"], params["channel"], params["whole"])
         hold = holds.Hold(params["name"], holds.Holder(**params["holder"]), scope)
         found = holds.take(store, hold, params["take_over"], module.check_mode)
-    except ImageError as error:
-        module.fail_json(msg=str(error), conflicts=[])
-    conflicts = [conflict(other) for other in found]
-    if found and not module.check_mode:
-        module.fail_json(msg=str(holds.refusal(scope, found)), conflicts=conflicts)
-    if found:
-        module.warn(f"this run would be refused: {holds.refusal(scope, found)}")
-    module.exit_json(changed=False, conflicts=conflicts)
+        conflicts = [conflict(other) for other in found]
+        if found and not module.check_mode:
+            return {"failed": True, "msg": str(holds.refusal(scope, found)), "conflicts": conflicts}
+        if found:
+            module.warn(f"this run would be refused: {holds.refusal(scope, found)}")
+        return {"conflicts": conflicts}
+
+    finish(module, work)
 
 
 if __name__ == "__main__":

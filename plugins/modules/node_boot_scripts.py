@@ -127,9 +127,11 @@ others:
   elements: str
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import node_scripts
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.channels import SUFFIX
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import NODES, Store
@@ -157,7 +159,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     options = module.params
-    try:
+
+    def work() -> dict[str, Any]:
         change = node_scripts.ensure(
             Store(options["store"]),
             options["nodes"],
@@ -166,24 +169,24 @@ def main() -> None:
             options["channels_to_come"],
             options["hold"],
         )
-    except ImageError as error:
-        module.fail_json(msg=str(error))
-    diff = [
-        {
-            "before_header": f"{NODES}/{mac}{SUFFIX}",
-            "after_header": f"{NODES}/{mac}{SUFFIX}",
-            "before": change.before.get(mac, ""),
-            "after": change.written.get(mac, ""),
+        diff = [
+            {
+                "before_header": f"{NODES}/{mac}{SUFFIX}",
+                "after_header": f"{NODES}/{mac}{SUFFIX}",
+                "before": change.before.get(mac, ""),
+                "after": change.written.get(mac, ""),
+            }
+            for mac in (*change.written, *change.removed)
+        ]
+        return {
+            "changed": bool(diff),
+            "written": list(change.written),
+            "removed": list(change.removed),
+            "others": list(change.others),
+            "diff": diff,
         }
-        for mac in (*change.written, *change.removed)
-    ]
-    module.exit_json(
-        changed=bool(diff),
-        written=list(change.written),
-        removed=list(change.removed),
-        others=list(change.others),
-        diff=diff,
-    )
+
+    finish(module, work)
 
 
 if __name__ == "__main__":

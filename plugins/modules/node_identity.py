@@ -130,10 +130,11 @@ bundles:
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identities
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.tools import Signer
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
@@ -173,25 +174,26 @@ def main() -> None:
     )
     params = module.params
     store = Store(params["store"])
-    try:
+
+    def work() -> dict[str, Any]:
         nodes = identities.read_nodes(params["nodes"])
         signer = Signer(params["signing_key"], params["public_key"], params["signing_password"])
         change = identities.ensure(store, nodes, signer, module.check_mode, params["removed"])
-    except ImageError as error:
-        module.fail_json(msg=str(error))
-    folder = store.place(identities.IDENTITY)
-    # A bundle whose digest is right and whose signature is not differs in nothing that is shown.
-    forged = [name for name in change.written if change.before.get(name) == change.after[name]]
-    before = {**change.before, **dict.fromkeys(forged, "not signed by this key")}
-    after = {**{name: before[name] for name in change.others}, **change.after}
-    module.exit_json(
-        changed=bool(change.written or change.removed),
-        written=list(change.written),
-        removed=list(change.removed),
-        others=list(change.others),
-        bundles=change.after,
-        diff={"before_header": folder, "after_header": folder, "before": text(before), "after": text(after)},
-    )
+        folder = store.place(identities.IDENTITY)
+        # A bundle whose digest is right and whose signature is not differs in nothing that is shown.
+        forged = [name for name in change.written if change.before.get(name) == change.after[name]]
+        before = {**change.before, **dict.fromkeys(forged, "not signed by this key")}
+        after = {**{name: before[name] for name in change.others}, **change.after}
+        return {
+            "changed": bool(change.written or change.removed),
+            "written": list(change.written),
+            "removed": list(change.removed),
+            "others": list(change.others),
+            "bundles": change.after,
+            "diff": {"before_header": folder, "after_header": folder, "before": text(before), "after": text(after)},
+        }
+
+    finish(module, work)
 
 
 if __name__ == "__main__":

@@ -90,6 +90,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import approval, identity, tools
 
@@ -124,11 +125,12 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
+
+    def work() -> dict[str, Any]:
         found = decided(module.params)
-    except ImageError as error:
-        module.fail_json(msg=str(error))
-    module.exit_json(changed=False, approved=found.approved, fingerprint=found.fingerprint, why=found.why)
+        return {"approved": found.approved, "fingerprint": found.fingerprint, "why": found.why}
+
+    finish(module, work)
 
 
 if __name__ == "__main__":

@@ -90,6 +90,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identity
 
@@ -105,7 +106,7 @@ def tool(module: AnsibleModule, environment: Mapping[str, str], folder: str, *ar
     """Run one of tpm2-tools and return its exit status and output."""
     path = module.get_bin_path(argv[0])
     if not path:
-        module.fail_json(msg=f"tool {argv[0]}: not found on this node; install tpm2-tools")
+        raise ImageError(f"tool {argv[0]}", "not found on this node", "install tpm2-tools")
     status, out, err = module.run_command([path, *argv[1:]], environ_update=environment, cwd=folder)
     return status, " ".join(f"{out} {err}".split())
 
@@ -116,7 +117,7 @@ def read(module: AnsibleModule) -> tuple[bytes, bytes]:
     with tempfile.TemporaryDirectory(prefix="sailloft-") as folder:
         status, said = tool(module, environment, folder, "tpm2_createek", "-G", "rsa", "-u", "ek.pub", "-c", "ek.ctx")
         if status:
-            module.fail_json(msg=f"TPM {module.params['tcti']}: {said}; is a TPM 2.0 there, and switched on?")
+            raise ImageError(f"TPM {module.params['tcti']}", said, "is a TPM 2.0 there, and switched on?")
         # Behind the kernel's resource manager nothing stays in a TPM; one that is reached without it has three places.
         tool(module, environment, folder, "tpm2_flushcontext", "-t")
         with open(os.path.join(folder, "ek.pub"), "rb") as stream:
@@ -151,24 +152,23 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={"tcti": {"type": "str", "default": "device:/dev/tpmrm0"}}, supports_check_mode=True
     )
-    data, stored = read(module)
-    text = base64.b64encode(data).decode()
-    try:
+
+    def work() -> dict[str, Any]:
+        data, stored = read(module)
+        text = base64.b64encode(data).decode()
         ek = identity.read_ek(text, f"TPM {module.params['tcti']}")
-        report = read_report()
-    except ImageError as error:
-        module.fail_json(msg=str(error))
-    certificate = identity.certificate_of(stored)
-    is_of_ek = None if certificate is None else identity.certificate_is_of(certificate, ek)
-    module.exit_json(
-        changed=False,
-        ek=text,
-        ek_digest=identity.ek_digest(ek),
-        certificate=None if certificate is None else base64.b64encode(certificate).decode(),
-        certificate_is_of_ek=is_of_ek,
-        checked={None: NO_CERTIFICATE, True: IS_OF_EK, False: IS_NOT_OF_EK}[is_of_ek],
-        **report,
-    )
+        certificate = identity.certificate_of(stored)
+        is_of_ek = None if certificate is None else identity.certificate_is_of(certificate, ek)
+        return {
+            "ek": text,
+            "ek_digest": identity.ek_digest(ek),
+            "certificate": None if certificate is None else base64.b64encode(certificate).decode(),
+            "certificate_is_of_ek": is_of_ek,
+            "checked": {None: NO_CERTIFICATE, True: IS_OF_EK, False: IS_NOT_OF_EK}[is_of_ek],
+            **read_report(),
+        }
+
+    finish(module, work)
 
 
 if __name__ == "__main__":

@@ -130,10 +130,12 @@ import os
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import build
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
@@ -157,8 +159,6 @@ def main() -> None:
         supports_check_mode=True,
     )
     params = module.params
-    if not params["first_stage"]:
-        module.fail_json(msg="first_stage: no script was given; use the module by its action plugin, or give its text")
     os.umask(0o022)
     if params["ansible_configuration"]:
         os.environ["ANSIBLE_CONFIG"] = params["ansible_configuration"]
@@ -169,31 +169,36 @@ def main() -> None:
             with open(params["progress"], "a", encoding="utf-8") as stream:
                 stream.write(f"{time.monotonic() - started:5.0f} s  {text}\n")
 
-    try:
-        outcomes = build.build(
-            read_images(params["images"], params["layers"]),
-            build.Setting(
-                # systemctl --root takes no ".." on the way to its root.
-                store=Path(params["store"]).resolve(),
-                cache=Path(params["cache"]).resolve(),
-                secret_key=Path(params["signing_key"]),
-                public_key=Path(params["public_key"]),
-                password=params["signing_password"],
-                init=params["first_stage"],
-                check=module.check_mode,
-                open_url=open_url,
-            ),
-            progress,
+    def work() -> dict[str, Any]:
+        if not params["first_stage"]:
+            raise ImageError(
+                "first_stage", "no script was given", "use the module by its action plugin, or give its text"
+            )
+        setting = build.Setting(
+            # systemctl --root takes no ".." on the way to its root.
+            store=Path(params["store"]).resolve(),
+            cache=Path(params["cache"]).resolve(),
+            secret_key=Path(params["signing_key"]),
+            public_key=Path(params["public_key"]),
+            password=params["signing_password"],
+            init=params["first_stage"],
+            check=module.check_mode,
+            open_url=open_url,
         )
-    except ImageError as error:
-        module.fail_json(msg=str(error))
-    except OSError as error:
-        module.fail_json(msg=f"{error.filename or params['cache']}: {error.strerror}; look at the disk, and run again")
-    module.exit_json(
-        changed=any(outcome.changed for outcome in outcomes),
-        images=[{name: value for name, value in asdict(outcome).items() if name != "diff"} for outcome in outcomes],
-        diff=[{"prepared": "\n".join(outcome.diff) + "\n"} for outcome in outcomes if outcome.diff],
-    )
+        try:
+            outcomes = build.build(read_images(params["images"], params["layers"]), setting, progress)
+        except OSError as error:
+            place = str(error.filename or params["cache"])
+            raise ImageError(place, str(error.strerror), "look at the disk, and run again") from error
+        return {
+            "changed": any(outcome.changed for outcome in outcomes),
+            "images": [
+                {name: value for name, value in asdict(outcome).items() if name != "diff"} for outcome in outcomes
+            ],
+            "diff": [{"prepared": "\n".join(outcome.diff) + "\n"} for outcome in outcomes if outcome.diff],
+        }
+
+    finish(module, work)
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
@@ -129,23 +129,24 @@ def main() -> None:
         supports_check_mode=True,
     )
     store = Store(module.params["store"])
-    try:
+
+    def work() -> dict[str, Any]:
         old, new = change(store, module.params, module.check_mode)
         path = channels.path_of(store, module.params["channel"])
-    except ImageError as error:
-        module.fail_json(msg=str(error))
-    module.exit_json(
-        changed=old != new,
-        digest=new.digest if new else None,
-        history=list(new.history) if new else [],
-        previous=old.digest if old else None,
-        diff={
-            "before_header": path,
-            "after_header": path,
-            "before": channels.render(old).decode() if old else "",
-            "after": channels.render(new).decode() if new else "",
-        },
-    )
+        return {
+            "changed": old != new,
+            "digest": new.digest if new else None,
+            "history": list(new.history) if new else [],
+            "previous": old.digest if old else None,
+            "diff": {
+                "before_header": path,
+                "after_header": path,
+                "before": channels.render(old).decode() if old else "",
+                "after": channels.render(new).decode() if new else "",
+            },
+        }
+
+    finish(module, work)
 
 
 if __name__ == "__main__":

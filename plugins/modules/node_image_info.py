@@ -101,19 +101,14 @@ import platform
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import node_state
 
 
 def main() -> None:
     """Run as an Ansible module."""
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
-    try:
-        state = node_state.read(platform.node(), module.run_command)
-    except ImageError as error:
-        module.fail_json(msg=str(error))
-    else:
-        module.exit_json(changed=False, **state)
+    finish(module, lambda: node_state.read(platform.node(), module.run_command))
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import retained
 
 
@@ -142,10 +142,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        module.exit_json(changed=False, **result(module.params))
-    except ImageError as error:
-        module.fail_json(msg=str(error))
+    finish(module, lambda: result(module.params))
 
 
 if __name__ == "__main__":

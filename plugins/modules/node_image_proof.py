@@ -107,9 +107,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import Gate, Seen, Wish, prove
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
@@ -147,15 +146,12 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
+
+    def work() -> dict[str, Any]:
         proof = proof_of(module.params)
-        result = written(proof, page(proof), module.params["path"], module.check_mode)
-    except (ImageError, ProofError) as error:
-        module.fail_json(msg=f"{module.params['name']}: {error}")
-    else:
-        if proof.holds:
-            module.exit_json(**result)
-        module.fail_json(msg="\n".join([*result["table"], *result["files"]]), **result)
+        return written(proof, page(proof), module.params["path"], module.check_mode)
+
+    finish(module, work, module.params["name"])
 
 
 if __name__ == "__main__":

@@ -149,8 +149,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.image import rollout
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 
 
 def result(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,10 +202,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    try:
-        module.exit_json(changed=False, **result(module.params))
-    except ImageError as error:
-        module.fail_json(msg=str(error))
+    finish(module, lambda: result(module.params))
 
 
 if __name__ == "__main__":

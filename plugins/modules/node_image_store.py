@@ -141,9 +141,11 @@ freed_bytes:
   type: int
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import garbage
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.contents import inventory
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
@@ -163,7 +165,8 @@ def main() -> None:
     )
     params = module.params
     store = Store(params["store"])
-    try:
+
+    def work() -> dict[str, Any]:
         store.require()
         before = garbage.paths(store)
         reasons = garbage.reasons(store, params["keep"], params["history"])
@@ -174,22 +177,21 @@ def main() -> None:
                 if module.check_mode
                 else garbage.collect(store, params["keep"], params["history"], params["hold"])
             )
-        seen = inventory(store, reasons, found)
-    except ImageError as error:
-        module.fail_json(msg=str(error))
-    after = [path for path in before if path not in found.paths]
-    module.exit_json(
-        changed=bool(found.paths),
-        removed=list(found.paths),
-        freed_bytes=found.size_bytes,
-        diff={
-            "before_header": store.path,
-            "after_header": store.path,
-            "before": "".join(f"{path}\n" for path in before),
-            "after": "".join(f"{path}\n" for path in after),
-        },
-        **seen,
-    )
+        after = [path for path in before if path not in found.paths]
+        return {
+            "changed": bool(found.paths),
+            "removed": list(found.paths),
+            "freed_bytes": found.size_bytes,
+            "diff": {
+                "before_header": store.path,
+                "after_header": store.path,
+                "before": "".join(f"{path}\n" for path in before),
+                "after": "".join(f"{path}\n" for path in after),
+            },
+            **inventory(store, reasons, found),
+        }
+
+    finish(module, work)
 
 
 if __name__ == "__main__":

@@ -92,10 +92,11 @@ files:
   elements: str
 """
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from typing import Any
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.module import FabricModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
 
@@ -117,15 +118,13 @@ def main() -> None:
         told=("path", "name", "policy", "asics"),
     )
     params = module.params
-    try:
+
+    def work() -> dict[str, Any]:
         proof, first = prove(params)
         result = {**written(proof, page(proof), params["path"], module.check_mode), "first": first}
-    except (FabricError, ProofError) as error:
-        module.fail_json(msg=str(error))
-    else:
-        if proof.holds:
-            module.exit_json(**result)
-        module.fail_json(msg=f"{first}; see {result['files'][1]}", **result)
+        return result if proof.holds else {**result, "msg": f"{first}; see {result['files'][1]}"}
+
+    finish(module, work)
 
 
 if __name__ == "__main__":

@@ -120,7 +120,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.stages import LESS_PFC, SETTINGS
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import unit
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.edge import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_module import finish_on_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic import ensure, persistence
@@ -164,7 +164,7 @@ def main() -> None:
         saved = unit.ensure(system, persistence.SERVICE, settings, module.check_mode, running=now)
         return done.and_then(saved)
 
-    finish(module, bring_about, live=now)
+    finish_on_host(module, bring_about, live=now)
 
 
 if __name__ == "__main__":

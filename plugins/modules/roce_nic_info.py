@@ -64,7 +64,7 @@ left_out:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import unit
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.edge import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_module import finish_on_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.nic import ensure, persistence, read
@@ -88,7 +88,7 @@ def main() -> None:
             }
         )
 
-    finish(module, look)
+    finish_on_host(module, look)
 
 
 if __name__ == "__main__":

@@ -150,10 +150,9 @@ table:
 
 import gc
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.module import FabricModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 
 
 def main() -> None:
@@ -176,12 +175,7 @@ def main() -> None:
     )
     # The code below makes no cycles, and searching for them takes a third of the time with a large fabric's input.
     gc.disable()
-    try:
-        result = report.checked(module.params)
-    except (FabricError, ProofError) as error:
-        module.fail_json(msg=str(error))
-    else:
-        module.exit_json(**result)
+    finish(module, lambda: report.checked(module.params))
 
 
 if __name__ == "__main__":

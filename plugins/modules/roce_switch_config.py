@@ -254,10 +254,9 @@ not_held:
   type: dict
 """
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.module import FabricModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import configs, rollout
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 
 STATES = ("rendered", "parsed", "compared", "planned", "restored")
 
@@ -285,20 +284,14 @@ def main() -> None:
         ],
     )
     params = module.params
-    try:
-        if params["state"] == "rendered":
-            result = configs.rendered(params, module.check_mode, module._diff)
-        elif params["state"] == "planned":
-            result = rollout.planned(params, module.check_mode, module._diff)
-        else:
-            result = {
-                "parsed": configs.parsed,
-                "compared": configs.compared,
-                "restored": rollout.restored,
-            }[params["state"]](params)
-    except (FabricError, ProofError) as error:
-        module.fail_json(msg=str(error))
-    module.exit_json(**result)
+    states = {
+        "rendered": lambda: configs.rendered(params, module.check_mode, module._diff),
+        "planned": lambda: rollout.planned(params, module.check_mode, module._diff),
+        "parsed": lambda: configs.parsed(params),
+        "compared": lambda: configs.compared(params),
+        "restored": lambda: rollout.restored(params),
+    }
+    finish(module, states[params["state"]])
 
 
 if __name__ == "__main__":

@@ -1,19 +1,29 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The base class of the packages' errors about what was given to them."""
+"""The base class of all errors that the library raises for its callers."""
 
 from __future__ import annotations
 
+from typing import Any
 
-class GivenError(Exception):
-    """A request that cannot be fulfilled, or input that is invalid: "SUBJECT: CAUSE; NEXT STEP"."""
 
-    def __init__(self, subject: str, why: str, mend: str) -> None:
-        """Set the parts: ``subject`` names the thing, ``why`` the cause, ``mend`` the next step."""
-        super().__init__(subject, why, mend)
+class SailloftError(Exception):
+    """A request that cannot be fulfilled, or input that is invalid: "SUBJECT: CAUSE; REMEDY".
+
+    ``subject`` names the host, device, virtual machine or setting, ``cause`` says what is wrong, ``remedy`` is the next
+    step. Subject and remedy are "" where the cause contains them.
+    """
+
+    def __init__(self, cause: str, remedy: str = "", subject: str = "") -> None:
+        super().__init__(cause, remedy, subject)
         self.subject = subject
-        self.why = why
-        self.mend = mend
+        self.cause = cause
+        self.remedy = remedy
 
     def __str__(self) -> str:
-        return f"{self.subject}: {self.why}; {self.mend}"
+        subject = f"{self.subject}: " if self.subject else ""
+        return f"{subject}{self.cause}; {self.remedy}" if self.remedy else f"{subject}{self.cause}"
+
+    def result(self) -> dict[str, Any]:
+        """Return what a module that fails with this error returns besides its message."""
+        return {}

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import GivenError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 
 
 class Settings:
     """A dictionary of the user's, and its name in an error. A setting that is null counts as left out."""
 
-    refusal: ClassVar[type[GivenError]]  # what a package raises
+    refusal: ClassVar[type[SailloftError]]  # what a package raises
 
     def __init__(self, subject: str, data: Any) -> None:
         """Raise ``refusal`` if ``data`` is no dictionary."""
@@ -22,9 +22,9 @@ class Settings:
             raise self.refuse("not a dictionary", "write it as settings by name")
         self.data = {name: value for name, value in data.items() if value is not None}
 
-    def refuse(self, why: str, mend: str) -> GivenError:
+    def refuse(self, cause: str, remedy: str) -> SailloftError:
         """Return the error to raise."""
-        return self.refusal(self.subject, why, mend)
+        return self.refusal(self.subject, cause, remedy)
 
     def only(self, *known: str) -> None:
         """Refuse settings of other names."""

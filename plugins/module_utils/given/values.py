@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+
 # Linux: PATH_MAX of linux/limits.h counts the closing NUL.
 PATH_BYTES_MAX = 4095
 # XML 1.0, section 2.2: no control characters but tab, line feed and carriage return, which no setting needs either.
@@ -19,13 +21,8 @@ FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", re.IGNORECASE)
 
 
-class InvalidValueError(ValueError):
-    """A value that its setting cannot have: ``why`` names value and cause, ``remedy`` the next step."""
-
-    def __init__(self, why: str, remedy: str) -> None:
-        super().__init__(f"{why}; {remedy}")
-        self.why = why
-        self.remedy = remedy
+class InvalidValueError(SailloftError):
+    """A value that its setting cannot have: ``cause`` names value and cause."""
 
 
 def text(value: Any, longest: int = 4096) -> str:

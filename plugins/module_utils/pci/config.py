@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci import registers as r
 
 # Lengths that config space has where it is read whole, or as far as the reader may:
@@ -13,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.pci import register
 SIZES = (64, 128, r.PCI_CFG_SPACE_SIZE, r.PCI_CFG_SPACE_EXP_SIZE)
 
 
-class PciError(ValueError):
+class PciError(SailloftError):
     """Config space that is truncated or contradicts itself, or a value that a register does not allow."""
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+
 # The layers in the order in which the paper (arXiv 2407.05467, section 2.1.2) names them, with their headings.
 LAYERS = {
     "bios": "BIOS",
@@ -17,7 +19,7 @@ LAYERS = {
 }
 
 
-class ProofError(ValueError):
+class ProofError(SailloftError):
     """A proof that cannot be made, read or written; the message names the cause and the next step."""
 
 

@@ -15,7 +15,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import 
 def written(proof: Proof, page: str, folder: str, check_mode: bool) -> dict[str, Any]:
     """Write those of NAME.json, NAME.html (``page``) and NAME.txt that differ, and return the module's result.
 
-    Its keys are changed, diff, holds, counts, table, files. In check mode nothing is written. Raises ProofError.
+    Its keys are changed, diff, holds, counts, table, files, and for a proof that does not hold failed and msg. In check
+    mode nothing is written. Raises ProofError.
     """
     lines = table(proof)
     texts = {"json": proof.to_json(), "html": page, "txt": "\n".join(lines) + "\n"}
@@ -25,7 +26,9 @@ def written(proof: Proof, page: str, folder: str, check_mode: bool) -> dict[str,
     if not check_mode:
         for path in differing:
             files.write(path, wanted[path])
+    failure = {} if proof.holds else {"failed": True, "msg": "\n".join([*lines, *wanted])}
     return {
+        **failure,
         "changed": bool(differing),
         "diff": [
             {"before_header": path, "after_header": path, "before": before[path] or "", "after": wanted[path]}

@@ -51,7 +51,7 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     try:
         values.whole(params["shutdown_timeout_s"], 0, SHUTDOWN_MAX_S, "seconds")
     except values.InvalidValueError as error:
-        raise DomainError(f"shutdown_timeout_s {error.why}", error.remedy) from error
+        raise DomainError(f"shutdown_timeout_s {error.cause}", error.remedy) from error
     specs = parse_specs(params["domains"])
     module_ids = parse_module_ids(params["gpu_module_ids"])
     client = Client(params["uri"])

@@ -76,7 +76,7 @@ def _check_names(params: dict[str, Any]) -> None:
         if params["path"]:
             values.text(params["path"], values.PATH_BYTES_MAX)
     except values.InvalidValueError as error:
-        raise DomainError(f"host_name or path: {error.why}", error.remedy) from error
+        raise DomainError(f"host_name or path: {error.cause}", error.remedy) from error
     if name in (".", "..") or "/" in name:
         raise DomainError(f"host_name {name!r} is no name of a folder", "give another, or rename the recording")
 

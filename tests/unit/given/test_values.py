@@ -28,7 +28,7 @@ def test_text_that_every_format_can_carry_is_kept(value):
 def test_other_text_is_refused(value, why):
     with pytest.raises(values.InvalidValueError) as refused:
         values.text(value)
-    assert refused.value.why == why
+    assert refused.value.cause == why
 
 
 @pytest.mark.parametrize("value", ["/a", "/dev/disk/by-id/x", "/a/..b"])
@@ -60,7 +60,7 @@ def test_a_mac_is_that_of_one_interface():
     ):
         with pytest.raises(values.InvalidValueError) as refused:
             values.unicast_mac(wrong)
-        assert refused.value.why == why
+        assert refused.value.cause == why
 
 
 def test_one_of_names_what_is_known():

@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import GivenError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 
 
-class FabricError(GivenError):
+class FabricError(SailloftError):
     """A request for a fabric, a switch or a NIC cannot be fulfilled, or the text that was read is invalid."""
+
+    def __init__(self, subject: str, cause: str, remedy: str) -> None:
+        super().__init__(cause, remedy, subject)

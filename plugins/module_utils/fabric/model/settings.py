@@ -40,4 +40,4 @@ class Record(Settings):
         try:
             return values.text(value)
         except values.InvalidValueError as error:
-            raise self.refuse(f"{setting}: {error.why}", error.remedy) from None
+            raise self.refuse(f"{setting}: {error.cause}", error.remedy) from None

@@ -181,7 +181,7 @@ def _check_port_name(subject: str, port: Any, system: SwitchSystem) -> None:
     try:
         text = values.text(port, LONGEST_PORT_NAME)
     except values.InvalidValueError as error:
-        raise FabricError(f"{subject}: port {port!r}", error.why, error.remedy) from None
+        raise FabricError(f"{subject}: port {port!r}", error.cause, error.remedy) from None
     form = getattr(system, "PORT", None)
     if form is not None and not form.fullmatch(text):
         raise FabricError(

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 
-class HostError(ValueError):
+
+class HostError(SailloftError):
     """A request that this host cannot fulfil. The message names the thing, the cause and the next step."""
 
 

@@ -43,8 +43,10 @@ class Outcome:
         )
 
     def to_result(self) -> dict[str, Any]:
-        """Return the result of a module."""
+        """Return the result of a module, one that fails where a part failed."""
+        failure = {"failed": True, "msg": self.failed} if self.failed else {}
         return {
+            **failure,
             "changed": self.changed,
             "diff": {"before": self.before, "after": self.after},
             "pending": self.pending,

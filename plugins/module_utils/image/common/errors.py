@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import GivenError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 
 
-class ImageError(GivenError):
+class ImageError(SailloftError):
     """A request about an image, a store or a channel cannot be fulfilled."""
+
+    def __init__(self, subject: str, cause: str, remedy: str) -> None:
+        super().__init__(cause, remedy, subject)

@@ -98,6 +98,6 @@ def _first(libc: ctypes.CDLL, work: Callable[[], None], writing: int) -> int:
 
 
 def _tell(writing: int, error: ImageError) -> None:
-    data = json.dumps({"subject": error.subject, "why": error.why, "mend": error.mend}).encode()
+    data = json.dumps({"subject": error.subject, "cause": error.cause, "remedy": error.remedy}).encode()
     while data:
         data = data[os.write(writing, data) :]

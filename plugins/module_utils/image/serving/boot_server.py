@@ -120,7 +120,7 @@ def _of_subnets(server: Server, own: Network | None) -> tuple[list[str], list[Ne
         try:
             network, gateway = _subnet(subnet)
         except InvalidValueError as error:
-            found.append(f"boot_server_subnets: {error.why}, {error.remedy}")
+            found.append(f"boot_server_subnets: {error.cause}, {error.remedy}")
             continue
         subject = f"boot_server_subnets: {network}"
         if own and network.overlaps(own):
@@ -207,7 +207,7 @@ def _value(subject: str, check: Callable[..., Any], *given: Any) -> list[str]:
     try:
         check(*given)
     except InvalidValueError as error:
-        return [f"{subject}: {error.why}, {error.remedy}"]
+        return [f"{subject}: {error.cause}, {error.remedy}"]
     return []
 
 
@@ -225,7 +225,7 @@ def _architecture(node: Mapping[str, Any]) -> None:
         values.one_of(node.get("architecture", DEFAULT_CPU), CPUS)
     except InvalidValueError as error:
         raise InvalidValueError(
-            f"its architecture {error.why}", f"{error.remedy} (boot_server_architecture)"
+            f"its architecture {error.cause}", f"{error.remedy} (boot_server_architecture)"
         ) from error
 
 
@@ -240,7 +240,7 @@ def _said(check: Callable[..., Any], *given: Any) -> list[str]:
     try:
         check(*given)
     except ImageError as error:
-        return [f"{error.subject}: {error.why}, {error.mend}"]
+        return [f"{error.subject}: {error.cause}, {error.remedy}"]
     return []
 
 

@@ -136,7 +136,7 @@ def _require_targets(store: Store, nodes: Sequence[Mapping[str, Any]]) -> None:
         try:
             channels.known(store, name)
         except ImageError as error:
-            raise ImageError(f"{error.subject}, which {listed(of)} would boot", error.why, error.mend) from error
+            raise ImageError(f"{error.subject}, which {listed(of)} would boot", error.cause, error.remedy) from error
     whole: set[str] = set()
     for node in nodes:
         digest = node.get("digest")

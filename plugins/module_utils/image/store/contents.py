@@ -47,7 +47,7 @@ def _image(store: Store, digest: str, blobs: Mapping[str, int], reasons: Mapping
     try:
         manifest = store.manifest(digest)
     except ImageError as error:
-        return {**row, "problem": f"{error.why}; {error.mend}"}
+        return {**row, "problem": f"{error.cause}; {error.remedy}"}
     missing = sorted(store.missing_blobs(manifest))
     return {
         **row,

@@ -1,7 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The one exception of this package."""
+"""The exception that this package raises."""
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 
 
-class TopologyError(ValueError):
+class TopologyError(SailloftError):
     """A topology that cannot be read or contradicts itself; the message names the place and the next step."""

@@ -58,8 +58,6 @@ def unpack(path: str, folder: str) -> None:
             if plain.read(BLOCK) != bytes(BLOCK):
                 raise TopologyError(f"{path}: the tar is cut short or damaged; copy it again")
     except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, tarfile.TarError) as error:
-        if isinstance(error, TopologyError):
-            raise
         raise TopologyError(f"{path}: taken for a tar of /sys and /proc, and not to be unpacked: {error}") from error
 
 

@@ -4,15 +4,15 @@
 
 from __future__ import annotations
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 
-class DomainError(ValueError):
+
+class DomainError(SailloftError):
     """A request that cannot be met.
 
-    ``why`` names the thing and the cause, ``remedy`` the next step ("" where there is none to name), ``domain`` the
-    virtual machine ("" where the host or several virtual machines are concerned). The message is made of them.
+    ``domain`` is the virtual machine ("" where the host or several virtual machines are concerned).
     """
 
-    def __init__(self, why: str, remedy: str = "", domain: str = "") -> None:
-        self.why, self.remedy, self.domain = why, remedy, domain
-        subject = f"virtual machine {domain}: " if domain else ""
-        super().__init__(f"{subject}{why}; {remedy}" if remedy else f"{subject}{why}")
+    def __init__(self, cause: str, remedy: str = "", domain: str = "") -> None:
+        super().__init__(cause, remedy, f"virtual machine {domain}" if domain else "")
+        self.domain = domain

@@ -10,6 +10,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, NumaNode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.cpuset import parse_set
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
@@ -76,7 +77,7 @@ def read(xml: str, functions: dict[str, Function]) -> Definition:
         guest = machine(bus, known, nodes, "libvirt")
         places = {item.key: pci_tree.address(port.bus, item.slot, item.function) for port, item in endpoints}
         return Definition(name, guest, places, cells, _pins(root), recorded)
-    except (ET.ParseError, ValueError, KeyError) as error:
+    except (ET.ParseError, SailloftError, ValueError, KeyError) as error:
         raise DomainError(f"libvirt's XML of a domain cannot be read: {error!r}", "see virsh dumpxml") from error
 
 

@@ -51,8 +51,11 @@ class RefusedError(DomainError):
             "\n".join([f"nothing was touched: {things} amiss", *(f"{at}. {line}" for at, line in enumerate(lines, 1))])
         )
 
+    def result(self) -> dict[str, Any]:
+        return {"findings": [item.to_dict() for item in self.findings]}
+
 
 def unplannable(error: DomainError) -> Finding:
     """Return the planner's refusal as a finding; ``domain`` is "" where only the host is concerned."""
     remedy = error.remedy or "correct what it names, or ask for less"
-    return Finding(error.domain, "it cannot be planned on this host", error.why, remedy)
+    return Finding(error.domain, "it cannot be planned on this host", error.cause, remedy)

@@ -117,7 +117,7 @@ def _build(kind: type, data: Any, name: str, where: str, parts: dict[str, Any] |
             made[key] = known[key].metadata[CHECK](value)
         except InvalidValueError as error:
             label = "" if kind is DomainSpec and key == "name" else f"{where}.{key} " if where else f"{key} "
-            raise DomainError(f"{label}{error.why}", error.remedy, domain=name) from error
+            raise DomainError(f"{label}{error.cause}", error.remedy, domain=name) from error
     for key, item in known.items():
         if key not in made and item.default is MISSING and item.default_factory is MISSING:
             raise DomainError(f"{before}{key} is missing", f"give {key}", domain=name)

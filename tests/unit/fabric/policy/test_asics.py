@@ -206,6 +206,6 @@ def test_an_unknown_asic_is_refused_with_those_that_there_are(name, why):
     with pytest.raises(FabricError) as refused:
         find_asic(ASICS, name, "switch leaf1")
     assert str(refused.value).startswith("switch leaf1: ")
-    assert why in refused.value.why
-    assert "jericho2, spectrum, spectrum2" in refused.value.mend
-    assert "roce_asics" in refused.value.mend
+    assert why in refused.value.cause
+    assert "jericho2, spectrum, spectrum2" in refused.value.remedy
+    assert "roce_asics" in refused.value.remedy

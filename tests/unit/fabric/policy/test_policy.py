@@ -157,7 +157,7 @@ def test_refused(given, message):
     with pytest.raises(FabricError) as refused:
         read_policy(given)
     assert message in str(refused.value)
-    assert refused.value.mend
+    assert refused.value.remedy
 
 
 @settings(deadline=None)

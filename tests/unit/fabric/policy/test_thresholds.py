@@ -96,7 +96,7 @@ def test_nothing_is_made_up(speed, cable, message):
     with pytest.raises(FabricError) as refused:
         headroom(SPECTRUM3, speed, cable)
     assert str(refused.value).startswith("switch leaf1: port swp1: ")
-    assert message in refused.value.why
+    assert message in refused.value.cause
 
 
 def test_an_asic_without_profiles():

@@ -365,7 +365,7 @@ def test_what_is_no_configuration_is_refused_with_the_next_step(change, said):
     with pytest.raises(FabricError) as refused:
         read(arguments)
     assert said in str(refused.value)
-    assert refused.value.mend
+    assert refused.value.remedy
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000])

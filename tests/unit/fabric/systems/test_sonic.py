@@ -473,7 +473,7 @@ def test_what_is_no_configuration_is_refused_with_table_key_and_next_step(change
     with pytest.raises(FabricError) as refused:
         read(config)
     assert said in str(refused.value)
-    assert refused.value.mend
+    assert refused.value.remedy
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "7", '"x"', "[" * 100_000])

@@ -412,7 +412,7 @@ def test_what_the_image_lacks_is_said_with_the_next_step(path, said):
     with pytest.raises(FabricError) as refused:
         patch(config, switch("sonic", list(PORTS)))
     assert said in str(refused.value)
-    assert refused.value.mend
+    assert refused.value.remedy
 
 
 def test_what_sonic_cannot_hold_is_refused_before_it_is_handed_out():

@@ -224,8 +224,8 @@ def test_what_is_refused(change, told):
     assert told in str(caught.value)
     # What it is about, why, and what to do.
     assert caught.value.subject
-    assert caught.value.why
-    assert caught.value.mend
+    assert caught.value.cause
+    assert caught.value.remedy
 
 
 def test_a_private_key_is_not_shown():

@@ -1,12 +1,13 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The interface between a module and this library: a result, or a failure from the one exception."""
+"""End a module of a host, which is refused in an image and on hosts that cannot have GPU virtual machines."""
 
 from __future__ import annotations
 
 import os
 from typing import Any, Callable
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
@@ -31,7 +32,7 @@ def in_chroot() -> bool:
 
 
 def finish_on_gpu_host(module: Any, system: System, ensure: Callable[[], Outcome], live: bool = True) -> None:
-    """Do as ``finish``, for a module that changes a GPU VM host: refuses a host that cannot be one."""
+    """Do as ``finish_on_host``, for a module that changes a GPU VM host: refuses a host that cannot be one."""
 
     def supported() -> Outcome:
         reason = unsupported(Cpu(architecture=system.machine()))
@@ -39,24 +40,21 @@ def finish_on_gpu_host(module: Any, system: System, ensure: Callable[[], Outcome
             raise HostError(f"{module._name}: {reason}: nothing was touched; such a host can be read and recorded")
         return ensure()
 
-    finish(module, supported, live)
+    finish_on_host(module, supported, live)
 
 
-def finish(module: Any, ensure: Callable[[], Outcome], live: bool = True) -> None:
+def finish_on_host(module: Any, ensure: Callable[[], Outcome], live: bool = True) -> None:
     """End an AnsibleModule with the outcome of ``ensure``; if a part failed, also with what else was done.
 
     ``live``: the module changes the running kernel, so it is refused in an image, where that is the build host's.
     """
-    if live and in_chroot():
-        module.fail_json(
-            msg=f"{module._name}: this is an image's root, and the kernel that runs is that of the host that builds "
-            "it: nothing was touched; in an image leave this call out, or give gpu_host_boot with now: false"
-        )
-    try:
-        outcome = ensure()
-    except HostError as error:
-        module.fail_json(msg=str(error))
-    else:
-        if outcome.failed:
-            module.fail_json(msg=outcome.failed, **outcome.to_result())
-        module.exit_json(**outcome.to_result())
+
+    def work() -> dict[str, Any]:
+        if live and in_chroot():
+            raise HostError(
+                f"{module._name}: this is an image's root, and the kernel that runs is that of the host that builds "
+                "it: nothing was touched; in an image leave this call out, or give gpu_host_boot with now: false"
+            )
+        return ensure().to_result()
+
+    finish(module, work)
