@@ -21,6 +21,7 @@ REASON = "One file because "
 OTHERS = {
     "action": "plugins/action",
     "filter": "plugins/filter",
+    "inventory": "plugins/inventory",
     "modules": "plugins/modules",
     "playbooks": "playbooks",
     "roles": "roles",

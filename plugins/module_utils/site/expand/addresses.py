@@ -1,0 +1,119 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Give the devices their addresses by the plan of networks. No address is given twice."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from collections.abc import Mapping
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Block, Device, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import (
+    SITE,
+    AddressSpec,
+    Blueprint,
+    Network,
+    NetworkSpec,
+)
+
+
+def expand_networks(blueprint: Blueprint, blocks: Mapping[str, list[Block]]) -> dict[str, list[Network]]:
+    """Return the networks of each name, those of a block together. Raises SiteError where any two overlap."""
+    subnets: dict[str, list[Network]] = {}
+    spans = []
+    for name, spec in blueprint.networks.items():
+        count = len(blocks[spec.per]) * spec.count
+        start, size = int(spec.network.network_address), spec.network.num_addresses
+        if start + count * size > 1 << spec.network.max_prefixlen:
+            raise _error(
+                blueprint, name, "network", f"{count} networks from {spec.network} on are too many", "begin lower"
+            )
+        make = type(spec.network)
+        prefix = spec.network.prefixlen
+        subnets[name] = [make((start + at * size, prefix)) for at in range(count)]
+        spans.append((spec.network.version, start, start + count * size, name))
+    spans.sort()
+    for (version, _start, end, one), (other_version, start, _end, other) in zip(spans, spans[1:]):
+        if version == other_version and start < end:
+            raise _error(
+                blueprint,
+                other,
+                "network",
+                f"{subnets[other][0]} overlaps with {one}, which is {subnets[one][0]} to {subnets[one][-1]}",
+                "move one of them",
+            )
+    return subnets
+
+
+def _error(blueprint: Blueprint, name: str, setting: str, why: str, remedy: str) -> SiteError:
+    return SiteError(f"networks.{name}.{setting}", why, remedy, blueprint.where("networks", name, setting))
+
+
+def give_addresses(site: Site) -> None:
+    """Set the addresses of all devices. Raises SiteError for one that is taken or outside its network."""
+    taken: dict[tuple[str, int, int], str] = {}
+    for name, spec in site.blueprint.networks.items():
+        if spec.gateway:
+            taken.update({(name, at, spec.gateway): "the gateway" for at in range(len(site.subnets[name]))})
+    for kind in site.blueprint.kinds.values():
+        for address in kind.addresses:
+            network = site.blueprint.networks[address.network]
+            ranks: Counter[int] = Counter()
+            ports = kind.model.ports[address.ports].names if kind.model and address.ports else ("",)
+            for device in site.by_kind[kind.name]:
+                block = 0 if network.per == SITE else _block_number(site, device, network) - 1
+                offset = address.first + ranks[block]
+                ranks[block] += 1
+                for port in range(len(ports)):
+                    at = block * network.count + port
+                    _give(site, device, address, at, offset, port if address.ports else -1, taken)
+
+
+def _block_number(site: Site, device: Device, network: NetworkSpec) -> int:
+    numbers = {**device.rack.numbers, **device.block.numbers}
+    if network.per not in numbers:
+        raise SiteError(
+            f"devices.{device.kind.name}.addresses.{network.name}",
+            f"{device.name} is in no {network.per}, and {network.name} is one for each",
+            "name another network",
+            site.blueprint.where("devices", device.kind.name, "addresses", network.name),
+        )
+    return numbers[network.per]
+
+
+def _give(
+    site: Site,
+    device: Device,
+    spec: AddressSpec,
+    at: int,
+    offset: int,
+    port: int,
+    taken: dict[tuple[str, int, int], str],
+) -> None:
+    network = site.subnets[spec.network][at]
+    where = ("devices", device.kind.name, "addresses", spec.network)
+    # The last address of an IPv4 network is its broadcast address, and the first its own.
+    reserved = network.version == 4 and network.prefixlen < 31
+    if offset > network.num_addresses - 1 - reserved or (reserved and not offset):
+        raise SiteError(
+            ".".join(where),
+            f"{device.name} would have address {offset} of {network}, which has no room for it",
+            "use a larger network or a lower first",
+            site.blueprint.where(*where),
+        )
+    key = (spec.network, at, offset)
+    other = taken.setdefault(key, device.name)
+    value = str(_ADDRESS[network.version](int(network.network_address) + offset))
+    if other != device.name:
+        raise SiteError(
+            ".".join(where),
+            f"{value} is taken twice, by {other} and {device.name}",
+            "begin one kind of device after the other's last",
+            site.blueprint.where(*where),
+        )
+    device.addresses[spec.network if port < 0 else f"{spec.network}-{port}"] = value
+
+
+_ADDRESS = {4: ipaddress.IPv4Address, 6: ipaddress.IPv6Address}

@@ -1,0 +1,130 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Lay the cables by the rules of links. No port has two cables.
+
+Ports are taken in order, so that devices which a growing site adds at the end move no cable of those before them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import UNIT_M, Block, Cable, Device, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import SITE, LinkRule, PortGroup
+
+
+def lay_cables(site: Site) -> None:
+    """Add the cables of all rules. Raises SiteError for a port that is missing or taken."""
+    for rule in site.blueprint.links:
+        uppers: dict[int, list[Device]] = {}
+        per = site.blueprint.kinds[rule.to].per
+        for device in site.by_kind[rule.to]:
+            uppers.setdefault(device.block.numbers[per], []).append(device)
+        for name in rule.froms:
+            for device in site.by_kind[name]:
+                others = uppers.get(_shared(site, rule, device, per), [])
+                if name == rule.to:
+                    # Links among devices of one kind: each pair once.
+                    others = others[device.index + 1 :]
+                elif not others:
+                    raise _error(
+                        site, rule, "to", f"{device.name} is in no {per} that has a {rule.to}", "place one there"
+                    )
+                (_each if rule.each else _by_port)(site, rule, device, others)
+
+
+def _shared(site: Site, rule: LinkRule, device: Device, per: str) -> int:
+    """Return the number of the block in which ``device`` finds the devices that its links go to."""
+    if per == SITE:
+        return 1
+    number = device.block.numbers.get(per) or device.rack.numbers.get(per)
+    if number is None:
+        raise _error(site, rule, "from", f"{device.name} is in no {per}, in which its {rule.to} is", "place it in one")
+    return number
+
+
+def _each(site: Site, rule: LinkRule, device: Device, others: list[Device]) -> None:
+    count = len(others) // rule.planes
+    if count * rule.planes != len(others):
+        raise _error(
+            site, rule, "planes", f"{len(others)} {rule.to} are not {rule.planes} equal planes", "correct either"
+        )
+    if not others:
+        return
+    plane = device.index % rule.planes
+    near, far = _ports(site, device, rule.ports), _ports(site, others[0], rule.to_ports)
+    for other in others[plane * count : (plane + 1) * count]:
+        for _ in range(rule.each):
+            _connect(site, rule, device, _next(site, rule, device, near), other, _next(site, rule, other, far), near)
+
+
+def _by_port(site: Site, rule: LinkRule, device: Device, others: list[Device]) -> None:
+    near, far = _ports(site, device, rule.ports), _ports(site, others[0], rule.to_ports)
+    for at in range(len(near.names)):
+        other = others[at % len(others)]
+        _connect(site, rule, device, _next(site, rule, device, near), other, _next(site, rule, other, far), near)
+
+
+def _ports(site: Site, device: Device, group: str) -> PortGroup:
+    assert device.kind.model is not None
+    return device.kind.model.ports[group]
+
+
+def _next(site: Site, rule: LinkRule, device: Device, group: PortGroup) -> str:
+    at = device.taken.get(group.name, 0)
+    if at == len(group.names):
+        users = sorted({cable.rule.name for cable in device.cables.values()})
+        raise _error(
+            site,
+            rule,
+            "",
+            f"ports exhausted: {device.name} has {at} ports {group.name}, all used by {', '.join(users)}",
+            f"add a {device.kind.name}, or use a model with more ports",
+        )
+    device.taken[group.name] = at + 1
+    return group.names[at]
+
+
+def _connect(site: Site, rule: LinkRule, a: Device, a_port: str, b: Device, b_port: str, group: PortGroup) -> None:
+    cable = Cable(rule, len(site.cables) + 1, a, a_port, b, b_port, group.speed_gbit_s)
+    if a is b:
+        raise _error(site, rule, "", f"{a.name} would be connected with itself", "name another kind of device")
+    cable.route_m = route_m(site, a, b)
+    cable.length_m = stocked_m(cable.route_m, rule.medium.stock_m)
+    a.cables[a_port] = b.cables[b_port] = cable
+    site.cables.append(cable)
+
+
+def route_m(site: Site, a: Device, b: Device) -> float:
+    """Return the length of the way between two devices, in metres to the centimetre.
+
+    In one rack it is the difference of their heights; else up to the tray, along and across the rows, and down. The
+    floor's slack is added for both ends together.
+    """
+    floor = site.blueprint.floor
+    one, other = a.rack, b.rack
+    if one is other:
+        return round(abs(a.height_m - b.height_m) + floor.slack_m, 2)
+    up = _top_m(one, floor.tray_m) - a.height_m
+    down = _top_m(other, floor.tray_m) - b.height_m
+    # Trays may be at different heights above racks of different heights.
+    between = abs(_top_m(one, 0) - _top_m(other, 0))
+    return round(up + down + between + abs(one.x_m - other.x_m) + abs(one.y_m - other.y_m) + floor.slack_m, 2)
+
+
+def _top_m(rack: Block, tray_m: float) -> float:
+    assert rack.spec is not None
+    assert rack.spec.rack is not None
+    return rack.spec.rack.units * UNIT_M + tray_m
+
+
+def stocked_m(route_m: float, stock_m: tuple[float, ...]) -> float:
+    """Return the shortest length that is sold and long enough; a longer way is returned in whole metres."""
+    at = bisect_left(stock_m, route_m)
+    return stock_m[at] if at < len(stock_m) else float(-int(-route_m // 1))
+
+
+def _error(site: Site, rule: LinkRule, setting: str, why: str, remedy: str) -> SiteError:
+    path = ("links", rule.name, *([setting] if setting else []))
+    return SiteError(".".join(path), why, remedy, site.blueprint.where(*path))

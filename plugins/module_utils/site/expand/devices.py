@@ -1,0 +1,87 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Expand the devices: names, racks and units."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.blocks import racks_in
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Block, Device
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.names import HOST_NAME, template
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.read import DEVICES_MAX, NUMBERS
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import SITE, Blueprint, Kind
+
+
+def expand_devices(
+    blueprint: Blueprint, blocks: Mapping[str, list[Block]]
+) -> tuple[dict[str, Device], dict[str, list[Device]]]:
+    """Return all devices by name and by kind. Raises SiteError for a name that two of them have."""
+    devices: dict[str, Device] = {}
+    by_kind: dict[str, list[Device]] = {}
+    for kind in blueprint.kinds.values():
+        own = _virtual(kind, by_kind[kind.on]) if kind.on else _placed(blueprint, kind, blocks)
+        by_kind[kind.name] = own
+        for device in own:
+            other = devices.setdefault(device.name, device)
+            if other is not device:
+                raise SiteError(
+                    f"devices.{kind.name}.name",
+                    f"two devices are called {device.name}: number {other.number} of {other.kind.name} and number "
+                    f"{device.number} of {kind.name}",
+                    "name the devices by {n}, or by {i} and their block",
+                    blueprint.where("devices", kind.name, "name"),
+                )
+    for name in devices:
+        if not HOST_NAME.fullmatch(name):
+            kind = devices[name].kind
+            raise SiteError(
+                f"devices.{kind.name}.name",
+                f"{name!r} is no host name",
+                "shorten the template",
+                blueprint.where("devices", kind.name, "name"),
+            )
+    return devices, by_kind
+
+
+def _placed(blueprint: Blueprint, kind: Kind, blocks: Mapping[str, list[Block]]) -> list[Device]:
+    assert kind.model is not None
+    total = min(kind.count * len(blocks[kind.per]), kind.total)
+    if total > DEVICES_MAX:
+        raise SiteError(
+            f"devices.{kind.name}.count",
+            f"that makes {total} devices, and {DEVICES_MAX} are the most",
+            "correct the counts",
+            blueprint.where("devices", kind.name, "count"),
+        )
+    label = template(kind.label, (*NUMBERS, SITE, *blueprint.blocks))
+    devices: list[Device] = []
+    for block in blocks[kind.per]:
+        racks = racks_in(block, kind.rack)
+        count = min(kind.count, kind.total - len(devices))
+        used: Counter[int] = Counter()
+        for index in range(count):
+            at = index * len(racks) // kind.count
+            rack = racks[at]
+            number = len(devices) + 1
+            name = label({**rack.numbers, **block.numbers, "n": number, "i": index + 1})
+            unit = kind.unit + used[at] * kind.model.units
+            used[at] += 1
+            device = Device(kind, name, number, index, block, rack, unit)
+            devices.append(device)
+            rack.devices.append(device)
+    return devices
+
+
+def _virtual(kind: Kind, hosts: list[Device]) -> list[Device]:
+    known = (*NUMBERS, *hosts[0].rack.numbers) if hosts else NUMBERS
+    label = template(kind.label, known)
+    devices = []
+    for host in hosts:
+        name = label({**host.rack.numbers, "n": host.number, "i": host.index + 1})
+        device = Device(kind, name, host.number, host.index, host.block, host.rack, host.unit)
+        device.host = host
+        devices.append(device)
+    return devices

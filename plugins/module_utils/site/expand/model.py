@@ -1,0 +1,111 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The site that a blueprint describes: every block, device, address and cable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import (
+    BlockSpec,
+    Blueprint,
+    Kind,
+    LinkRule,
+    Network,
+)
+
+UNIT_M = 0.04445  # EIA-310: 1.75 inches
+
+
+class Block:
+    """A block of the site: a pod, a row, a rack. Numbers begin at 1 and run over the whole site."""
+
+    __slots__ = ("children", "devices", "name", "numbers", "parent", "row", "spec", "x_m", "y_m")
+
+    def __init__(self, spec: BlockSpec | None, parent: Block | None, number: int, name: str) -> None:
+        self.spec = spec
+        self.parent = parent
+        self.name = name
+        self.children: list[Block] = []
+        # By kind of block, the numbers of this one and of those around it.
+        self.numbers: dict[str, int] = {**(parent.numbers if parent else {}), spec.name if spec else "site": number}
+        # Of a rack: what stands in it, its row, and the middle of its front.
+        self.devices: list[Device] = []
+        self.row = 0
+        self.x_m = self.y_m = 0.0
+
+
+class Device:
+    """A device of the site.
+
+    ``number`` runs over all of its kind from 1, ``index`` over those in its block from 0. ``addresses`` are by network;
+    with several networks of a name, by "NAME-NUMBER". ``cables`` are by its ports.
+    """
+
+    __slots__ = ("addresses", "block", "cables", "host", "index", "kind", "name", "number", "rack", "taken", "unit")
+
+    def __init__(self, kind: Kind, name: str, number: int, index: int, block: Block, rack: Block, unit: int) -> None:
+        self.kind = kind
+        self.name = name
+        self.number = number
+        self.index = index
+        self.block = block
+        self.rack = rack
+        self.unit = unit
+        self.host: Device | None = None
+        self.addresses: dict[str, str] = {}
+        self.cables: dict[str, Cable] = {}
+        # By group of ports, how many are in use.
+        self.taken: dict[str, int] = {}
+
+    def __repr__(self) -> str:
+        return f"Device({self.name})"
+
+    @property
+    def height_m(self) -> float:
+        """The height of its middle above the rack's foot."""
+        return (self.unit - 1 + (self.kind.model.units if self.kind.model else 0) / 2) * UNIT_M
+
+
+class Cable:
+    """A cable: port ``a_port`` of ``a``, which the link's rule begins at, and ``b_port`` of ``b``.
+
+    ``route_m`` is the length of its way, ``length_m`` the next one that is sold; ``number`` runs over the site from 1.
+    """
+
+    __slots__ = ("a", "a_port", "b", "b_port", "length_m", "number", "route_m", "rule", "speed_gbit_s")
+
+    def __init__(
+        self, rule: LinkRule, number: int, a: Device, a_port: str, b: Device, b_port: str, speed_gbit_s: float
+    ) -> None:
+        self.rule = rule
+        self.number = number
+        self.a = a
+        self.a_port = a_port
+        self.b = b
+        self.b_port = b_port
+        self.speed_gbit_s = speed_gbit_s
+        self.route_m = self.length_m = 0.0
+
+    def far(self, device: Device) -> tuple[Device, str]:
+        """Return the other end: device and port."""
+        return (self.b, self.b_port) if device is self.a else (self.a, self.a_port)
+
+
+@dataclass
+class Site:
+    """A whole site. ``subnets`` are by name and number: the network, and the block that it belongs to."""
+
+    blueprint: Blueprint
+    root: Block
+    racks: list[Block]
+    devices: dict[str, Device]
+    by_kind: dict[str, list[Device]]
+    cables: list[Cable] = field(default_factory=list)
+    subnets: dict[str, list[Network]] = field(default_factory=dict)
+
+    def switches(self) -> Iterator[Device]:
+        """Return the devices that links go to."""
+        kinds = {rule.to for rule in self.blueprint.links}
+        return (device for device in self.devices.values() if device.kind.name in kinds)

@@ -1,0 +1,146 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The inventory of a site: groups and variables in the form that roles and playbooks read. Pure."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Block, Device, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import SITE, Kind, Network
+
+# The group whose hosts boot from the network (roles/node_boot).
+NODES = "nodes"
+
+
+def inventory(site: Site) -> dict[str, Any]:
+    """Return ``groups`` (name -> children, vars) and ``hosts`` (name -> group, vars).
+
+    Variables that are alike are the same objects; do not change them.
+    """
+    groups: dict[str, Any] = {site.blueprint.site: {"children": [], "vars": {}}}
+    for kind in site.blueprint.kinds.values():
+        groups[kind.name] = {"children": [], "vars": dict(kind.variables)}
+        for parent in (site.blueprint.site, *kind.groups):
+            groups.setdefault(parent, {"children": [], "vars": {}})["children"].append(kind.name)
+    boot = _Boot(site)
+    roce = _Roce(site)
+    hosts = {}
+    for kind in site.blueprint.kinds.values():
+        for device in site.by_kind[kind.name]:
+            variables = _own(kind, device)
+            roce.add(device, variables)
+            boot.add(device, variables)
+            hosts[device.name] = {"group": kind.name, "vars": variables}
+    return {"groups": groups, "hosts": hosts}
+
+
+def _own(kind: Kind, device: Device) -> dict[str, Any]:
+    variables: dict[str, Any] = {}
+    if kind.addresses and not kind.addresses[0].ports:
+        variables["ansible_host"] = device.addresses[kind.addresses[0].network]
+    if device.addresses:
+        variables["site_addresses"] = device.addresses
+    if device.host:
+        variables["site_host"] = device.host.name
+    else:
+        variables["site_unit"] = device.unit
+    variables["site_rack"] = device.rack.name
+    variables["site_blocks"] = {name: number for name, number in device.rack.numbers.items() if name != SITE}
+    if device.block is not device.rack:
+        variables["site_blocks"].update({name: at for name, at in device.block.numbers.items() if name != SITE})
+    return variables
+
+
+class _Roce:
+    """roce_switch_ports and roce_host_nics of links that are RoCE; their lengths are whole metres."""
+
+    def __init__(self, site: Site) -> None:
+        self.switches = {rule.to for rule in site.blueprint.links if rule.roce}
+        self.shared: dict[Any, dict[str, Any]] = {}
+
+    def add(self, device: Device, variables: dict[str, Any]) -> None:
+        cables = {port: cable for port, cable in device.cables.items() if cable.rule.roce}
+        if not cables:
+            return
+        if device.kind.name in self.switches:
+            ports = {}
+            for port, cable in cables.items():
+                far, far_port = cable.far(device)
+                peer = {"switch" if far.kind.name in self.switches else "host": far.name, "port": far_port}
+                ports[port] = {"speed_gbit_s": cable.speed_gbit_s, "cable_m": ceil(cable.length_m), "peer": peer}
+            variables["roce_switch_ports"] = ports
+        else:
+            # Most hosts have the same.
+            key = tuple((port, cable.speed_gbit_s, ceil(cable.length_m)) for port, cable in cables.items())
+            if key not in self.shared:
+                self.shared[key] = {port: {"speed_gbit_s": speed, "cable_m": length} for port, speed, length in key}
+            variables["roce_host_nics"] = self.shared[key]
+
+
+class _Boot:
+    """Which servers boot a node: those nearest to it, in the smallest block that has any."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        # By kind of server, the URLs by number of its block.
+        self.urls: dict[str, dict[int, list[str]]] = {}
+        servers = [kind for kind in site.blueprint.kinds.values() if kind.serves]
+        depth = {name: at for at, name in enumerate((SITE, *site.blueprint.blocks))}
+        self.servers = sorted(servers, key=lambda kind: -depth[kind.per])
+        for kind in servers:
+            by_block = self.urls.setdefault(kind.name, {})
+            for device in site.by_kind[kind.name]:
+                by_block.setdefault(device.block.numbers[kind.per], []).append(f"http://{_address(device)}")
+
+    def add(self, device: Device, variables: dict[str, Any]) -> None:
+        kind = device.kind
+        if kind.serves:
+            self._serve(device, variables)
+        elif NODES in (kind.name, *kind.groups):
+            for server in self.servers:
+                number = 1 if server.per == SITE else device.rack.numbers.get(server.per)
+                if server.serves in device.addresses and number in self.urls[server.name]:
+                    urls = self.urls[server.name][number]
+                    variables["node_boot_server_urls"] = urls
+                    variables["node_boot_report_url"] = f"{urls[0]}/report"
+                    break
+
+    def _serve(self, device: Device, variables: dict[str, Any]) -> None:
+        kind = device.kind
+        own_name = kind.addresses[0].network
+        own_spec, spec = self.site.blueprint.networks[own_name], self.site.blueprint.networks[kind.serves]
+        numbers = {**device.rack.numbers, **device.block.numbers}
+        own = self.site.subnets[own_name][numbers[own_spec.per] - 1]
+        variables["boot_server_address"] = _address(device)
+        variables["boot_server_netmask"] = str(own.netmask)
+        variables["boot_server_servers"] = self.urls[kind.name][device.block.numbers[kind.per]]
+        if own_spec.gateway:
+            variables["boot_server_gateway"] = str(own[own_spec.gateway])
+        # Routers relay DHCP from the networks that the server is not in.
+        others = [subnet for subnet in self._served(device.block, spec.per, kind.serves) if subnet != own]
+        if others and spec.gateway:
+            variables["boot_server_subnets"] = [
+                {"network": str(subnet), "gateway": str(subnet[spec.gateway])} for subnet in others
+            ]
+
+    def _served(self, block: Block, per: str, network: str) -> list[Network]:
+        """Return the networks of a name for the nodes of a block."""
+        subnets = self.site.subnets[network]
+        if per in block.numbers:
+            return [subnets[block.numbers[per] - 1]]
+        found = []
+        ahead = [block]
+        while ahead:
+            inner = ahead.pop()
+            if inner.spec and inner.spec.name == per:
+                found.append(inner.numbers[per] - 1)
+            else:
+                ahead += inner.children
+        return [subnets[at] for at in sorted(found)]
+
+
+def _address(device: Device) -> str:
+    """Return a server's own address: its first one, by which Ansible reaches it too."""
+    return device.addresses[device.kind.addresses[0].network]

@@ -1,0 +1,80 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Read the models and cables of a blueprint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.media import MEDIA
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.ranges import expand
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.settings import Section
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import Medium, Model, PortGroup
+
+
+def read_model(name: str, given: Section) -> Model:
+    """Return a type of device."""
+    given.only("units", "watts", "capped_watts", "part", "ports")
+    watts = given.number("watts")
+    capped = given.number("capped_watts", watts, most=watts)
+    ports: dict[str, PortGroup] = {}
+    owner: dict[str, str] = {}
+    for group, section in given.sections("ports"):
+        ports[group] = _read_ports(group, section)
+        for port in ports[group].names:
+            if port in owner:
+                raise section.error(
+                    f"port {port} is there twice, also in {owner[port]}", "correct the range of one of them", "names"
+                )
+            owner[port] = group
+    return Model(name, given.whole("units", 1, 1, 60), watts, capped, given.text("part", name), ports)
+
+
+def _read_ports(name: str, given: Section) -> PortGroup:
+    given.only("names", "interfaces", "speed_gbit_s", "nic_ports")
+    names = _expanded(given, "names")
+    interfaces = _expanded(given, "interfaces") if "interfaces" in given.data else names
+    if len(interfaces) != len(names):
+        raise given.error(
+            f"there are {len(interfaces)} interfaces and {len(names)} names", "give one for each name", "interfaces"
+        )
+    nic_ports = given.whole("nic_ports", 1, 1, 16)
+    if len(names) % nic_ports:
+        raise given.error(f"{len(names)} ports are no whole number of NICs", "correct names or nic_ports", "nic_ports")
+    return PortGroup(name, names, interfaces, given.number("speed_gbit_s", least=0.1, most=3200), nic_ports)
+
+
+def _expanded(given: Section, setting: str) -> tuple[str, ...]:
+    names: list[str] = []
+    for text in given.texts(setting, None) or [given.text(setting)]:
+        try:
+            names += expand(text)
+        except ValueError as error:
+            raise given.error(str(error), "write it like Ethernet[0:248:8]", setting) from None
+    return tuple(names)
+
+
+def read_media(given: Section) -> Mapping[str, Medium]:
+    """Return the types of cables by name: the known ones, and the blueprint's own, which replace them."""
+    media = dict(MEDIA)
+    for name in given.data:
+        section = given.section(name)
+        section.only("most_m", "stock_m")
+        most: Any = section.data.get("most_m")
+        # One length for all speeds, or one for each.
+        if isinstance(most, Mapping):
+            lengths = section.section("most_m")
+            by_speed = {}
+            for speed in lengths.data:
+                try:
+                    by_speed[float(speed)] = lengths.number(speed, least=0.1, most=100_000)
+                except ValueError:
+                    raise lengths.error(f"{speed!r} is no speed", "write a number of Gbit/s") from None
+        else:
+            by_speed = {0.0: section.number("most_m", least=0.1, most=100_000)}
+        stock = section.data.get("stock_m", [])
+        if not isinstance(stock, list) or not all(isinstance(each, (int, float)) and each > 0 for each in stock):
+            raise section.error(f"{stock!r} is no list of lengths", "write it like [1, 2, 3, 5]", "stock_m")
+        media[name] = Medium(name, tuple(sorted(stock)), by_speed)
+    return media

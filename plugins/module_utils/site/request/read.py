@@ -1,0 +1,297 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Read a blueprint: plain data, as YAML has it, into the description of a site. Pure.
+
+Every name that a setting uses must be there. Errors name file, line and setting.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.names import HOST_NAME, template
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.parts import read_media, read_model
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.settings import Section, Source
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import (
+    SITE,
+    AddressSpec,
+    BlockSpec,
+    Blueprint,
+    Floor,
+    Kind,
+    LinkRule,
+    Medium,
+    Model,
+    NetworkSpec,
+    Promise,
+    RackSpec,
+)
+
+SETTINGS = ("site", "domain", "floor", "blocks", "models", "media", "networks", "devices", "links", "checks")
+# Ansible: a group's name is one of a variable.
+GROUP = re.compile(r"[a-z_][a-z0-9_]*")
+# Numbers of devices in names; block names come with them.
+NUMBERS = ("n", "i")
+# The largest sites have some 100,000 devices; more is a mistake in a count.
+DEVICES_MAX = 400_000
+
+
+def read(data: Any, source: Source | None = None) -> Blueprint:
+    """Return the blueprint. Raises SiteError for the first error."""
+    given = Section(source or Source(), (), data)
+    given.only(*SETTINGS)
+    name = given.text("site")
+    if not GROUP.fullmatch(name):
+        raise given.error(f"{name!r} is no name of a group", "use lower case letters, digits and underscores", "site")
+    domain = given.text("domain", "")
+    if domain and not HOST_NAME.fullmatch(domain):
+        raise given.error(f"{domain!r} is no domain", "write it like gpu.example.com", "domain")
+    blocks: dict[str, BlockSpec] = {}
+    for each, section in given.sections("blocks"):
+        blocks[each] = _read_block(each, section, blocks)
+    if not any(block.rack for block in blocks.values()):
+        raise given.error("no block is a rack", "give one of them units", "blocks")
+    networks: dict[str, NetworkSpec] = {}
+    for each, section in given.sections("networks"):
+        networks[each] = _read_network(each, section, blocks)
+    models = {each: read_model(each, section) for each, section in given.sections("models")}
+    kinds: dict[str, Kind] = {}
+    for each, section in given.sections("devices"):
+        kinds[each] = _read_kind(each, section, name, blocks, models, networks, kinds)
+    if not kinds:
+        raise given.error("there are no devices", "describe at least one kind", "devices")
+    media = read_media(given.section("media"))
+    links = tuple(_read_link(each, section, kinds, media) for each, section in given.sections("links"))
+    promises = tuple(_read_promise(each, section, kinds, links) for each, section in given.sections("checks"))
+    return Blueprint(
+        name, domain, _read_floor(given.section("floor")), blocks, networks, kinds, links, promises, given.source
+    )
+
+
+def _read_floor(given: Section) -> Floor:
+    given.only("racks_per_row", "rack_width_m", "row_pitch_m", "tray_m", "slack_m")
+    return Floor(
+        given.whole("racks_per_row", 10, 1, 1000),
+        given.number("rack_width_m", 0.6, 0.1, 10),
+        given.number("row_pitch_m", 2.4, 0.1, 50),
+        given.number("tray_m", 0.5, 0, 20),
+        given.number("slack_m", 1, 0, 20),
+    )
+
+
+def _group(name: str, given: Section, taken: Mapping[str, Any]) -> None:
+    if not GROUP.fullmatch(name):
+        raise given.error("that is no name", "use lower case letters, digits and underscores")
+    if name in taken or name in (SITE, "all", "ungrouped", *NUMBERS):
+        raise given.error("the name is taken", "use another one")
+
+
+def _read_block(name: str, given: Section, blocks: Mapping[str, BlockSpec]) -> BlockSpec:
+    _group(name, given, {})
+    given.only("inside", "count", "new_row", "name", "units", "supplies", "supply_watts", "brake_s", "breaker_s")
+    inside = given.text("inside", SITE)
+    if inside != SITE and inside not in blocks:
+        raise given.error(f"there is no block {inside!r} before it", "describe the outer blocks first", "inside")
+    if inside != SITE and blocks[inside].rack:
+        raise given.error(f"{inside} is a rack, which holds no blocks", "name another block", "inside")
+    rack = None
+    if "units" in given.data:
+        rack = RackSpec(
+            given.whole("units", least=1, most=100),
+            given.whole("supplies", 0, 0, 16),
+            given.number("supply_watts", 0),
+            given.number("brake_s", 0),
+            given.number("breaker_s", 0),
+        )
+    else:
+        for setting in ("supplies", "supply_watts", "brake_s", "breaker_s"):
+            if setting in given.data:
+                raise given.error("only a rack has it", "give the block units, or leave it out", setting)
+    label = given.text("name", f"{name.replace('_', '-')}-{{n}}")
+    _check_template(given, "name", label, NUMBERS)
+    return BlockSpec(name, inside, given.whole("count", 1), given.flag("new_row"), label, rack)
+
+
+def _check_template(given: Section, setting: str, text: str, known: tuple[str, ...]) -> None:
+    try:
+        template(text, known)
+    except ValueError as error:
+        raise given.error(str(error), "write it like gpu-{n:03}", setting) from None
+
+
+def _read_network(name: str, given: Section, blocks: Mapping[str, BlockSpec]) -> NetworkSpec:
+    given.only("network", "per", "count", "gateway")
+    text = given.text("network")
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError as error:
+        raise given.error(str(error), "write it like 10.0.0.0/20", "network") from None
+    per = _known(given, "per", SITE, (SITE, *blocks))
+    spec = NetworkSpec(name, network, per, given.whole("count", 1), given.whole("gateway", 0, 0))
+    if spec.gateway >= network.num_addresses:
+        raise given.error(f"{network} has no address {spec.gateway}", "use a smaller offset", "gateway")
+    return spec
+
+
+def _known(given: Section, setting: str, default: Any, known: tuple[str, ...]) -> str:
+    value = given.text(setting, *(() if default is None else (default,)))
+    if value and value not in known:
+        raise given.error(f"there is no {value!r}", f"there are {', '.join(known)}", setting)
+    return value
+
+
+def _read_kind(
+    name: str,
+    given: Section,
+    site: str,
+    blocks: Mapping[str, BlockSpec],
+    models: Mapping[str, Model],
+    networks: Mapping[str, NetworkSpec],
+    kinds: Mapping[str, Kind],
+) -> Kind:
+    _group(name, given, {**kinds, site: None})
+    given.only(
+        "model", "per", "count", "total", "name", "rack", "unit", "runs_on", "serves", "groups", "vars", "addresses"
+    )
+    on = _known(given, "runs_on", "", tuple(kinds))
+    racks = tuple(block.name for block in blocks.values() if block.rack)
+    if on:
+        for setting in ("model", "per", "count", "total", "rack", "unit"):
+            if setting in given.data:
+                raise given.error(f"what runs on {on} has none of its own", "remove it", setting)
+        model, per, rack = None, kinds[on].per, kinds[on].rack
+    else:
+        model = models[_known(given, "model", None, tuple(models))]
+        per = _known(given, "per", SITE, (SITE, *blocks))
+        rack = _known(given, "rack", per if per in racks else None, racks)
+        if rack != per and per in racks:
+            raise given.error(f"there is one for each {per}, which is a rack itself", "remove it", "rack")
+        if per not in (SITE, *_around(rack, blocks)):
+            raise given.error(f"no {rack} is inside a {per}", "name a rack that is", "rack")
+    groups = given.texts("groups")
+    for group in groups:
+        if not GROUP.fullmatch(group) or group in kinds or group in (name, site, "all", "ungrouped"):
+            raise given.error(f"{group!r} is no name of a further group", "use another one", "groups")
+    label = given.text("name")
+    _check_template(given, "name", label, (*NUMBERS, SITE, *_around(rack, blocks)))
+    addresses = tuple(_read_address(each, given, networks, model) for each in given.section("addresses").data)
+    served = _known(given, "serves", "", tuple(networks))
+    if served and (not addresses or addresses[0].ports):
+        raise given.error("a server needs an address of its own", "add one to addresses, as the first", "serves")
+    return Kind(
+        name,
+        model,
+        per,
+        given.whole("count", 1),
+        given.whole("total", DEVICES_MAX),
+        label,
+        rack,
+        given.whole("unit", 1, 1, 100),
+        on,
+        served,
+        groups,
+        given.section("vars").data,
+        addresses,
+    )
+
+
+def _around(block: str, blocks: Mapping[str, BlockSpec]) -> tuple[str, ...]:
+    """Return the kinds of blocks around one, itself first, without the site."""
+    found = []
+    while block != SITE:
+        found.append(block)
+        block = blocks[block].inside
+    return tuple(found)
+
+
+def _read_address(name: str, given: Section, networks: Mapping[str, NetworkSpec], model: Model | None) -> AddressSpec:
+    section = given.section("addresses")
+    if name not in networks:
+        raise section.error("there is no such network", f"there are {', '.join(networks)}", name)
+    if isinstance(section.data[name], Mapping):
+        detail = section.section(name)
+        detail.only("first", "ports")
+        ports = _known(detail, "ports", None, tuple(model.ports) if model else ())
+        count = len(model.ports[ports].names) if model else 0
+        if networks[name].count < count:
+            raise detail.error(
+                f"{count} ports need as many networks, and {name} has {networks[name].count}",
+                f"set networks.{name}.count to {count}",
+                "ports",
+            )
+        return AddressSpec(name, detail.whole("first", least=0), ports)
+    if networks[name].count > 1:
+        raise section.error(
+            f"{name} is {networks[name].count} networks, one for each port", "write {first: 1, ports: GROUP}", name
+        )
+    return AddressSpec(name, section.whole(name, least=0), "")
+
+
+def _read_link(name: str, given: Section, kinds: Mapping[str, Kind], media: Mapping[str, Medium]) -> LinkRule:
+    given.only("from", "ports", "to", "to_ports", "each", "planes", "medium", "fabric", "roce", "infiniband")
+    physical = tuple(kind.name for kind in kinds.values() if kind.model)
+    froms = given.texts("from", None)
+    if not froms:
+        raise given.error("from is missing", "name the kinds of devices that it begins at")
+    for each in froms:
+        if each not in physical:
+            raise given.error(f"there is no {each!r}", f"there are {', '.join(physical)}", "from")
+    to = _known(given, "to", None, physical)
+    rule = LinkRule(
+        name,
+        froms,
+        given.text("ports"),
+        to,
+        given.text("to_ports"),
+        given.whole("each", 0, 1, 64),
+        given.whole("planes", 1, 1, 1024),
+        media[_known(given, "medium", None, tuple(media))],
+        given.text("fabric", name),
+        given.flag("roce"),
+        given.flag("infiniband"),
+    )
+    if rule.planes > 1 and not rule.each:
+        raise given.error("planes are for links from each to each", "add each, or remove planes", "planes")
+    if to in froms and not (rule.each and rule.planes == 1):
+        raise given.error(f"{to} is at both ends", "add each, the links between any two, and no planes", "to")
+    if rule.roce and rule.infiniband:
+        raise given.error("a link is RoCE or InfiniBand", "remove one of them", "infiniband")
+    for kind, ports, setting in (*((each, rule.ports, "ports") for each in froms), (to, rule.to_ports, "to_ports")):
+        model = kinds[kind].model
+        assert model is not None
+        if ports not in model.ports:
+            raise given.error(
+                f"{model.name} has no ports {ports!r}", f"there are {', '.join(model.ports) or 'none'}", setting
+            )
+    speeds = {kind: kinds[kind].model.ports[rule.ports].speed_gbit_s for kind in froms}  # type: ignore[union-attr]
+    far = kinds[to].model.ports[rule.to_ports].speed_gbit_s  # type: ignore[union-attr]
+    for kind, speed in speeds.items():
+        if speed != far:
+            raise given.error(
+                f"{kind} has {speed} Gbit/s and {to} {far}", "name ports of one speed; a divided port is its parts"
+            )
+        if rule.medium.limit_m(speed) is None:
+            raise given.error(f"no {rule.medium.name} carries {speed:g} Gbit/s", "name another medium", "medium")
+    return rule
+
+
+def _read_promise(name: str, given: Section, kinds: Mapping[str, Kind], links: tuple[LinkRule, ...]) -> Promise:
+    given.only("oversubscription", "survives", "nic_ports_apart", "rail_aligned")
+    fabrics = {link.fabric for link in links}
+    if name not in fabrics:
+        raise given.error("no links are of this fabric", f"there are {', '.join(sorted(fabrics)) or 'none'}")
+    survives = given.texts("survives")
+    switches = sorted({link.to for link in links if link.fabric == name})
+    for each in survives:
+        if each != "nic" and each not in switches:
+            raise given.error(f"{each!r} is no part of {name}", f"there are nic, {', '.join(switches)}", "survives")
+    return Promise(
+        name,
+        given.number("oversubscription", 0, 0.01, 1000),
+        survives,
+        given.flag("nic_ports_apart"),
+        given.flag("rail_aligned"),
+    )

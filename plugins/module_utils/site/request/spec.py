@@ -1,0 +1,186 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The blueprint as it was written: what there is, and by which rules it is placed, addressed and linked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network
+from typing import Any, Union
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.settings import Source
+
+SITE = "site"  # the block around all others
+Network = Union[IPv4Network, IPv6Network]
+
+
+@dataclass(frozen=True)
+class PortGroup:
+    """Ports of a model that are alike.
+
+    ``names`` are those that the inventory has (of a NIC, the RDMA device), ``interfaces`` those that the system has
+    (LLDP). Consecutive ``nic_ports`` of them are one card.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    interfaces: tuple[str, ...]
+    speed_gbit_s: float
+    nic_ports: int
+
+
+@dataclass(frozen=True)
+class Model:
+    """A type of device. ``capped_watts`` is what it takes after its power brake."""
+
+    name: str
+    units: int
+    watts: float
+    capped_watts: float
+    part: str
+    ports: Mapping[str, PortGroup]
+
+
+@dataclass(frozen=True)
+class RackSpec:
+    """A rack: height in units, power supplies, and in which time servers brake and breakers open."""
+
+    units: int
+    supplies: int
+    supply_watts: float
+    brake_s: float
+    breaker_s: float
+
+
+@dataclass(frozen=True)
+class BlockSpec:
+    """A kind of block: ``count`` of them in each block ``inside``. A block with ``rack`` is one."""
+
+    name: str
+    inside: str
+    count: int
+    new_row: bool
+    label: str
+    rack: RackSpec | None
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """A network; with ``per`` one for each block of that kind, with ``count`` as many for each, one after the other.
+
+    ``gateway`` is an offset from the network's address, 0 for none.
+    """
+
+    name: str
+    network: Network
+    per: str
+    count: int
+    gateway: int
+
+
+@dataclass(frozen=True)
+class AddressSpec:
+    """Where a kind of device begins in a network: an offset. With ``ports``, each port of that group has an address."""
+
+    network: str
+    first: int
+    ports: str
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of device, which is a group of the inventory: ``count`` for each block ``per``, at most ``total``.
+
+    ``on`` names the kind of device that each one of this kind runs on: it is a virtual machine. ``serves`` is the
+    network that it boots nodes on.
+    """
+
+    name: str
+    model: Model | None
+    per: str
+    count: int
+    total: int
+    label: str
+    rack: str
+    unit: int
+    on: str
+    serves: str
+    groups: tuple[str, ...]
+    variables: Mapping[str, Any]
+    addresses: tuple[AddressSpec, ...]
+
+
+@dataclass(frozen=True)
+class Medium:
+    """A type of cable: lengths that it is sold in, and the greatest length by speed in Gbit/s (0: at all others)."""
+
+    name: str
+    stock_m: tuple[float, ...]
+    most_m: Mapping[float, float]
+
+    def limit_m(self, speed_gbit_s: float) -> float | None:
+        """Return the greatest length at a speed; None where the medium does not carry it."""
+        return self.most_m.get(speed_gbit_s, self.most_m.get(0))
+
+
+@dataclass(frozen=True)
+class LinkRule:
+    """Links from the ports of some kinds of devices to those of another kind in the same block.
+
+    With ``each``, a device has as many links to each of the others in its plane; else its port i goes to number
+    i modulo their count.
+    """
+
+    name: str
+    froms: tuple[str, ...]
+    ports: str
+    to: str
+    to_ports: str
+    each: int
+    planes: int
+    medium: Medium
+    fabric: str
+    roce: bool
+    infiniband: bool
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Where racks stand and how cables run: in rows, through a tray above them."""
+
+    racks_per_row: int
+    rack_width_m: float
+    row_pitch_m: float
+    tray_m: float
+    slack_m: float
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a fabric is declared to be; the checks hold the site against it."""
+
+    fabric: str
+    oversubscription: float
+    survives: tuple[str, ...]
+    nic_ports_apart: bool
+    rail_aligned: bool
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """A whole blueprint."""
+
+    site: str
+    domain: str
+    floor: Floor
+    blocks: Mapping[str, BlockSpec]
+    networks: Mapping[str, NetworkSpec]
+    kinds: Mapping[str, Kind]
+    links: tuple[LinkRule, ...]
+    promises: tuple[Promise, ...]
+    source: Source = field(default_factory=Source, compare=False)
+
+    def where(self, *path: str) -> str:
+        """Return "FILE:LINE" of a setting."""
+        return self.source.where(path)

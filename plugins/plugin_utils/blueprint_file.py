@@ -1,0 +1,57 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Read the YAML of a blueprint with the lines of its settings. PyYAML comes with Ansible on the controller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.settings import Source
+
+# PyYAML without libyaml has only the slower one.
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Base):
+    """A loader to which a value with a tag of Ansible's (!vault, !unsafe) is null: only ``vars`` have them."""
+
+
+_Loader.add_multi_constructor("!", lambda loader, suffix, node: None)
+
+
+def load(text: str, file: str) -> tuple[Any, Source]:
+    """Return the data and where it is from. Raises SiteError for text that is no YAML, or has a setting twice."""
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        lines: dict[tuple[str, ...], int] = {}
+        if node is not None:
+            _collect(node, (), lines, file)
+            return loader.construct_document(node), Source(file, lines)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise SiteError("blueprint", f"no YAML: {error.problem}", "correct the line", f"{file}:{line}") from None
+    except yaml.YAMLError as error:
+        raise SiteError("blueprint", f"no YAML: {error}", "correct the file", file) from None
+    finally:
+        loader.dispose()
+    return None, Source(file)
+
+
+def _collect(node: Any, path: tuple[str, ...], lines: dict[tuple[str, ...], int], file: str) -> None:
+    lines.setdefault(path, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        seen = set()
+        for key, value in node.value:
+            name = str(getattr(key, "value", ""))
+            below = (*path, name)
+            line = key.start_mark.line + 1
+            # A merge key (<<) may stand there more than once.
+            if name in seen and key.tag != "tag:yaml.org,2002:merge":
+                raise SiteError(".".join(below), "the setting is there twice", "remove one of them", f"{file}:{line}")
+            seen.add(name)
+            lines[below] = line
+            _collect(value, below, lines, file)

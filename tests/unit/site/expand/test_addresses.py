@@ -1,0 +1,43 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Addresses by plan."""
+
+from __future__ import annotations
+
+import pytest
+import sites
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
+
+
+def test_a_network_for_each_rack_and_port():
+    site = sites.site()
+    assert site.devices["gpu01"].addresses == {
+        "management": "10.0.0.11",
+        "rail-0": "10.1.0.1",
+        "rail-1": "10.1.1.1",
+        "rail-2": "10.1.2.1",
+        "rail-3": "10.1.3.1",
+    }
+    # The first of rack 2 is again the first in its networks, which follow those of rack 1.
+    assert site.devices["gpu03"].addresses["rail-0"] == "10.1.4.1"
+    assert site.devices["gpu04"].addresses["rail-3"] == "10.1.7.2"
+
+
+def test_ipv6():
+    site = sites.site(networks__management={"network": "fd00:10::/64", "gateway": 1})
+    assert site.devices["gpu04"].addresses["management"] == "fd00:10::e"
+
+
+def test_networks_beyond_the_last_address():
+    with pytest.raises(
+        SiteError, match=r"networks\.rail\.network: 8 networks from 255\.255\.254\.0/24 on are too many"
+    ):
+        sites.site(networks__rail__network="255.255.254.0/24")
+
+
+def test_a_device_outside_the_block_of_its_network():
+    with pytest.raises(
+        SiteError, match=r"devices\.spine\.addresses\.lan: spine1 is in no rack, and lan is one for each"
+    ):
+        sites.site(networks__lan={"network": "10.9.0.0/24", "per": "rack"}, devices__spine__addresses={"lan": 5})

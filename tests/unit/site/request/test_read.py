@@ -1,0 +1,100 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Blueprints are read, and each error names file, line, setting, the rule and the next step."""
+
+from __future__ import annotations
+
+import pytest
+import sites
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.read import read
+
+
+def test_the_whole_is_read():
+    blueprint = read(sites.DATA)
+    assert list(blueprint.kinds) == ["node", "leaf", "spine"]
+    assert blueprint.kinds["node"].model.ports["nic"].interfaces == ("ens1f0np0", "ens1f1np0", "ens2f0np0", "ens2f1np0")
+    assert blueprint.blocks["rack"].rack.breaker_s == 5
+    assert blueprint.links[1].fabric == "fabric"
+    assert blueprint.promises[0].survives == ("nic", "leaf", "spine")
+
+
+ERRORS = {
+    # What is replaced in the text, by what, and what the error says.
+    "unknown": ("domain:", "domian:", "3: domian: there is no such setting; there are blocks, checks, "),
+    "twice": ("domain: example.com", "site: other", "3: site: the setting is there twice; remove one"),
+    "no yaml": ("site: test", "site: [", "no YAML: "),
+    "type": ("count: 2, units: 42, supplies", "count: two, units: 42, supplies", "6: blocks.rack.count: 'two' is not "),
+    "no rack": ("supplies: 2, supply_watts: 8000, brake", "supplies: 99, brake", "6: blocks.rack.supplies: 99 is not"),
+    "range": ("Ethernet[0:12:4]", "Ethernet[12:0:4]", "18: models.leaf.ports.down.names: the range [12:0:4] is empty"),
+    "ports twice": (
+        "Ethernet[16:28:4]",
+        "Ethernet[12:24:4]",
+        "19: models.leaf.ports.up.names: port Ethernet12 is there",
+    ),
+    "interfaces": ("ens[1:2]f[0:1]np0", "ens[1:4]f[0:1]np0", "13: models.server.ports.nic.interfaces: there are 8 "),
+    "capped": ("capped_watts: 3000", "capped_watts: 9000", "11: models.server.capped_watts: 9000 is not possible; use"),
+    "network": ("10.0.0.0/24", "10.0.0.1/24", "22: networks.management.network: 10.0.0.1/24 has host bits set"),
+    "overlap": ("10.1.0.0/24", "10.0.0.0/24", "networks.rail.network: 10.0.0.0/24 overlaps with management"),
+    "per": (
+        "per: rack, count: 4}",
+        "per: row, count: 4}",
+        "23: networks.rail.per: there is no 'row'; there are site, ",
+    ),
+    "rails": ("per: rack, count: 4}", "per: rack, count: 3}", "32: devices.node.addresses.rail.ports: 4 ports need as"),
+    "model": ("model: server", "model: sever", "26: devices.node.model: there is no 'sever'; there are server, leaf"),
+    "name": (
+        "gpu{n:02}",
+        "gpu{m}",
+        "29: devices.node.name: {m} is no number that there is; there are n, i, site, rack",
+    ),
+    "same name": ("gpu{n:02}", "gpu{i}", "29: devices.node.name: two devices are called gpu1: number 1 of node and "),
+    "group": ("groups: [nodes, roce_hosts]", "groups: [no-des]", "30: devices.node.groups: 'no-des' is no name of a"),
+    "addresses": (
+        "management: 101",
+        "management: 13",
+        "devices.leaf.addresses.management: 10.0.0.13 is taken twice, by",
+    ),
+    "gateway": ("management: 11,", "management: 1,", "10.0.0.1 is taken twice, by the gateway and gpu01; begin one"),
+    "full": ("management: 201", "management: 254", "spine2 would have address 255 of 10.0.0.0/24, which has no room"),
+    "link": ("to: spine,", "to: spin,", "39: links.uplink.to: there is no 'spin'; there are node, leaf, spine"),
+    "group of ports": ("ports: nic, to", "ports: nics, to", "38: links.fabric.ports: server has no ports 'nics'"),
+    "speed": (
+        'Ethernet[0:28:4]", speed_gbit_s: 100',
+        'Ethernet[0:28:4]", speed_gbit_s: 400',
+        "39: links.uplink: leaf has 100 Gbit/s and spine 400; name ports of one speed",
+    ),
+    "medium": ("medium: dac", "medium: cat6a", "38: links.fabric.medium: no cat6a carries 100 Gbit/s; name another"),
+    "exhausted": (
+        "Ethernet[0:12:4]",
+        "Ethernet[0:8:4]",
+        "38: links.fabric: ports exhausted: leaf1-1 has 3 ports down, ",
+    ),
+    "planes": ("each: 2,", "each: 2, planes: 3,", "39: links.uplink.planes: 2 spine are not 3 equal planes; correct"),
+    "fabric": ("checks:\n  fabric:", "checks:\n  fabrik:", "41: checks.fabrik: no links are of this fabric; there are"),
+    "survives": ("[nic, leaf, spine]", "[nic, core]", "41: checks.fabric.survives: 'core' is no part of fabric; there"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "told"), ERRORS.values(), ids=ERRORS)
+def test_errors(old, new, told):
+    assert old in sites.TEXT
+    with pytest.raises(SiteError) as caught:
+        sites.from_text(sites.TEXT.replace(old, new, 1), "site.yml")
+    text = str(caught.value)
+    assert text.startswith("site.yml:")
+    assert told in text
+    assert caught.value.where.split(":")[1].isdecimal()
+
+
+def test_a_tag_of_ansible_is_no_error():
+    vault = "\n      password: !vault |\n        $ANSIBLE_VAULT;1.1;AES256\n        33\n      name: !unsafe '{{'"
+    text = sites.TEXT.replace("{ansible_user: root}", vault)
+    assert "gpu01" in sites.from_text(text).devices
+
+
+@pytest.mark.parametrize("text", ["", "[1, 2]", "word", "a: b: c", "\t"])
+def test_no_blueprint_at_all(text):
+    with pytest.raises(SiteError):
+        sites.from_text(text, "site.yml")

@@ -1,0 +1,13 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Errors of a blueprint."""
+
+from __future__ import annotations
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
+
+
+def test_the_place_comes_first():
+    error = SiteError("blocks.rack", "count is missing", "add it", "site.yml:7")
+    assert str(error) == "site.yml:7: blocks.rack: count is missing; add it"
+    assert str(SiteError("blocks.rack", "count is missing", "add it")) == "blocks.rack: count is missing; add it"
