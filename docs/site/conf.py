@@ -24,6 +24,7 @@ include_patterns = [
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "inventories/vela/README.md",
+    "inventories/blue_vela/README.md",
     "tests/recordings/README.md",
 ]
 nitpicky = True

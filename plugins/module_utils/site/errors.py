@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import GivenError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 
 
-class SiteError(GivenError):
+class SiteError(SailloftError):
     """A blueprint that is invalid: "FILE:LINE: SETTING: RULE THAT IS BROKEN; NEXT STEP"."""
 
-    def __init__(self, subject: str, why: str, remedy: str, where: str = "") -> None:
+    def __init__(self, subject: str, cause: str, remedy: str, where: str = "") -> None:
         """Set the parts; ``where`` is "FILE:LINE", empty where the input has no file."""
-        super().__init__(f"{where}: {subject}" if where else subject, why, remedy)
+        super().__init__(cause, remedy, f"{where}: {subject}" if where else subject)
         self.where = where

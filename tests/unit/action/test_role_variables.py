@@ -152,7 +152,7 @@ def test_the_example_and_the_lab_have_no_name_that_no_role_has(site):
         arguments = check["sailloft.fleet.role_variables"]
         arguments["others"] = [f"{arguments['role']}_{name}" for name in others.get(arguments["role"], [])]
     play = site.write("inventory.yml", [{"hosts": "localhost", "gather_facts": False, "tasks": checks}])
-    for inventory in ("lab", "vela"):
+    for inventory in ("lab", "vela", "blue_vela", "small"):
         status, output = ansible_playbook(f"-iinventories/{inventory}", play, COLUMNS="1000")
         assert status == 0, output
         assert IGNORED.findall(output) == []

@@ -47,8 +47,8 @@ def expand_networks(blueprint: Blueprint, blocks: Mapping[str, list[Block]]) -> 
     return subnets
 
 
-def _error(blueprint: Blueprint, name: str, setting: str, why: str, remedy: str) -> SiteError:
-    return SiteError(f"networks.{name}.{setting}", why, remedy, blueprint.where("networks", name, setting))
+def _error(blueprint: Blueprint, name: str, setting: str, cause: str, remedy: str) -> SiteError:
+    return SiteError(f"networks.{name}.{setting}", cause, remedy, blueprint.where("networks", name, setting))
 
 
 def give_addresses(site: Site) -> None:

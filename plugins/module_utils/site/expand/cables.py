@@ -125,6 +125,6 @@ def stocked_m(route_m: float, stock_m: tuple[float, ...]) -> float:
     return stock_m[at] if at < len(stock_m) else float(-int(-route_m // 1))
 
 
-def _error(site: Site, rule: LinkRule, setting: str, why: str, remedy: str) -> SiteError:
+def _error(site: Site, rule: LinkRule, setting: str, cause: str, remedy: str) -> SiteError:
     path = ("links", rule.name, *([setting] if setting else []))
-    return SiteError(".".join(path), why, remedy, site.blueprint.where(*path))
+    return SiteError(".".join(path), cause, remedy, site.blueprint.where(*path))

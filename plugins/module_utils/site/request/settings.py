@@ -42,10 +42,10 @@ class Section:
             raise self.error("not a mapping", "write it as settings by name")
         self.data = {str(name): value for name, value in data.items() if value is not None}
 
-    def error(self, why: str, remedy: str, *setting: str) -> SiteError:
+    def error(self, cause: str, remedy: str, *setting: str) -> SiteError:
         """Return the error about this section or a ``setting`` below it."""
         path = (*self.path, *setting)
-        return SiteError(".".join(path) or "blueprint", why, remedy, self.source.where(path))
+        return SiteError(".".join(path) or "blueprint", cause, remedy, self.source.where(path))
 
     def only(self, *known: str) -> None:
         """Refuse settings of other names."""
@@ -61,7 +61,7 @@ class Section:
         try:
             return check(self.data[name])
         except values.InvalidValueError as error:
-            raise self.error(error.why, error.remedy, name) from None
+            raise self.error(error.cause, error.remedy, name) from None
 
     def text(self, name: str, default: Any = _REQUIRED) -> str:
         """Return one line of text."""
