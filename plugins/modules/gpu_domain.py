@@ -172,13 +172,13 @@ domains:
           elements: dict
         devices:
           description:
-            - Passed-through functions, each with host_address, guest_address, kind, cell, host_node, host_path,
-              guest_path,
-              host_root_complex, physical_function, iommu_group, vendor_id, device_id, libvirt_address.
+            - Passed-through functions, each with host_address, guest_address, setting (the option that it is of),
+              kind, cell, host_node, host_path, guest_path, host_root_complex, physical_function, iommu_group,
+              vendor_id, device_id, libvirt_address.
           type: list
           elements: dict
         root_complexes:
-          description: Expander buses, each with host, guest, cell, first_bus, buses_needed, buses_room.
+          description: Expander buses, each with host, guest, cell, first_bus, buses_needed, buses_capacity.
           type: list
           elements: dict
         virtio:
@@ -247,6 +247,14 @@ domains:
         console_log:
           description: Where its serial console is written.
           type: str
+        request:
+          description: The element of O(domains) with all defaults.
+          type: dict
+        pci_tree:
+          description:
+            - The guest's PCI tree from its root bus, each port with model, host (what it mirrors), cell, slot,
+              function, index (libvirt's), bus, last_bus, ports and endpoints.
+          type: dict
         fidelity:
           description: How many pairs of its GPUs, NICs and NVMe drives are as far apart in the guest as on the host.
           type: dict

@@ -111,9 +111,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
     Evidence,
-    Planned,
     Running,
     Settings,
     differences_of_domain,
@@ -129,8 +129,7 @@ def evidence(params: Mapping[str, Any]) -> Evidence:
         raise ProofError(f"it has no plan to be held against: {domain['drift'][0]['what']}")
     return Evidence(
         host_name=params["host_name"],
-        host=Host.from_dict(params["host_topology"]),
-        planned=Planned.from_plan(domain.get("plan")),
+        planned=DomainPlan.from_dict(domain.get("plan"), Host.from_dict(params["host_topology"])),
         running=Running.of_process(domain.get("process")),
         domain_differences=differences_of_domain(domain),
         guest=Host.from_dict(guest) if guest else None,

@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.arch
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 
 TABLES = "/sys/firmware/acpi/tables"
-NAMES = ("extensions", "iommu", "interrupt_remapping", "acs", "sriov")
+NAMES = tuple(bios.CLAIMS)
 WHERE = "this host's"
 
 
@@ -40,13 +40,8 @@ def _claims(system: System, host: Host) -> dict[str, list[Claim]]:
     devices = [function for function in host.functions if function.kind in ("gpu", "nic")]
     nics = [function for function in devices if function.kind == "nic" and function.physical_function is None]
     on_pci_express = [function for function in nics if function.port_type is not None]
-    return {
-        "extensions": [bios.extensions(host, WHERE)],
-        "iommu": [bios.iommu(host, WHERE, tables)],
-        "interrupt_remapping": [bios.interrupt_remapping(host, WHERE)],
-        "acs": bios.acs(host, WHERE, devices),
-        "sriov": bios.sriov(on_pci_express, WHERE, "this host has no NIC on PCI Express"),
-    }
+    subject = bios.Subject(host, WHERE, devices, on_pci_express, "this host has no NIC on PCI Express", tables)
+    return bios.claims(subject)
 
 
 def _told(claim: Claim) -> str:

@@ -8,6 +8,9 @@ about its own devices. The reason of a claim that does not hold says what to tur
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Callable
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.registers import (
     PCI_CFG_SPACE_EXP_SIZE,
     PCI_CFG_SPACE_SIZE,
@@ -27,82 +30,114 @@ PORTS_WITHOUT_ACS = {
 PORTS_WITH_ACS = ("root_port", "switch_downstream")
 
 
-def extensions(host: Host, where: str) -> Claim:
-    """Return the claim that the processor can run virtual machines."""
-    seen = host.cpu.virtualization
+@dataclass
+class Subject:
+    """The host that claims are about, and ``where``, its name in their sources.
+
+    ``functions`` need ACS at the ports above them, ``owners`` need SR-IOV; ``why_no_owner`` says why there is none.
+    ``tables`` are those of IOMMU_TABLES that exist; None if they were not read.
+    """
+
+    host: Host
+    where: str
+    functions: list[Function]
+    owners: list[Function]
+    why_no_owner: str
+    tables: list[str] | None = None
+
+
+def claims(subject: Subject) -> dict[str, list[Claim]]:
+    """Return the claims of each row of ``CLAIMS``, by its name."""
+    return {name: make(subject) for name, make in CLAIMS.items()}
+
+
+def extensions(subject: Subject) -> list[Claim]:
+    """Claim that the processor can run virtual machines."""
+    seen = subject.host.cpu.virtualization
     remedy = (
         "the processor shows neither vmx nor svm: turn on VT-x (Intel) or SVM (AMD) in the BIOS, and in a virtual "
         "machine nested virtualization in its hypervisor"
     )
-    return _claim(
-        "the processor's virtualization extensions are on",
-        "vmx or svm",
-        seen,
-        seen in ("vmx", "svm"),
-        f"{where} /proc/cpuinfo flags",
-        remedy,
-    )
+    return [
+        _claim(
+            "the processor's virtualization extensions are on",
+            "vmx or svm",
+            seen,
+            seen in ("vmx", "svm"),
+            f"{subject.where} /proc/cpuinfo flags",
+            remedy,
+        )
+    ]
 
 
-def iommu(host: Host, where: str, tables: list[str] | None = None) -> Claim:
-    """Return the claim that the firmware describes an IOMMU.
+def iommu(subject: Subject) -> list[Claim]:
+    """Claim that the firmware describes an IOMMU.
 
-    ``tables`` are those of IOMMU_TABLES that exist; None if they were not read. A kernel that runs an IOMMU had it
-    described by the firmware, even if the tables are not visible.
+    A kernel that runs an IOMMU had it described by the firmware, even if the tables are not visible.
     """
-    seen = host.iommu.kind if host.iommu.kind in IOMMU_KINDS else ", ".join(tables or []) or None
-    return _claim(
-        "the firmware describes an IOMMU (DMAR or IVRS table)",
-        "intel or amd",
-        seen,
-        seen is not None,
-        f"{where} /sys/class/iommu and /sys/firmware/acpi/tables",
-        "turn on VT-d (Intel) or the IOMMU (AMD) in the BIOS",
-    )
+    kind = subject.host.iommu.kind
+    seen = kind if kind in IOMMU_KINDS else ", ".join(subject.tables or []) or None
+    return [
+        _claim(
+            "the firmware describes an IOMMU (DMAR or IVRS table)",
+            "intel or amd",
+            seen,
+            seen is not None,
+            f"{subject.where} /sys/class/iommu and /sys/firmware/acpi/tables",
+            "turn on VT-d (Intel) or the IOMMU (AMD) in the BIOS",
+        )
+    ]
 
 
-def interrupt_remapping(host: Host, where: str) -> Claim:
-    """Return the claim that the IOMMU remaps interrupts, which safe passthrough needs.
+def interrupt_remapping(subject: Subject) -> list[Claim]:
+    """Claim that the IOMMU remaps interrupts, which safe passthrough needs.
 
     This is visible only once the kernel runs the IOMMU.
     """
-    seen = host.iommu.interrupt_remapping
+    seen = subject.host.iommu.interrupt_remapping
     remedy = "turn on interrupt remapping (x2APIC) in the BIOS"
-    if host.iommu.kind is None:
+    if subject.host.iommu.kind is None:
         remedy = "the kernel does not run the IOMMU yet: boot with it on, and read again"
-    return _claim(
-        "the IOMMU remaps interrupts", True, seen, seen is True, f"{where} /sys/kernel/irq/*/chip_name", remedy
-    )
+    source = f"{subject.where} /sys/kernel/irq/*/chip_name"
+    return [_claim("the IOMMU remaps interrupts", True, seen, seen is True, source, remedy)]
 
 
-def acs(host: Host, where: str, functions: list[Function]) -> list[Claim]:
-    """Return the claims that each port above ``functions`` has ACS: without it devices share IOMMU groups."""
-    ports = ports_above(host, functions)
+def acs(subject: Subject) -> list[Claim]:
+    """Claim that each port above the devices has ACS: without it devices share IOMMU groups."""
+    ports = ports_above(subject.host, subject.functions)
     if not ports:
         reason = "no GPU and no NIC is behind a port"
-        return [not_applicable(LAYER, "ports have the ACS capability", "present", f"{where} config space", reason)]
-    return [_port_acs(port, where) for port in ports]
+        source = f"{subject.where} config space"
+        return [not_applicable(LAYER, "ports have the ACS capability", "present", source, reason)]
+    return [_port_acs(port, subject.where) for port in ports]
 
 
-def sriov(owners: list[Function], where: str, why_none: str) -> list[Claim]:
-    """Return the claims that each physical function in ``owners`` can have virtual functions.
-
-    ``why_none`` says why there is no owner.
-    """
-    if not owners:
-        claim = "the NICs have the SR-IOV capability"
-        return [not_applicable(LAYER, claim, "present", f"{where} config space", why_none)]
+def sriov(subject: Subject) -> list[Claim]:
+    """Claim that each owner can have virtual functions."""
+    if not subject.owners:
+        claim, source = "the NICs have the SR-IOV capability", f"{subject.where} config space"
+        return [not_applicable(LAYER, claim, "present", source, subject.why_no_owner)]
     return [
         _claim(
             f"NIC {function.address} has the SR-IOV capability",
             "present",
             "present" if function.sriov and function.sriov.total else "absent",
             bool(function.sriov and function.sriov.total),
-            f"{where} sriov_totalvfs of {function.address}",
+            f"{subject.where} sriov_totalvfs of {function.address}",
             "turn on SR-IOV in the BIOS, and SRIOV_EN and NUM_OF_VFS in the NIC's firmware",
         )
-        for function in owners
+        for function in subject.owners
     ]
+
+
+# The registry: the role's names of the claims (gpu_host_bios_required), in the order of reports.
+CLAIMS: dict[str, Callable[[Subject], list[Claim]]] = {
+    "extensions": extensions,
+    "iommu": iommu,
+    "interrupt_remapping": interrupt_remapping,
+    "acs": acs,
+    "sriov": sriov,
+}
 
 
 def ports_above(host: Host, functions: list[Function]) -> list[Function]:

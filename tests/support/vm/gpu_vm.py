@@ -17,14 +17,26 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
     RootComplex,
     Sriov,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Chosen
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.cells import Cell, Processors, Share
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.mmio import Window
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.pci_tree import (
+    DOWNSTREAM,
+    EXPANDER,
+    ROOT_PORT,
+    UPSTREAM,
+    Endpoint,
+    Port,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
     Evidence,
-    Planned,
     Running,
     Settings,
     differences_of_domain,
     firmware_of_result,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -53,6 +65,7 @@ def vf(address: str, root: str, parent: str, node: int, group: int | None = None
     )  # fmt: skip
 
 
+DEVICES = {"gpus": ["0000:13:00.0", "0000:83:00.0"], "nics": ["0000:14:00.1", "0000:84:00.1"]}
 NCCL_TOPOLOGY = '<system version="1">\n  <cpu numaid="0"/>\n</system>\n'
 ROOT, UP, DOWN = (0x8086, 0x352A), (0x1000, 0xC030), (0x1000, 0xC030)
 
@@ -119,41 +132,45 @@ def guest() -> Host:
     )
 
 
-def plan() -> dict:
-    """The plan, as gpu_domain returns it, as far as a proof needs it."""
-    devices = []
-    for on_host, in_guest, cell in ((0x10, 0x20, 0), (0x80, 0x60, 1)):
-        way = [f"0000:{in_guest:02x}:00.0", f"0000:{in_guest + 1:02x}:00.0"]
-        for leaf, (own, function) in enumerate(((3, 0), (4, 1))):
-            inside = f"0000:{in_guest + own:02x}:00.0"
-            devices.append(
-                {
-                    "host_address": f"0000:{on_host + own:02x}:00.{function}",
-                    "guest_address": inside,
-                    "guest_path": [*way, f"0000:{in_guest + 2:02x}:{leaf:02x}.0", inside],
-                    "cell": cell,
-                }
+def planned(on: Host) -> DomainPlan:
+    """The plan for this host: each cell has the node's GPU and VF below a switch, as ``guest`` sees them."""
+    root = Port("pcie-root")
+    for number, (on_host, in_guest) in enumerate(((0x10, 0x20), (0x80, 0x60))):
+        leaves = [
+            Port(
+                DOWNSTREAM,
+                slot=leaf,
+                index=4 + leaf + 5 * number,
+                bus=in_guest + 3 + leaf,
+                endpoints=[Endpoint("hostdev", f"0000:{on_host + own:02x}:00.{function}")],
             )
-    return {
-        "name": "vm1",
-        "huge_page_mib": 1024,
-        "memory_locked": True,
-        "guest_iommu": False,
-        "emulator_cpus": [0, 1, 4, 5],
-        "physical_address_bits": {"mode": "passthrough", "bits": 52},
-        "cells": [
-            {
-                "id": node,
-                "host_node": node,
-                "memory_mib": 32 * 1024,
-                "vcpus": [2 * node, 2 * node + 1],
-                "cpus": [4 * node + 2, 4 * node + 3],
-                "strict": True,
-            }
-            for node in (0, 1)
-        ],
-        "devices": devices,
-    }
+            for leaf, (own, function) in enumerate(((3, 0), (4, 1)))
+        ]
+        up = Port(UPSTREAM, index=3 + 5 * number, bus=in_guest + 2, ports=leaves)
+        port = Port(ROOT_PORT, index=2 + 5 * number, bus=in_guest + 1, ports=[up])
+        name = f"pci0000:{on_host:02x}"
+        root.ports.append(Port(EXPANDER, name, number, 8 + number, index=1 + 5 * number, bus=in_guest, ports=[port]))
+    cells = [
+        Cell(node, node, 32 * 1024, [2 * node, 2 * node + 1], [4 * node + 2, 4 * node + 3], {"0": 10, "1": 20})
+        for node in (0, 1)
+    ]
+    request = {"name": "vm1", "memory_mib": 64 * 1024, "gpus": {"count": 2}, "nics": {"per_gpu": 1}}
+    return DomainPlan(
+        spec=parse_specs([request])[0],
+        host=on,
+        accelerator="kvm",
+        processors=Processors(cells, 2, [0, 1, 4, 5], Share(8, 4, 4, 0, 0, 0, 255, [], 128 * 1024)),
+        chosen=Chosen(*([on.function(each) for each in DEVICES[kind]] for kind in ("gpus", "nics")), []),
+        root=root,
+        window=Window(0, 300 * GIB, 512 * GIB, 52),
+        address_bits_mode="passthrough",
+        address_bits=52,
+    )
+
+
+def plan() -> dict:
+    """The plan, as gpu_domain returns it."""
+    return planned(host()).to_dict()
 
 
 def process() -> dict:
@@ -235,8 +252,7 @@ def evidence() -> Evidence:
     """A server with everything that the paper names, and a VM that has it all."""
     return Evidence(
         host_name="gpu01",
-        host=host(),
-        planned=Planned.from_plan(plan()),
+        planned=planned(host()),
         running=Running.of_process(process()),
         domain_differences=differences_of_domain(domain()),
         guest=guest(),

@@ -44,10 +44,11 @@ def test_a_host_whose_name_is_no_folders(run, tmp_path, name):
     """A recording called "...json" is a host called ".."."""
     result = run(recording=str(RECORDINGS / f"{NAMES[0]}.json"), path=str(tmp_path / "plans" / name), host_name=name)
     assert result["failed"] is True
+    subject = f"{name}: " if name else ""
     assert result["msg"] in (
-        f"{name}: host_name {name!r} is no name of a folder; give another, or rename the recording",
-        f"{name}: host_name or path: {name!r} contains '\\n', which is not a printable character; remove it",
-        f"{name}: host_name or path: the text is empty; leave the setting out, or give it a value",
+        f"{subject}host_name {name!r} is no name of a folder; give another, or rename the recording",
+        f"{subject}host_name or path: {name!r} contains '\\n', which is not a printable character; remove it",
+        f"{subject}host_name or path: the text is empty; leave the setting out, or give it a value",
     )
     assert contents(tmp_path) == {}
 

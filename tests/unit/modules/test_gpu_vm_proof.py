@@ -132,10 +132,10 @@ def test_bad_input_is_one_error_and_writes_nothing(run, tmp_path, changes, messa
 
 
 def test_a_plan_of_another_host_names_the_device(run, tmp_path):
-    domain = gpu_vm.domain()
-    domain["plan"]["devices"][0]["host_address"] = "0000:ff:00.0"
-    result = run(arguments(tmp_path / "proofs", domain=domain))
-    assert result["msg"] == "vm1: no PCI function 0000:ff:00.0 on this host"
+    host = gpu_vm.host()
+    host.functions = [item for item in host.functions if item.address != "0000:13:00.0"]
+    result = run(arguments(tmp_path / "proofs", host_topology=host.to_dict()))
+    assert result["msg"] == "vm1: no PCI function 0000:13:00.0 on this host"
 
 
 def test_a_folder_that_cannot_be_written_is_one_error(run, tmp_path):

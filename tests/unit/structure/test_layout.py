@@ -38,7 +38,6 @@ LONG = {
     "fabric/systems/nxos.py",
     "image/build/build.py",
     "image/request/spec.py",
-    "vm/proof/claims.py",
 }
 
 

@@ -37,7 +37,7 @@ class Share:
     """The use of all ``threads`` of the host: ``vcpus`` (where they are pinned), ``kept`` for the host on the nodes of
     the cells, ``taken`` by other virtual machines there, ``free`` there, ``elsewhere`` on other nodes.
 
-    ``limit`` is the most vCPUs that the guest can have, ``memory_mib`` all that the host has.
+    ``vcpu_limit`` is the most vCPUs that the guest can have, ``memory_mib`` all that the host has.
     """
 
     threads: int
@@ -46,14 +46,14 @@ class Share:
     taken: int
     free: int
     elsewhere: int
-    limit: int
+    vcpu_limit: int
     nodes_without_cell: list[int]
     memory_mib: int
 
 
 @dataclass
 class Processors:
-    """The cells and what they share. ``kept_cpus`` are the host's: emulator and I/O threads run there."""
+    """The cells and what they share. Emulator and I/O threads run on the host's ``kept_cpus`` (none: not pinned)."""
 
     cells: list[Cell]
     threads: int  # hardware threads a core shows to the guest
@@ -100,7 +100,7 @@ def arrange(
         )
         number += count
     share = _share(host, nodes, cores, kept, count * len(nodes), limit)
-    return Processors(cells, threads, sorted(kept), share)
+    return Processors(cells, threads, sorted(kept) if spec.pin_cpus else [], share)
 
 
 def _share(
@@ -115,7 +115,7 @@ def _share(
         taken=here - free - len(kept),
         free=max(free - vcpus, 0),
         elsewhere=sum(len(node.cpus) for node in host.numa_nodes if node not in nodes),
-        limit=limit,
+        vcpu_limit=limit,
         nodes_without_cell=[node.id for node in host.numa_nodes if serves(node) and node not in nodes],
         memory_mib=sum(node.memory_bytes for node in host.numa_nodes) // MIB,
     )

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.architecture import (
     architecture,
     unsupported,
@@ -147,16 +149,15 @@ def _plan(
         )
     plan = DomainPlan(
         spec=spec,
+        host=host,
         accelerator=accelerator,
         processors=processors,
-        chosen=chosen,
+        # Its notes are among the plan's.
+        chosen=replace(chosen, notes=[]),
         root=root,
         window=window,
         address_bits_mode=mode,
         address_bits=bits,
-        vendor=host.cpu.vendor,
-        functions=around.functions,
-        host_nodes={device.address: host.node_of(device) for device in devices},
         machine=machine,
         notes=[*notes, *tree_notes],
     )
@@ -170,12 +171,12 @@ def _share_notes(spec: DomainSpec, host: Host, chosen: Chosen, processors: cells
     each = share.vcpus // len(processors.cells)
     if spec.vcpus is None and share.free:
         why = f"every cell has as many vCPUs as the one with the fewest CPUs left, {each}"
-        if share.limit // len(processors.cells) - each < processors.threads:
-            why = f"a guest has {share.limit} vCPUs at most here"
-            if not spec.remaps_interrupts and share.limit == cells.VCPUS_WITHOUT_REMAPPING:
+        if share.vcpu_limit // len(processors.cells) - each < processors.threads:
+            why = f"a guest has {share.vcpu_limit} vCPUs at most here"
+            if not spec.remaps_interrupts and share.vcpu_limit == cells.VCPUS_WITHOUT_REMAPPING:
                 why = (
-                    f"without interrupt remapping a guest has {share.limit} vCPUs at most; interrupt_remapping: true "
-                    "lifts that"
+                    f"without interrupt remapping a guest has {share.vcpu_limit} vCPUs at most; interrupt_remapping: "
+                    "true lifts that"
                 )
         notes.append(f"{share.free} hardware threads of its nodes are in no use: {why}")
     gpus = {function.address for function in host.functions if function.kind == "gpu"}

@@ -66,11 +66,7 @@ def kept(plan: DomainPlan, host: Host) -> Fidelity:
         for function in plan.chosen.all()
         if function.kind in ("gpu", "nic", "nvme")
     }
-    places = {
-        endpoint.key: pci_tree.address(port.bus, endpoint.slot, endpoint.function)
-        for port, endpoint in plan.endpoints()
-        if endpoint.role == "hostdev"
-    }
+    places = plan.guest_addresses()
     guest = {name: places[address] for name, address in devices.items()}
     return fidelity(pairs(host, devices), pairs(predict(plan), guest))
 

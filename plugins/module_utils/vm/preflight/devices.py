@@ -129,7 +129,7 @@ def _nccl(plan: DomainPlan, host: Host) -> Iterator[Finding]:
 
 
 def _nodes(plan: DomainPlan) -> Iterator[Finding]:
-    lost = sorted(address for address, node in plan.host_nodes.items() if node is None)
+    lost = [function.address for function in plan.chosen.all() if plan.host.node_of(function) is None]
     if lost:
         cells = ", ".join(str(cell.host_node) for cell in plan.processors.cells)
         yield Finding(

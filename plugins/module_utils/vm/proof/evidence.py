@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import MIB
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 
 # ACSCtl bits that let translated peer-to-peer requests go straight from NIC to GPU while untranslated ones stay
 # isolated: source validation (0), P2P request redirect (2), P2P completion redirect (3), upstream forwarding (4) and
@@ -19,75 +19,6 @@ ACS_FOR_ATS = 0x5D
 
 # The paper's maximum read request.
 MAX_READ_REQUEST_BYTES = 4096
-
-
-@dataclass
-class Device:
-    """A function that the plan gives to the guest. ``guest_path`` is from the guest's root bus to the function."""
-
-    host_address: str
-    guest_address: str
-    guest_path: list[str]
-    guest_numa_node: int | None
-
-
-@dataclass
-class Cell:
-    """A NUMA cell of the planned guest. ``page_bytes`` 0: ordinary memory."""
-
-    id: int
-    host_node: int
-    memory_bytes: int
-    page_bytes: int
-    cpus: list[int]
-    strict: bool = True  # bound to the host node, not only preferring it
-
-
-@dataclass
-class Planned:
-    """The part of a domain's plan that claims use."""
-
-    name: str
-    cells: list[Cell]
-    devices: list[Device]
-    pinning: dict[int, list[int]]  # vCPU: host CPUs; empty: not pinned
-    emulator_cpus: list[int]  # host CPUs kept for QEMU's other threads; empty: not pinned
-    address_bits_mode: str  # "passthrough" (the host's), "emulate" (a number) or "off" (QEMU's default)
-    address_bits: int | None = None
-    memory_locked: bool = True
-    guest_iommu: bool = False
-
-    @classmethod
-    def from_plan(cls, plan: dict[str, Any]) -> Planned:
-        """Read what ``DomainPlan.to_dict`` gives. Raises ProofError where something is missing in it."""
-        try:
-            page_bytes = plan["huge_page_mib"] * MIB
-            return cls(
-                name=plan["name"],
-                cells=[
-                    Cell(
-                        cell["id"],
-                        cell["host_node"],
-                        cell["memory_mib"] * MIB,
-                        page_bytes,
-                        cell["vcpus"],
-                        cell["strict"],
-                    )
-                    for cell in plan["cells"]
-                ],
-                devices=[
-                    Device(device["host_address"], device["guest_address"], device["guest_path"], device["cell"])
-                    for device in plan["devices"]
-                ],
-                pinning={vcpu: [cpu] for cell in plan["cells"] for vcpu, cpu in zip(cell["vcpus"], cell["cpus"])},
-                emulator_cpus=plan["emulator_cpus"],
-                address_bits_mode=plan["physical_address_bits"]["mode"],
-                address_bits=plan["physical_address_bits"]["bits"],
-                memory_locked=plan["memory_locked"],
-                guest_iommu=plan["guest_iommu"],
-            )
-        except (KeyError, TypeError) as error:
-            raise ProofError(f"not a whole plan: {error!r}; give what gpu_domain returned as plan") from error
 
 
 @dataclass
@@ -231,8 +162,7 @@ class Evidence:
     """Everything read for one proof, and the inventory's settings beside the plan. Names are the inventory's."""
 
     host_name: str
-    host: Host
-    planned: Planned
+    planned: DomainPlan  # for the hypervisor as it was read now
     running: Running = field(default_factory=Running)
     # The differences of libvirt's domain from the plan, a line each; None: there is no such domain.
     domain_differences: list[str] | None = None
@@ -244,3 +174,8 @@ class Evidence:
     nccl: dict[str, str] = field(default_factory=dict)  # empty: left as it is
     nccl_topology: str = ""  # the topology file of the plan; empty: none is asked for
     nccl_topology_file: str | None = None  # the guest's /etc/nccl-topology.xml
+
+    @property
+    def host(self) -> Host:
+        """Return the hypervisor's topology, read while the guest ran."""
+        return self.planned.host

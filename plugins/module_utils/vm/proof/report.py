@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence i
 def report(name: str, evidence: Evidence) -> tuple[Proof, str]:
     """Return the proof called ``name`` and its HTML page. Raises ProofError and TopologyError."""
     proof = Proof(name, f"GPU virtual machine {name} on {evidence.host_name}", evidence.host_name, prove(evidence))
-    devices = {device.host_address: device.guest_address for device in evidence.planned.devices}
+    devices = evidence.planned.guest_addresses()
     if evidence.guest:
         drawing = side_by_side(evidence.host, evidence.guest, devices)
     else:

@@ -27,7 +27,7 @@ def render(plan: DomainPlan) -> str:
     spec = plan.spec
     _add(root, "name", spec.name)
     _add(root, "uuid", spec.uuid)
-    host_record.write(root, plan.functions, plan.host_nodes)
+    host_record.write(root, plan.host, list(plan.guest_addresses()))
     _add(root, "memory", spec.memory_mib * KIB, unit="KiB")
     _memory(root, plan)
     _processors(root, plan)
@@ -170,7 +170,7 @@ def _cpu(root: ET.Element, plan: DomainPlan) -> None:
         _add(cpu, "maxphysaddr", mode="passthrough")
     elif plan.address_bits_mode == "emulate":
         _add(cpu, "maxphysaddr", mode="emulate", bits=plan.address_bits)
-    if threads > 1 and plan.vendor == "AuthenticAMD" and plan.accelerator == "kvm":
+    if threads > 1 and plan.host.cpu.vendor == "AuthenticAMD" and plan.accelerator == "kvm":
         # QEMU hides an AMD processor's hardware threads from the guest without this.
         _add(cpu, "feature", policy="require", name="topoext")
     numa = _add(cpu, "numa")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from dataclasses import asdict, dataclass
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
 NAMESPACE = "https://github.com/sailloft/sailloft/plan/1"
 ET.register_namespace("sailloft", NAMESPACE)
@@ -89,9 +89,10 @@ def link_words(speed_gt_s: float | None, width: int | None) -> str:
     return f"{speed_gt_s:g} GT/s x{width}" if speed_gt_s and width else ""
 
 
-def write(domain: ET.Element, functions: dict[str, Function], nodes: dict[str, int | None]) -> None:
-    """Write the record of the devices in ``nodes`` (address -> NUMA node) into a domain's XML; nothing without any."""
-    rows = [record(functions, address, node) for address, node in sorted(nodes.items())]
+def write(domain: ET.Element, host: Host, addresses: list[str]) -> None:
+    """Write the record of the host's devices at ``addresses`` into a domain's XML; nothing without any."""
+    functions = host.by_address()
+    rows = [record(functions, address, host.node_of(functions[address])) for address in sorted(addresses)]
     if rows:
         plan = ET.SubElement(ET.SubElement(domain, "metadata"), f"{{{NAMESPACE}}}plan")
         for row in rows:

@@ -24,10 +24,9 @@ def plan_files(plan: DomainPlan, host: Host, returned: dict[str, Any]) -> dict[s
 
     ``returned`` is what ``returned_of`` gave of the plan. Raises TopologyError where the host contradicts itself.
     """
-    devices = {device["host_address"]: device["guest_address"] for device in returned["plan"]["devices"]}
     files = {
         f"{plan.name}.xml": returned["xml"],
-        f"{plan.name}.svg": side_by_side(host, predict(plan), devices),
+        f"{plan.name}.svg": side_by_side(host, predict(plan), plan.guest_addresses()),
     }
     if returned["nccl_topology"] is not None:
         files[f"{plan.name}.nccl.xml"] = returned["nccl_topology"]

@@ -81,7 +81,7 @@ def arguments(plan: DomainPlan, firmware: str, image: str) -> list[str]:
     """
     cells = plan.processors.cells
     # QEMU lays out the memory of an AMD guest around the HyperTransport range.
-    vendor = f",vendor={plan.vendor}" if plan.vendor in ("GenuineIntel", "AuthenticAMD") else ""
+    vendor = f",vendor={plan.host.cpu.vendor}" if plan.host.cpu.vendor in ("GenuineIntel", "AuthenticAMD") else ""
     words = ["-machine", "q35", "-accel", "tcg", "-nodefaults", "-no-user-config", "-display", "none"]
     words += ["-cpu", f"max,phys-bits={address_bits(plan)}{vendor}", "-smp", "1"]
     each_mib = MEMORY_MIB // len(cells)

@@ -73,7 +73,7 @@ def invariants(plans: list[DomainPlan], host: Host) -> None:
         assert len(set(numbers)) == len(numbers)
         assert max(port.last_bus for port in plan.root.walk()) < bus_numbers.BUSES
         for expander in data["root_complexes"]:
-            assert expander["buses_needed"] <= expander["buses_room"]
+            assert expander["buses_needed"] <= expander["buses_capacity"]
         for port in plan.root.walk():
             if port.model in (pci_tree.ROOT_PORT, pci_tree.DOWNSTREAM):
                 assert len(port.ports) + bool(port.endpoints) <= 1

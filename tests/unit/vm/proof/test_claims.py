@@ -12,11 +12,10 @@ from gpu_vm import GIB, evidence
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, ProofError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.qemu_command_line import qemu_options
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.claims import prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
-    Cell,
     Evidence,
-    Planned,
     Running,
     Settings,
     differences_of_domain,
@@ -341,7 +340,8 @@ def test_memory_windows_that_were_not_read_on_either_side_do_not_hold():
 
 def test_a_guest_with_one_device_has_no_pair_to_claim():
     one = evidence()
-    one.planned.devices = one.planned.devices[:1]
+    one.planned.root.ports.pop()
+    one.planned.root.ports[0].ports[0].ports[0].ports.pop()
     (claim,) = found(prove(one), "(fidelity)")
     assert (claim.holds, claim.reason) == (None, "vm1 has fewer than two devices, so no pair of them")
 
@@ -425,7 +425,7 @@ def test_not_knowing_whether_it_is_tcg_excuses_nothing():
 )
 def test_a_planned_guest_iommu_serves_ats(argument, holds):
     one = evidence()
-    one.planned.guest_iommu = True
+    one.planned.spec.guest_iommu = True
     if argument:
         one.running.qemu_arguments += ["-device", argument]
     (claim,) = found(prove(one), "guest's IOMMU")
@@ -433,10 +433,10 @@ def test_a_planned_guest_iommu_serves_ats(argument, holds):
 
 
 def test_a_plan_for_another_host_is_one_clear_error():
-    one = evidence()
-    one.planned.devices[0].host_address = "0000:ff:00.0"
-    with pytest.raises(TopologyError, match=r"no PCI function 0000:ff:00\.0"):
-        prove(one)
+    other = gpu_vm.host()
+    other.functions = [item for item in other.functions if item.address != "0000:13:00.0"]
+    with pytest.raises(TopologyError, match=r"no PCI function 0000:13:00\.0"):
+        DomainPlan.from_dict(gpu_vm.plan(), other)
 
 
 def test_host_settings_that_were_not_read_fail():
@@ -451,10 +451,11 @@ def test_what_the_inventory_leaves_alone_is_not_applicable():
     one.nccl, one.nccl_topology = {}, ""
     for settings in (one.host_settings, one.guest_settings):
         settings.max_read_request_bytes.clear()
-    one.planned.memory_locked, one.planned.pinning, one.planned.address_bits_mode = False, {}, "off"
-    one.planned.emulator_cpus = []
-    for cell in one.planned.cells:
-        cell.page_bytes, cell.strict = 0, False
+    spec, processors = one.planned.spec, one.planned.processors
+    spec.lock_memory, spec.huge_page_mib, spec.strict_memory = False, 0, False
+    one.planned.address_bits_mode, processors.kept_cpus = "off", []
+    for cell in processors.cells:
+        cell.cpus = []
     claims = prove(one)
     assert failed(claims) == []
     for words in (
@@ -547,19 +548,6 @@ def test_firmware_that_the_module_would_change_does_not_hold():
 def test_a_result_of_something_else_is_refused(read, result):
     with pytest.raises(ProofError, match="not a result of"):
         read(result)
-
-
-@pytest.mark.parametrize(
-    "missing", ["name", "cells", "devices", "huge_page_mib", "physical_address_bits", "guest_iommu"]
-)
-def test_half_a_plan_is_refused(missing):
-    plan = gpu_vm.plan()
-    whole = Planned.from_plan(plan)
-    assert whole.pinning == {0: [2], 1: [3], 2: [6], 3: [7]}
-    assert whole.cells[1] == Cell(1, 1, 32 * GIB, GIB, [2, 3])
-    del plan[missing]
-    with pytest.raises(ProofError, match=missing):
-        Planned.from_plan(plan)
 
 
 @pytest.mark.parametrize("missing", ["arguments", "accelerated", "memory", "pinning", "emulator_cpus"])

@@ -1,0 +1,100 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The claims of layer guest OS: registers as the guest sees them, NCCL's files, distances of devices. Pure."""
+
+from __future__ import annotations
+
+from difflib import unified_diff
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import fidelity, pairs
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import Passed
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import words
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
+    MAX_READ_REQUEST_BYTES,
+    Evidence,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_devices, once
+
+LAYER = "guest_os"
+# Linux drivers/vfio/pci/vfio_pci_config.c, vfio_exp_config_write: the guest's DevCtl bits 14:12 are a copy, and a write
+# to them becomes a call of pcie_set_readrq() on the device.
+VFIO_COPY = (
+    "the guest sees VFIO's copy of the register, and the device's own was found to be read-only on the hypervisor"
+)
+
+
+def max_read_request(evidence: Evidence, device: Passed) -> Claim:
+    """Claim MaxReadReq of a device as the guest sees it."""
+    inside = evidence.guest.by_address().get(device.guest_address) if evidence.guest else None
+    claim = f"MaxReadReq of {name(device.function)} in the guest"
+    source = f"guest config space of {device.guest_address}, DevCtl bits 14:12"
+    owner = device.function.physical_function or device.address
+    if inside and evidence.host_settings and owner in evidence.host_settings.read_only:
+        seen = words.bytes_text(inside.max_read_request_bytes)
+        wanted = words.bytes_text(MAX_READ_REQUEST_BYTES)
+        return not_applicable(LAYER, claim, wanted, source, VFIO_COPY, seen)
+    return words.read_request(LAYER, claim, device.guest_address, inside, evidence.guest_settings, source)
+
+
+def distances(evidence: Evidence) -> Claim:
+    """Claim all pairs of the guest's devices at once; name pairs that are not as near as on the host, with both."""
+    devices = evidence.planned.passed()
+    on_host = {name(device.function): device.address for device in devices}
+    wanted = pairs(evidence.host, on_host)
+    claim = "pairs of devices that are as near in the guest as on the host (fidelity)"
+    source = f"guest and {evidence.host_name} /sys/bus/pci/devices"
+    if not wanted:
+        reason = f"{evidence.planned.name} has fewer than two devices, so no pair of them"
+        return not_applicable(LAYER, claim, "all", source, reason)
+    seen: object = None
+    if evidence.guest:
+        inside = set(evidence.guest.by_address())
+        places = {
+            label: device.guest_address for label, device in zip(on_host, devices) if device.guest_address in inside
+        }
+        there = pairs(evidence.guest, places)
+        found = fidelity(wanted, {pair: there.get(pair, "not there") for pair in wanted})
+        seen = f"{found.equal} of {found.total}"
+        if found.differences:
+            seen = [
+                seen,
+                *(
+                    f"{' and '.join(item['pair'])}: {item['host']} on the host, {item['guest']} in the guest"
+                    for item in found.differences
+                ),
+            ]
+    return compare(LAYER, claim, f"{len(wanted)} of {len(wanted)}", seen, source)
+
+
+def nccl_settings(evidence: Evidence) -> Claim:
+    """Claim the content of the guest's /etc/nccl.conf."""
+    claim, source = "NCCL has its settings", "guest /etc/nccl.conf"
+    if not evidence.nccl:
+        return not_applicable(LAYER, claim, "none", source, "the inventory sets none (gpu_guest_nccl)")
+    seen = None
+    if evidence.nccl_settings is not None:
+        lines = (line.strip() for line in evidence.nccl_settings.splitlines())
+        seen = dict(sorted(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#")))
+    return compare(LAYER, claim, dict(sorted(evidence.nccl.items())), seen, source)
+
+
+def nccl_topology(evidence: Evidence) -> Claim:
+    """Claim that the guest's NCCL topology file is that of the plan."""
+    claim, source = "the guest's NCCL topology file is the plan's", "guest /etc/nccl-topology.xml"
+    if not evidence.nccl_topology:
+        reason = "the guest has no GPU, or the inventory does not ask for it (gpu_guest_nccl_topology, gpu_guest_nccl)"
+        return not_applicable(LAYER, claim, words.SAME, source, reason)
+    lines = None
+    if evidence.nccl_topology_file is not None:
+        planned, found = evidence.nccl_topology.splitlines(), evidence.nccl_topology_file.splitlines()
+        lines = [
+            line
+            for line in unified_diff(planned, found, "the plan's", "the guest's", n=0, lineterm="")
+            if not line.startswith("@@")
+        ]
+    return compare(LAYER, claim, words.SAME, words.differences(lines), source)
+
+
+CLAIMS: tuple[Row, ...] = (of_devices(max_read_request), once(nccl_settings), once(nccl_topology), once(distances))

@@ -1,0 +1,170 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The claims of layer hypervisor: the host's settings, and the state of the passed-through devices. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci.registers import PCI_CFG_SPACE_EXP_SIZE
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology import bios
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Acs, Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import KIB, MIB
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import Passed
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import words
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
+    ACS_FOR_ATS,
+    Evidence,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_devices, once
+
+LAYER = "hypervisor"
+# Bit 1, translation blocking, stops exactly the translated requests that ATS makes.
+ACS_TRANSLATION_BLOCKING = 0x02
+
+# Vendors whose functions have the ATS capability unless their firmware hides it (mlxconfig ATS_ENABLED).
+ATS_BY_FIRMWARE = {0x15B3: "the firmware of an NVIDIA ConnectX NIC shows the ATS capability when ATS_ENABLED is 1"}
+
+
+def iommu_passthrough(evidence: Evidence) -> Claim:
+    """Claim that the host's own DMA is not translated."""
+    return compare(
+        LAYER,
+        "the IOMMU passes the host's own DMA through (iommu=pt)",
+        "identity",
+        evidence.host.iommu.default_domain,
+        f"{evidence.host_name} /sys/kernel/iommu_groups/*/type",
+    )
+
+
+def host_settings(evidence: Evidence) -> Claim:
+    """Claim that gpu_host_boot would change nothing."""
+    settings = evidence.host_settings
+    return compare(
+        LAYER,
+        "every setting of the host is as asked for, and comes back at every boot",
+        words.SAME,
+        words.differences(settings.differences if settings else None),
+        f"{evidence.host_name} gpu_host_boot in check mode",
+    )
+
+
+def virtual_functions(evidence: Evidence) -> Iterator[Claim]:
+    """Claim the number of virtual functions of each NIC."""
+    known = evidence.host.by_address()
+    asked = evidence.host_settings.virtual_functions if evidence.host_settings else {}
+    for address, number in sorted(asked.items()):
+        function = known.get(address)
+        yield compare(
+            LAYER,
+            f"NIC {address} has its virtual functions",
+            number,
+            function.sriov.now if function and function.sriov else None,
+            f"{evidence.host_name} /sys/bus/pci/devices/{address}/sriov_numvfs",
+        )
+
+
+def huge_pages(evidence: Evidence) -> Iterator[Claim]:
+    """Claim the number of huge pages of each node and size."""
+    for pages in evidence.host_settings.huge_pages if evidence.host_settings else []:
+        node, size_bytes = pages["node"], pages["size_mib"] * MIB
+        folder = f"/sys/devices/system/node/node{node}/hugepages/hugepages-{size_bytes // KIB}kB"
+        yield compare(
+            LAYER,
+            f"node {node} has its huge pages of {words.size_text(size_bytes)}",
+            pages["wanted"],
+            _huge_pages(evidence.host, node, size_bytes),
+            f"{evidence.host_name} {folder}/nr_hugepages",
+        )
+
+
+def port_isolation(evidence: Evidence) -> Iterator[Claim]:
+    """Claim ACSCtl of each port above a device of the plan."""
+    for port in bios.ports_above(evidence.host, evidence.planned.chosen.all()):
+        if port.acs:
+            yield _acs(evidence, port)
+
+
+def _acs(evidence: Evidence, port: Function) -> Claim:
+    claim = f"{bios.port_name(port)} isolates untranslated requests and lets translated ones through (ACSCtl)"
+    acs = port.acs or Acs(0, 0)
+    wanted = ACS_FOR_ATS & acs.capability
+    source = f"{evidence.host_name} config space of {port.address}, ACSCtl {acs.control:#04x}"
+    asked = evidence.host_settings.acs_ports if evidence.host_settings else None
+    if asked is not None and port.address not in asked:
+        reason = "the inventory leaves ACS as it is on this port"
+        return not_applicable(LAYER, claim, f"{wanted:#04x}", source, reason, f"{acs.control:#04x}")
+    relevant = acs.control & (wanted | ACS_TRANSLATION_BLOCKING)
+    return compare(LAYER, claim, f"{wanted:#04x}", f"{relevant:#04x}", source)
+
+
+def binding(evidence: Evidence, device: Passed) -> Claim:
+    """Claim that a device is bound to vfio-pci."""
+    function = device.function
+    source = f"{evidence.host_name} /sys/bus/pci/devices/{function.address}/driver"
+    return compare(LAYER, f"{name(function)} is bound to vfio-pci", "vfio-pci", function.driver, source)
+
+
+def group_not_used(evidence: Evidence, device: Passed) -> Claim:
+    """Claim that no driver of the host's has another function of a device's IOMMU group."""
+    group = device.function.iommu_group
+    others = None
+    if group is not None:
+        others = [
+            member.address
+            for member in evidence.host.group_members(group)
+            if member.kind != "bridge" and member.driver not in ("vfio-pci", None)
+        ]
+    return compare(
+        LAYER,
+        f"no other function of {name(device.function)}'s IOMMU group is used by the host",
+        [],
+        others,
+        f"{evidence.host_name} /sys/kernel/iommu_groups/{group}/devices",
+    )
+
+
+def ats(evidence: Evidence, device: Passed) -> Claim:
+    """Claim that a device's address translation service is enabled."""
+    function = device.function
+    claim = f"ATS is enabled on {name(function)}"
+    source = f"{evidence.host_name} config space of {function.address}, ATSCtl"
+    reason = "" if function.ats else ATS_BY_FIRMWARE.get(function.vendor_id, "")
+    if function.ats is None and not reason:
+        if function.config_bytes == PCI_CFG_SPACE_EXP_SIZE:
+            reason = f"{words.model(function)} has no ATS capability"
+            return not_applicable(LAYER, claim, True, source, reason)
+        reason = f"only {function.config_bytes} bytes of its config space were read: read the host as root"
+    return compare(LAYER, claim, True, function.ats.enabled if function.ats else None, source, reason)
+
+
+def max_read_request(evidence: Evidence, device: Passed) -> Claim:
+    """Claim MaxReadReq of a device, or of the physical function that it follows.
+
+    A virtual function has no DevCtl fields of its own (PCI Express Base Specification, "Device Control Register",
+    changes for VFs).
+    """
+    function = device.function
+    owner = evidence.host.function(function.physical_function) if function.physical_function else function
+    claim = f"MaxReadReq of {name(owner)}" + (f", which {name(function)} follows" if owner is not function else "")
+    source = f"{evidence.host_name} config space of {owner.address}, DevCtl bits 14:12"
+    return words.read_request(LAYER, claim, owner.address, owner, evidence.host_settings, source)
+
+
+def _huge_pages(host: Host, node_id: int, size_bytes: int) -> int | None:
+    for node in host.numa_nodes:
+        if node.id == node_id:
+            return next((pages.total for pages in node.huge_pages if pages.size_bytes == size_bytes), None)
+    return None
+
+
+CLAIMS: tuple[Row, ...] = (
+    once(iommu_passthrough),
+    once(host_settings),
+    virtual_functions,
+    huge_pages,
+    port_isolation,
+    of_devices(binding, group_not_used, ats, max_read_request),
+)

@@ -1,0 +1,65 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A plan that leaves Python and comes back is the same plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import gpu_vm
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from made_up_hosts import hosts, whole
+from plans import PLANS
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
+
+
+def there_and_back(of: DomainPlan) -> DomainPlan:
+    """The plan, sent as JSON."""
+    return DomainPlan.from_dict(json.loads(json.dumps(of.to_dict())), of.host)
+
+
+@pytest.mark.parametrize("made", [*PLANS.values(), lambda: gpu_vm.planned(gpu_vm.host())], ids=[*PLANS, "by hand"])
+def test_a_plan_comes_back_whole(made: Callable[[], DomainPlan]) -> None:
+    plan = made()
+    assert there_and_back(plan) == plan
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@given(host=hosts())
+def test_a_plan_of_any_host_comes_back_whole(host: Host) -> None:
+    try:
+        (plan,) = plan_domains(host, parse_specs(whole(host)))
+    except DomainError:
+        assume(False)
+    assert there_and_back(plan) == plan
+
+
+@pytest.mark.parametrize(
+    "missing", ["request", "cells", "devices", "physical_address_bits", "pci_tree", "share", "mmio", "notes"]
+)
+def test_half_a_plan_is_refused(missing: str) -> None:
+    data = gpu_vm.plan()
+    del data[missing]
+    with pytest.raises(DomainError, match=f"not a whole plan: KeyError.'{missing}'"):
+        DomainPlan.from_dict(data, gpu_vm.host())
+
+
+def test_devices_that_are_not_in_the_tree_are_refused() -> None:
+    data = gpu_vm.plan()
+    data["devices"].pop()
+    with pytest.raises(DomainError, match="its devices are not those of its pci_tree"):
+        DomainPlan.from_dict(data, gpu_vm.host())
+
+
+def test_a_request_that_cannot_be_is_refused_as_one_of_the_users() -> None:
+    data = gpu_vm.plan()
+    data["request"]["huge_page_mib"] = 3
+    with pytest.raises(DomainError, match="huge_page_mib 3 is no size"):
+        DomainPlan.from_dict(data, gpu_vm.host())
