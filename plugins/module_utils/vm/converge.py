@@ -15,6 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors im
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import some
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.drift import drift
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.host import no_plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.plan import Wanted
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt import overlay_disks
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.actions import Decision, decide, disk_actions
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.client import Client
@@ -145,7 +146,8 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
         plans: dict[str, DomainPlan] = {}
         unplanned = None
         try:
-            plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor, module_ids)}
+            if specs:
+                plans = {plan.name: plan for plan in plan_domains(host, specs, hypervisor, module_ids)}
         except DomainError as error:
             # Existing domains can still be reported, and most often show the reason.
             if not any(spec.name in hypervisor.domains for spec in specs):
@@ -155,7 +157,7 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
         names += [
             name for name in (params["names"] or ([] if specs else sorted(hypervisor.domains))) if name not in names
         ]
-        wished = {spec.name for spec in specs}
+        requested = {spec.name for spec in specs}
         return {
             "domains": [
                 _info(
@@ -163,7 +165,7 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
                     hypervisor.domains.get(name),
                     plans.get(name),
                     host,
-                    unplanned if name in wished else None,
+                    unplanned if name in requested else None,
                     client,
                 )
                 for name in names
@@ -263,15 +265,15 @@ def _info(
         "process": qemu_process.read(name) if have and have.running else None,
         "addresses": client.addresses(name) if have and have.running else [],
     }
-    wanted_xml: str | None = None
+    wanted: Wanted | None = None
     if plan is not None:
         row.update(returned_of(plan, host))
-        wanted_xml = row["xml"]
-    row["drift"] = drifted(have, host, wanted_xml, unplanned)
-    if wanted_xml is not None:
-        row["differences"] = [item.to_dict() for item in differences(wanted_xml, have.inactive_xml)] if have else []
+        wanted = Wanted.of(plan, row["xml"])
+    row["drift"] = drifted(have, host, wanted, unplanned)
+    if wanted is not None:
+        row["differences"] = [item.to_dict() for item in differences(wanted.xml, have.inactive_xml)] if have else []
         row["live_differences"] = (
-            [item.to_dict() for item in running_differences(wanted_xml, have.live_xml)]
+            [item.to_dict() for item in running_differences(wanted.xml, have.live_xml)]
             if have and have.live_xml
             else []
         )
@@ -279,10 +281,10 @@ def _info(
 
 
 def drifted(
-    have: ObservedDomain | None, host: Host, wanted_xml: str | None, unplanned: str | None
+    have: ObservedDomain | None, host: Host, wanted: Wanted | None, unplanned: str | None
 ) -> list[dict[str, Any]]:
     """Return gpu_domain_info's drift; ``unplanned`` is why there is no plan of a requested domain."""
     found = [no_plan(unplanned)] if unplanned else []
     if have is not None:
-        found += drift(host, have.inactive_xml, have.live_xml, wanted_xml)
+        found += drift(host, have.inactive_xml, have.live_xml, wanted)
     return [item.to_dict() for item in found]

@@ -12,6 +12,8 @@ from libvirt_definitions import WISH
 from machines import MIB, lab, plan
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, HugePages
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.plan import Wanted
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt import read_xml
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xml import render
 
 FILES = Path(__file__).parents[2] / "unit/vm/libvirt/xml"
@@ -37,6 +39,12 @@ def host() -> Host:
     for address in DEVICES:
         made.function(address).driver = "vfio-pci"
     return made
+
+
+def wanted_of(xml: str) -> Wanted:
+    """The planned domain of any XML, whether a plan has it or not."""
+    made = read_xml.read(xml, host().by_address())
+    return Wanted(xml, made.guest, made.places)
 
 
 def gone(address: str) -> Callable[[Host], None]:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from drifting import DEFINED, LIVE, WANTED, gone, host
+from drifting import DEFINED, LIVE, WANTED, gone, host, wanted_of
 from machines import hypervisor, lab, observed, plan, wish
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm import converge
@@ -22,9 +22,9 @@ def domain(inactive: str = DEFINED, live: str | None = LIVE) -> ObservedDomain:
 
 
 def test_drift_is_plain_data() -> None:
-    assert converge.drifted(domain(), host(), WANTED, None) == []
+    assert converge.drifted(domain(), host(), wanted_of(WANTED), None) == []
     assert converge.drifted(None, host(), None, None) == []
-    found = converge.drifted(domain(DEFINED.replace("<locked/>", "")), host(), WANTED, None)
+    found = converge.drifted(domain(DEFINED.replace("<locked/>", "")), host(), wanted_of(WANTED), None)
     assert found == [
         {
             "what": "memory is not locked as planned: locked is missing",
@@ -41,7 +41,7 @@ def test_a_host_on_which_there_is_no_plan_any_more() -> None:
     gone("0000:14:00.0")(made)
     found = converge.drifted(domain(), made, None, "virtual machine vm1: no PCI function 0000:14:00.0 on this host")
     assert [item["what"].split(":")[0] for item in found[:2]] == [
-        "what is wished cannot be planned on this host as it is now",
+        "the request cannot be planned on this host as it is now",
         "NIC 0000",
     ]
 
@@ -80,7 +80,7 @@ def test_the_proof_says_drift_in_words() -> None:
     row = {
         "exists": True,
         "process": {"pid": 1},
-        "drift": converge.drifted(domain(inactive, live), host(), WANTED, None),
+        "drift": converge.drifted(domain(inactive, live), host(), wanted_of(WANTED), None),
         "differences": [item.to_dict() for item in differences(WANTED, inactive)],
         "live_differences": [item.to_dict() for item in running_differences(WANTED, live)],
     }

@@ -34,13 +34,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff
 RECORD = re.compile(r"metadata(?:/.*\[([0-9a-f:.]+)\].*)?")
 
 
-def drift(host: Host, inactive_xml: str, live_xml: str | None = None, wanted_xml: str | None = None) -> list[Drift]:
-    """Return every difference of a domain in words, the host's first. ``wanted_xml`` is the plan's; None: no plan.
+def drift(host: Host, inactive_xml: str, live_xml: str | None = None, wanted: plan.Wanted | None = None) -> list[Drift]:
+    """Return every difference of a domain in words, the host's first. ``wanted`` is the plan's; None: no plan.
 
     Raises DomainError where libvirt's XML cannot be read, TopologyError where the host contradicts itself.
     """
     functions = host.by_address()
-    wanted = read_xml.read(wanted_xml, functions) if wanted_xml else None
     sides = [(RUNNING, live_xml)] if live_xml else []
     sides.append((DEFINED, inactive_xml))
     found: list[Drift] = []
@@ -48,8 +47,8 @@ def drift(host: Host, inactive_xml: str, live_xml: str | None = None, wanted_xml
     for side, xml in sides:
         have = read_xml.read(xml, functions)
         found += drift_host.against_host(have, host, running=live_xml is not None)
-        if wanted_xml and wanted is not None:
-            compared = differences(wanted_xml, xml) if side == DEFINED else running_differences(wanted_xml, xml)
+        if wanted is not None:
+            compared = differences(wanted.xml, xml) if side == DEFINED else running_differences(wanted.xml, xml)
             found += plan.against_plan(compared, have, wanted, side)
             unsaid += [item for item in compared if RECORD.fullmatch(item.path)]
         else:

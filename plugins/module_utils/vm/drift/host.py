@@ -57,7 +57,7 @@ def against_host(have: Definition, host: Host, running: bool) -> list[Drift]:
 def no_plan(reason: str) -> Drift:
     """Return the drift of a requested domain for which the host allows no plan now."""
     return Drift(
-        f"what is wished cannot be planned on this host as it is now: {reason}",
+        f"the request cannot be planned on this host as it is now: {reason}",
         [HOST],
         "playbooks/gpu_vms.yml refuses, and nothing of the virtual machine can be changed or proven",
         "correct what the other items name, or change the inventory",

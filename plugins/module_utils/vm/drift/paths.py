@@ -10,7 +10,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import PATH_CLASSES, path_class
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.item import HOST, Drift
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.plan import REMEDY
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.plan import REMEDY, Wanted
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.read_xml import Definition
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.host_record import Recorded, record
 
@@ -21,7 +21,7 @@ RANK = {word: number for number, word in enumerate(PATH_CLASSES)}
 NEAR = RANK["PXB"]
 
 
-def pairs_apart(have: Definition, wanted: Definition | None, host: Host, side: str) -> list[Drift]:
+def pairs_apart(have: Definition, wanted: Wanted | None, host: Host, side: str) -> list[Drift]:
     """Return at most AT_MOST pairs of GPUs, NICs and NVMe drives, and one item that counts the others.
 
     A pair that is as planned is no drift, even if the host's class is another: the plan's notes say why. Without a
@@ -69,7 +69,7 @@ def _place(recorded: Recorded) -> tuple[str, str]:
     return recorded.path, recorded.node
 
 
-def _planned(wanted: Definition, first: str, second: str) -> str | None:
+def _planned(wanted: Wanted, first: str, second: str) -> str | None:
     if first not in wanted.places or second not in wanted.places:
         return None
     return path_class(wanted.guest, wanted.places[first], wanted.places[second])

@@ -8,16 +8,33 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.cpuset import format_set
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import label, some
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.item import DEFINED, RUNNING, Drift
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.read_xml import Definition
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import Difference
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.predicted_guest import predict
 
 REMEDY = {
     DEFINED: "run playbooks/gpu_vms.yml, which defines it anew",
     RUNNING: "run playbooks/gpu_vms.yml with gpu_vm_allow_restart: true, or restart it yourself",
 }
+
+
+@dataclass
+class Wanted:
+    """The planned domain: its XML, the guest, and the guest address of each passed-through device by host address."""
+
+    xml: str
+    guest: Host
+    places: dict[str, str]
+
+    @classmethod
+    def of(cls, plan: DomainPlan, xml: str) -> Wanted:
+        """Return the domain of a plan, which ``xml`` is rendered from."""
+        return cls(xml, predict(plan), plan.guest_addresses())
 
 
 @dataclass
@@ -97,7 +114,7 @@ HOSTDEV = re.compile(r"devices/hostdev\[([0-9a-f:.]+)\](/.*)?")
 TREE = re.compile(r"devices/(?:controller\[pci,\d+\]|hostdev\[[0-9a-f:.]+\])(?:/.*)?")
 
 
-def against_plan(compared: list[Difference], have: Definition, wanted: Definition, side: str) -> list[Drift]:
+def against_plan(compared: list[Difference], have: Definition, wanted: Wanted, side: str) -> list[Drift]:
     """Return items for the differences in ``compared``, in the order of the rows; ``side`` is DEFINED or RUNNING."""
     left = list(compared)
     found = _devices(left, have, wanted, side)
@@ -120,14 +137,14 @@ def against_plan(compared: list[Difference], have: Definition, wanted: Definitio
     return found + _places(paths, have, wanted, side)
 
 
-def _label(have: Definition, wanted: Definition, address: str) -> str:
+def _label(have: Definition, wanted: Wanted, address: str) -> str:
     for side in (have, wanted):
         if address in side.places:
             return label(side.guest.function(side.places[address]).kind, address)
     return label("other", address)
 
 
-def _devices(left: list[Difference], have: Definition, wanted: Definition, side: str) -> list[Drift]:
+def _devices(left: list[Difference], have: Definition, wanted: Wanted, side: str) -> list[Drift]:
     """Return items for devices that only one side has; remove their differences from ``left``."""
     found = []
     for addresses, what, consequence in (
@@ -149,7 +166,7 @@ def _devices(left: list[Difference], have: Definition, wanted: Definition, side:
     return found
 
 
-def _places(paths: list[str], have: Definition, wanted: Definition, side: str) -> list[Drift]:
+def _places(paths: list[str], have: Definition, wanted: Wanted, side: str) -> list[Drift]:
     """Return items for the PCI tree: devices that are flat and planned below a switch, and all other differences."""
     both = [address for address in sorted(wanted.places) if address in have.places]
     flat = [address for address in both if _below_switch(wanted, address) and not _below_switch(have, address)]
@@ -180,7 +197,7 @@ def _places(paths: list[str], have: Definition, wanted: Definition, side: str) -
     ]
 
 
-def _below_switch(of: Definition, address: str) -> bool:
+def _below_switch(of: Definition | Wanted, address: str) -> bool:
     return any(step.port_type == "switch_downstream" for step in of.guest.path(of.places[address]))
 
 

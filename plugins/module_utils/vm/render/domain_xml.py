@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.cpuset im
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import KIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import pci_tree
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.mmio import ovmf_window_mib
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan, Passed
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render import host_record
 
 QEMU_NAMESPACE = "http://libvirt.org/schemas/domain/qemu/1.0"
@@ -44,7 +44,8 @@ def render(plan: DomainPlan) -> str:
     _disks(devices, plan)
     _interfaces(devices, plan)
     _console(devices, plan)
-    _hostdevs(devices, plan)
+    for device in plan.passed():
+        _hostdev(devices, device)
     # A balloon takes back memory that VFIO has pinned. A GPU server's guest needs neither a video card nor USB.
     _add(devices, "memballoon", model="none")
     _add(_add(devices, "video"), "model", type="none")
@@ -270,22 +271,14 @@ def _console(devices: ET.Element, plan: DomainPlan) -> None:
     _add(channel, "address", type="virtio-serial", controller=0, bus=0, port=1)
 
 
-def _hostdevs(devices: ET.Element, plan: DomainPlan) -> None:
-    for port, endpoint in plan.endpoints():
-        if endpoint.role != "hostdev":
-            continue
-        domain, bus, rest = endpoint.key.split(":")
-        slot, function = rest.split(".")
-        element = _add(devices, "hostdev", mode="subsystem", type="pci", managed="yes")
-        _add(element, "driver", name="vfio")
-        _add(
-            _add(element, "source"),
-            "address",
-            domain=f"0x{domain}",
-            bus=f"0x{bus}",
-            slot=f"0x{slot}",
-            function=f"0x{function}",
-        )
-        _address(
-            element, port.index, endpoint.slot, endpoint.function, endpoint.function == 0 and len(port.endpoints) > 1
-        )
+def _hostdev(devices: ET.Element, device: Passed) -> None:
+    """Write one passed-through device; ``device.function`` has its kind, vendor and model."""
+    domain, bus, rest = device.address.split(":")
+    slot, function = rest.split(".")
+    element = _add(devices, "hostdev", mode="subsystem", type="pci", managed="yes")
+    _add(element, "driver", name="vfio")
+    source = {"domain": f"0x{domain}", "bus": f"0x{bus}", "slot": f"0x{slot}", "function": f"0x{function}"}
+    _add(_add(element, "source"), "address", **source)
+    port, endpoint = device.port, device.endpoint
+    first_of_several = endpoint.function == 0 and len(port.endpoints) > 1
+    _address(element, port.index, endpoint.slot, endpoint.function, first_of_several)

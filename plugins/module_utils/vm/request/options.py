@@ -5,15 +5,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import MISSING, Field, fields
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.machine_type import ALIAS
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import (
-    ACCELERATORS,
-    DISK_FORMATS,
-    FIRMWARES,
-    INTERFACE_TYPES,
-    NIC_FUNCTIONS,
+    NO_DEFAULT,
+    SETTING,
+    Boot,
+    Devices,
+    Disk,
+    DomainSpec,
+    Interface,
+    Nics,
 )
 
 
@@ -30,73 +33,41 @@ def module_of(make: Callable[..., Any], **given: Any) -> Any:
         return make(**{**given, "argument_spec": {**given["argument_spec"], "domains": domains}})
 
 
+# The fields that have fields of their own, by annotation.
+INNER: dict[str, type] = {
+    "Devices": Devices,
+    "Nics": Nics,
+    "list[Disk]": Disk,
+    "list[Interface]": Interface,
+    "Boot | None": Boot,
+}
+
+
 def domain_options() -> dict[str, Any]:
-    """Return the options of one element of ``domains``."""
-    devices = {
-        "count": {"type": "int", "default": 0},
-        "addresses": {"type": "list", "elements": "str", "default": []},
-    }
-    return {
-        "name": {"type": "str", "required": True},
-        "memory_mib": {"type": "int"},
-        "gpus": {"type": "dict", "options": devices},
-        "nics": {
-            "type": "dict",
-            "options": {
-                "per_gpu": {"type": "int", "default": 0},
-                "functions": {"type": "str", "choices": list(NIC_FUNCTIONS), "default": "vf"},
-                "addresses": {"type": "list", "elements": "str", "default": []},
-            },
-        },
-        "nvme": {"type": "dict", "options": devices},
-        "vcpus": {"type": "int"},
-        "huge_page_mib": {"type": "int", "default": 1024},
-        "lock_memory": {"type": "bool", "default": True},
-        "strict_memory": {"type": "bool", "default": True},
-        "pin_cpus": {"type": "bool", "default": True},
-        "host_cores_per_node": {"type": "int", "default": 1},
-        "iothreads": {"type": "int", "default": 1},
-        "mirror_topology": {"type": "bool", "default": True},
-        "firmware": {"type": "str", "choices": list(FIRMWARES), "default": "efi"},
-        "machine": {"type": "str", "default": ALIAS},
-        "accelerator": {"type": "str", "choices": list(ACCELERATORS), "default": "auto"},
-        "physical_address_bits": {"type": "str", "default": "auto"},
-        "guest_iommu": {"type": "bool", "default": False},
-        "interrupt_remapping": {"type": "bool", "default": False},
-        "numa_nodes": {"type": "list", "elements": "str", "default": []},
-        "ats": {"type": "bool", "default": True},
-        "mmio_window_mib": {"type": "int", "default": 0},
-        "disks": {
-            "type": "list",
-            "elements": "dict",
-            "default": [],
-            "options": {
-                "path": {"type": "str", "required": True},
-                "format": {"type": "str", "choices": list(DISK_FORMATS), "default": "qcow2"},
-                "read_only": {"type": "bool", "default": False},
-                "base": {"type": "str"},
-                "base_format": {"type": "str", "choices": list(DISK_FORMATS), "default": "qcow2"},
-                "size_mib": {"type": "int", "default": 0},
-            },
-        },
-        "interfaces": {
-            "type": "list",
-            "elements": "dict",
-            "default": [],
-            "options": {
-                "type": {"type": "str", "choices": list(INTERFACE_TYPES), "default": "network"},
-                "source": {"type": "str"},
-                "mac": {"type": "str"},
-            },
-        },
-        "boot": {
-            "type": "dict",
-            "options": {
-                "kernel": {"type": "str", "required": True},
-                "initrd": {"type": "str"},
-                "arguments": {"type": "str"},
-            },
-        },
-        "console_log": {"type": "str"},
-        "autostart": {"type": "bool", "default": True},
-    }
+    """Return the options of one element of ``domains``: the fields of DomainSpec."""
+    return _options(DomainSpec)
+
+
+def _options(kind: type) -> dict[str, Any]:
+    return {item.name: _option(item) for item in fields(kind)}
+
+
+def _option(item: Field[Any]) -> dict[str, Any]:
+    # Annotations are text (from __future__ import annotations).
+    annotation = str(item.type)
+    if annotation in INNER:
+        several = {"elements": "dict", "default": []} if annotation.startswith("list") else {}
+        return {"type": "list" if several else "dict", **several, "options": _options(INNER[annotation])}
+    setting = item.metadata[SETTING]
+    option: dict[str, Any] = {"type": setting.type}
+    if setting.elements:
+        option["elements"] = setting.elements
+    if setting.choices:
+        option["choices"] = list(setting.choices)
+    if item.default is MISSING and item.default_factory is MISSING:
+        option["required"] = True
+    elif item.default_factory is not MISSING:
+        option["default"] = item.default_factory()
+    elif item.default is not None and not item.metadata[NO_DEFAULT]:
+        option["default"] = item.default
+    return option

@@ -12,7 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request import settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import (
-    CHECK,
+    SETTING,
     Boot,
     Devices,
     Disk,
@@ -54,7 +54,7 @@ def parse_module_ids(data: dict[str, Any] | None) -> dict[str, int]:
         try:
             # A key of a dictionary, and a value from the command line, may be text.
             written = isinstance(number, str) and settings.MODULE_ID.fullmatch(number)
-            ids[settings.address(key)] = values.whole(int(number) if written else number, 0, settings.DEVICES_MAX)
+            ids[settings.check_address(key)] = values.whole(int(number) if written else number, 0, settings.DEVICES_MAX)
         except InvalidValueError as error:
             raise DomainError(
                 f"gpu_module_ids: {key!r}: {number!r} is not a PCI address and a number",
@@ -75,7 +75,7 @@ def _spec(data: dict[str, Any]) -> DomainSpec:
     if not isinstance(data, dict):
         raise DomainError(f"{data!r:.80} is not a virtual machine", "write a dictionary of settings for each")
     given = data.get("name")
-    name = given if isinstance(given, str) and settings.NAME.fullmatch(given) else repr(given)
+    name = given if isinstance(given, str) and settings.NAME_PATTERN.fullmatch(given) else repr(given)
     inner = {
         "gpus": lambda value: _build(Devices, value, name, "gpus"),
         "nics": lambda value: _build(Nics, value, name, "nics"),
@@ -114,7 +114,7 @@ def _build(kind: type, data: Any, name: str, where: str, parts: dict[str, Any] |
         if (value is None and key != "name") or key in made:
             continue
         try:
-            made[key] = known[key].metadata[CHECK](value)
+            made[key] = known[key].metadata[SETTING].check(value)
         except InvalidValueError as error:
             label = "" if kind is DomainSpec and key == "name" else f"{where}.{key} " if where else f"{key} "
             raise DomainError(f"{label}{error.cause}", error.remedy, domain=name) from error

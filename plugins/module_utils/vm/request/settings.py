@@ -1,11 +1,12 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The check of each single setting of a request: it returns the value, or raises InvalidValueError. Pure."""
+"""The kinds of settings of a request: the check of a value, and the type of the modules' option. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
@@ -13,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
 
 # libvirt refuses "/" and a few more. QEMU's pid and log files have the name, so only characters valid in all are used.
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 SHORT_ADDRESS = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # All nodes that have CPUs and memory, as the only element of numa_nodes.
@@ -42,38 +43,48 @@ BITS = re.compile(r"[1-9][0-9]")
 Check = Callable[[Any], Any]
 
 
-def number(least: int, most: int, unit: str = "") -> Check:
-    """Return the check for a whole number of ``unit``."""
-    return lambda value: values.whole(value, least, most, unit)
+@dataclass(frozen=True)
+class Setting:
+    """One setting: ``check`` returns its value or raises InvalidValueError; the others are as in Ansible's options."""
+
+    check: Check
+    type: str
+    elements: str | None = None
+    choices: tuple[str, ...] | None = None
 
 
-def choice(*known: str) -> Check:
-    """Return the check for one of ``known``."""
-    return lambda value: values.one_of(value, known)
+def number(least: int, most: int, unit: str = "") -> Setting:
+    """Return the setting of a whole number of ``unit``."""
+    return Setting(lambda value: values.whole(value, least, most, unit), "int")
 
 
-def switch(value: Any) -> bool:
+def choice(*known: str) -> Setting:
+    """Return the setting of one of ``known``."""
+    return Setting(lambda value: values.one_of(value, known), "str", choices=known)
+
+
+def check_switch(value: Any) -> bool:
     """Check a switch."""
     if not isinstance(value, bool):
         raise InvalidValueError(f"{value!r} is not possible", "use true or false")
     return value
 
 
-def power_of_two(value: Any) -> int:
+def check_power_of_two(value: Any) -> int:
     """Check a power of two; 0 is "as computed"."""
     if values.whole(value, 0, WINDOW_MIB_MAX, "MiB") & (value - 1):
         raise InvalidValueError(f"{value} is not a power of two", "leave it out to have it computed")
     return value
 
 
-def page_size(value: Any) -> int:
+def check_page_size(value: Any) -> int:
     """Check a size of huge pages in MiB."""
     if isinstance(value, bool) or value not in HUGE_PAGES_MIB:
         raise InvalidValueError(f"{value!r} is no size of a huge page", "x86 has 2 and 1024; 0 is ordinary memory")
     return value
 
 
-def address_bits(value: Any) -> str:
+def check_address_bits(value: Any) -> str:
     """Check a mode of physical address bits, or their number as text."""
     words = values.text(value)
     if words not in ("auto", "passthrough", "off") and not (
@@ -85,7 +96,7 @@ def address_bits(value: Any) -> str:
     return words
 
 
-def machine(value: Any) -> str:
+def check_machine(value: Any) -> str:
     """Check a machine type: the alias, or a version of it."""
     if value != machine_type.ALIAS and not machine_type.is_version(values.text(value)):
         raise InvalidValueError(
@@ -95,7 +106,7 @@ def machine(value: Any) -> str:
     return str(value)
 
 
-def nodes(value: Any) -> list[str]:
+def check_nodes(value: Any) -> list[str]:
     """Return NUMA nodes as text; numbers are accepted, too."""
     ids = [str(node) for node in value] if isinstance(value, list) else [str(value)]
     if not isinstance(value, list) or (ids != [ALL_NODES] and not all(NODE.fullmatch(node) for node in ids)):
@@ -103,14 +114,14 @@ def nodes(value: Any) -> list[str]:
     return ids
 
 
-def addresses(value: Any) -> list[str]:
+def check_addresses(value: Any) -> list[str]:
     """Check a list of PCI addresses."""
     if not isinstance(value, list):
         raise InvalidValueError(f"{value!r} is not a list", "write it like ['0000:3b:00.0']")
-    return [address(item) for item in value]
+    return [check_address(item) for item in value]
 
 
-def address(value: Any) -> str:
+def check_address(value: Any) -> str:
     """Return a PCI address in full and in lower case."""
     # YAML reads 10:00.0 without quotes as a number, of base 60.
     text = value.lower() if isinstance(value, str) else ""
@@ -121,18 +132,32 @@ def address(value: Any) -> str:
     return text
 
 
-def name(value: Any) -> str:
+def check_name(value: Any) -> str:
     """Check the name of a virtual machine."""
-    if not isinstance(value, str) or not NAME.fullmatch(value):
+    if not isinstance(value, str) or not NAME_PATTERN.fullmatch(value):
         raise InvalidValueError("not a name", "use letters, digits, '.', '_', '-', 64 at most, a letter or digit first")
     return value
 
 
-def arguments(value: Any) -> str:
+def check_arguments(value: Any) -> str:
     """Check a kernel's arguments."""
     return values.text(value, ARGUMENTS_MAX)
 
 
-def source(value: Any) -> str:
+def check_source(value: Any) -> str:
     """Check the name of a network or a bridge."""
     return values.text(value, SOURCE_MAX)
+
+
+SWITCH = Setting(check_switch, "bool")
+POWER_OF_TWO = Setting(check_power_of_two, "int")
+PAGE_SIZE = Setting(check_page_size, "int")
+ADDRESS_BITS = Setting(check_address_bits, "str")
+MACHINE = Setting(check_machine, "str")
+NODES = Setting(check_nodes, "list", "str")
+ADDRESSES = Setting(check_addresses, "list", "str")
+NAME = Setting(check_name, "str")
+ARGUMENTS = Setting(check_arguments, "str")
+SOURCE = Setting(check_source, "str")
+PATH = Setting(values.path, "str")
+MAC = Setting(values.unicast_mac, "str")

@@ -7,11 +7,10 @@ from __future__ import annotations
 import hashlib
 import uuid
 from dataclasses import dataclass, field
+from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request import settings
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.settings import Check
 
 FIRMWARES = ("efi", "bios")
 ACCELERATORS = ("auto", "kvm", "qemu")
@@ -23,12 +22,12 @@ INTERFACE_TYPES = ("network", "bridge", "user")
 UUID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "gpu-domain.sailloft")
 
 
-CHECK = "check"
+SETTING, NO_DEFAULT = "setting", "no_default"
 
 
-def _by(check: Check) -> dict[str, Check]:
-    """Return the metadata of a field with its type: ``check`` returns its value, or raises InvalidValueError."""
-    return {CHECK: check}
+def _by(setting: settings.Setting, no_default: bool = False) -> dict[str, Any]:
+    """Return the metadata of a field; ``no_default``: the option has none, since the planner needs a value."""
+    return {SETTING: setting, NO_DEFAULT: no_default}
 
 
 @dataclass
@@ -36,7 +35,7 @@ class Devices:
     """The passed-through devices: ``addresses`` exactly, and ``count`` more that the planner chooses."""
 
     count: int = field(default=0, metadata=_by(settings.number(0, settings.DEVICES_MAX)))
-    addresses: list[str] = field(default_factory=list, metadata=_by(settings.addresses))
+    addresses: list[str] = field(default_factory=list, metadata=_by(settings.ADDRESSES))
 
 
 @dataclass
@@ -45,7 +44,7 @@ class Nics:
 
     per_gpu: int = field(default=0, metadata=_by(settings.number(0, settings.DEVICES_MAX)))
     functions: str = field(default="vf", metadata=_by(settings.choice(*NIC_FUNCTIONS)))
-    addresses: list[str] = field(default_factory=list, metadata=_by(settings.addresses))
+    addresses: list[str] = field(default_factory=list, metadata=_by(settings.ADDRESSES))
 
 
 @dataclass
@@ -55,10 +54,10 @@ class Disk:
     With ``base`` a missing file is made: a qcow2 overlay of that image, of ``size_mib`` (0: the base's).
     """
 
-    path: str = field(metadata=_by(values.path))
+    path: str = field(metadata=_by(settings.PATH))
     format: str = field(default="qcow2", metadata=_by(settings.choice(*DISK_FORMATS)))
-    read_only: bool = field(default=False, metadata=_by(settings.switch))
-    base: str | None = field(default=None, metadata=_by(values.path))
+    read_only: bool = field(default=False, metadata=_by(settings.SWITCH))
+    base: str | None = field(default=None, metadata=_by(settings.PATH))
     base_format: str = field(default="qcow2", metadata=_by(settings.choice(*DISK_FORMATS)))
     size_mib: int = field(default=0, metadata=_by(settings.number(0, settings.DISK_MIB_MAX, "MiB")))
 
@@ -68,50 +67,52 @@ class Interface:
     """A virtio network interface: ``source`` is the libvirt network or the bridge; none for "user"."""
 
     type: str = field(default="network", metadata=_by(settings.choice(*INTERFACE_TYPES)))
-    source: str | None = field(default=None, metadata=_by(settings.source))
-    mac: str | None = field(default=None, metadata=_by(values.unicast_mac))
+    source: str | None = field(default=None, metadata=_by(settings.SOURCE))
+    mac: str | None = field(default=None, metadata=_by(settings.MAC))
 
 
 @dataclass
 class Boot:
     """A kernel to boot directly, past the disk's boot loader; paths on the host."""
 
-    kernel: str = field(metadata=_by(values.path))
-    initrd: str | None = field(default=None, metadata=_by(values.path))
-    arguments: str | None = field(default=None, metadata=_by(settings.arguments))
+    kernel: str = field(metadata=_by(settings.PATH))
+    initrd: str | None = field(default=None, metadata=_by(settings.PATH))
+    arguments: str | None = field(default=None, metadata=_by(settings.ARGUMENTS))
 
 
 @dataclass
 class DomainSpec:
     """One virtual machine. Numbers are in the unit of their name; 0 of ``mmio_window_mib`` is "as computed"."""
 
-    name: str = field(metadata=_by(settings.name))
-    memory_mib: int = field(default=0, metadata=_by(settings.number(0, settings.MEMORY_MIB_MAX, "MiB")))
+    name: str = field(metadata=_by(settings.NAME))
+    memory_mib: int = field(
+        default=0, metadata=_by(settings.number(0, settings.MEMORY_MIB_MAX, "MiB"), no_default=True)
+    )
     gpus: Devices = field(default_factory=Devices)
     nics: Nics = field(default_factory=Nics)
     nvme: Devices = field(default_factory=Devices)
     vcpus: int | None = field(default=None, metadata=_by(settings.number(1, settings.VCPUS_MAX)))
-    huge_page_mib: int = field(default=1024, metadata=_by(settings.page_size))
-    lock_memory: bool = field(default=True, metadata=_by(settings.switch))
-    strict_memory: bool = field(default=True, metadata=_by(settings.switch))
-    pin_cpus: bool = field(default=True, metadata=_by(settings.switch))
+    huge_page_mib: int = field(default=1024, metadata=_by(settings.PAGE_SIZE))
+    lock_memory: bool = field(default=True, metadata=_by(settings.SWITCH))
+    strict_memory: bool = field(default=True, metadata=_by(settings.SWITCH))
+    pin_cpus: bool = field(default=True, metadata=_by(settings.SWITCH))
     host_cores_per_node: int = field(default=1, metadata=_by(settings.number(0, settings.VCPUS_MAX)))
     iothreads: int = field(default=1, metadata=_by(settings.number(0, settings.DEVICES_MAX)))
-    mirror_topology: bool = field(default=True, metadata=_by(settings.switch))
+    mirror_topology: bool = field(default=True, metadata=_by(settings.SWITCH))
     firmware: str = field(default="efi", metadata=_by(settings.choice(*FIRMWARES)))
-    machine: str = field(default=machine_type.ALIAS, metadata=_by(settings.machine))
+    machine: str = field(default=machine_type.ALIAS, metadata=_by(settings.MACHINE))
     accelerator: str = field(default="auto", metadata=_by(settings.choice(*ACCELERATORS)))
-    physical_address_bits: str = field(default="auto", metadata=_by(settings.address_bits))
-    guest_iommu: bool = field(default=False, metadata=_by(settings.switch))
-    interrupt_remapping: bool = field(default=False, metadata=_by(settings.switch))
-    numa_nodes: list[str] = field(default_factory=list, metadata=_by(settings.nodes))
-    ats: bool = field(default=True, metadata=_by(settings.switch))
-    mmio_window_mib: int = field(default=0, metadata=_by(settings.power_of_two))
+    physical_address_bits: str = field(default="auto", metadata=_by(settings.ADDRESS_BITS))
+    guest_iommu: bool = field(default=False, metadata=_by(settings.SWITCH))
+    interrupt_remapping: bool = field(default=False, metadata=_by(settings.SWITCH))
+    numa_nodes: list[str] = field(default_factory=list, metadata=_by(settings.NODES))
+    ats: bool = field(default=True, metadata=_by(settings.SWITCH))
+    mmio_window_mib: int = field(default=0, metadata=_by(settings.POWER_OF_TWO))
     disks: list[Disk] = field(default_factory=list)
     interfaces: list[Interface] = field(default_factory=list)
     boot: Boot | None = None
-    console_log: str | None = field(default=None, metadata=_by(values.path))
-    autostart: bool = field(default=True, metadata=_by(settings.switch))
+    console_log: str | None = field(default=None, metadata=_by(settings.PATH))
+    autostart: bool = field(default=True, metadata=_by(settings.SWITCH))
 
     @property
     def uuid(self) -> str:

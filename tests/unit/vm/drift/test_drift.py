@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from drifting import DEFINED, LIVE, WANTED, gone, host
+from drifting import DEFINED, DEVICES, LIVE, WANTED, gone, host, wanted_of
 from libvirt_definitions import WISH
 from machines import MIB, plan, recording
 
@@ -20,6 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.drift import drift
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.item import Drift, merge
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.plan import Wanted
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xml import render
 
 RECORD = re.compile(r"  <metadata.*</metadata>\n", re.DOTALL)
@@ -39,10 +40,21 @@ def named(found: list[Drift], text: str) -> Drift:
 
 
 def test_a_good_domain_has_none() -> None:
-    assert drift(host(), DEFINED, LIVE, WANTED) == []
-    assert drift(host(), DEFINED, None, WANTED) == []
+    assert drift(host(), DEFINED, LIVE, wanted_of(WANTED)) == []
+    assert drift(host(), DEFINED, None, wanted_of(WANTED)) == []
     assert drift(host(), DEFINED, LIVE) == []
     assert drift(host(), RECORD.sub("", DEFINED)) == []
+
+
+def test_the_wanted_domain_of_a_plan_is_the_one_of_its_xml() -> None:
+    made = plan(**WISH)
+    wanted, read = Wanted.of(made, render(made)), wanted_of(render(made))
+    assert wanted.places == read.places
+    assert len(wanted.places) == len(DEVICES)
+    for one in (wanted, read):
+        one.guest.functions.sort(key=lambda item: item.address)
+    assert wanted.guest.functions == read.guest.functions
+    assert wanted.guest.root_complexes == read.guest.root_complexes
 
 
 def changed(of: str, **values: object) -> Callable[[Host], None]:
@@ -163,7 +175,7 @@ def test_without_a_record_a_device_is_just_gone() -> None:
 def test_a_domain_that_does_not_run_may_have_its_devices_unbound_and_needs_free_pages() -> None:
     made = host()
     changed("0000:13:00.0", driver=None)(made)
-    assert drift(made, DEFINED, None, WANTED) == []
+    assert drift(made, DEFINED, None, wanted_of(WANTED)) == []
     changed("0000:13:00.0", driver="nvidia")(made)
     assert "the next start takes it away" in named(drift(made, DEFINED), "is bound to nvidia").consequence
     made = host()
@@ -210,7 +222,7 @@ def test_a_device_in_another_slot() -> None:
     assert "still sees PHB, so NCCL takes them for farther than they are" in found[2].consequence
     # The plan made now says the same, and its difference of records is told by these words.
     wanted = render(plan(made, **WISH))
-    against = drift(made, DEFINED, None, wanted)
+    against = drift(made, DEFINED, None, wanted_of(wanted))
     assert [item for item in against if "record" in item.what] == []
     assert any(path.startswith("metadata/") for item in against for path in item.paths)
 
@@ -301,14 +313,14 @@ def edited(old: str, new: str) -> str:
 )
 def test_the_definition_is_not_the_plan(old: str, new: str, text: str, path: str) -> None:
     by_hand = edited(old, new)
-    found = [item for item in drift(host(), by_hand, None, WANTED) if item.where != ["host"]]
+    found = [item for item in drift(host(), by_hand, None, wanted_of(WANTED)) if item.where != ["host"]]
     item = named([item for item in found if not re.match(r"(GPU|NIC|VF|\d+ more)", item.what)], text)
     assert item.where == ["defined"]
     assert not path or path in item.paths
     # The same of what runs, but for the record, which stays as it was at the start.
-    live = [item for item in drift(host(), DEFINED, by_hand, WANTED) if item.where != ["host"]]
+    live = [item for item in drift(host(), DEFINED, by_hand, wanted_of(WANTED)) if item.where != ["host"]]
     assert {item.where[0] for item in live} == (set() if "record" in text else {"running"})
-    both = [item for item in drift(host(), by_hand, by_hand, WANTED) if re.search(text, item.what)]
+    both = [item for item in drift(host(), by_hand, by_hand, wanted_of(WANTED)) if re.search(text, item.what)]
     assert [item.where for item in both] == [["defined"] if "record" in text else ["defined", "running"]]
     if "record" not in text:
         assert "restart" in both[0].remedy
@@ -316,13 +328,13 @@ def test_the_definition_is_not_the_plan(old: str, new: str, text: str, path: str
 
 def test_a_device_that_the_plan_does_not_give() -> None:
     smaller = render(plan(**{**WISH, "nics": {"per_gpu": 1, "addresses": ["0000:14:00.0"]}}))
-    found = drift(host(), DEFINED, None, smaller)
+    found = drift(host(), DEFINED, None, wanted_of(smaller))
     assert any("the domain has NIC 0000:84:00.0, which the plan does not give it" in item.what for item in found)
 
 
 def test_a_flat_guest() -> None:
     flat = render(plan(**WISH, mirror_topology=False))
-    found = drift(host(), flat, None, WANTED)
+    found = drift(host(), flat, None, wanted_of(WANTED))
     assert words(found) == [
         "GPU 0000:13:00.0, NIC 0000:14:00.0, GPU 0000:83:00.0 and 1 more stand flat in the guest, "
         "below a switch in the plan",
@@ -336,7 +348,7 @@ def test_a_flat_guest() -> None:
     assert {tuple(item.where) for item in found} == {("defined",)}
     assert len(found[0].paths) > 1
     # Flat as the plan wants it is no drift.
-    assert drift(host(), flat, None, flat) == []
+    assert drift(host(), flat, None, wanted_of(flat)) == []
 
 
 def test_memory_from_anywhere_without_a_plan() -> None:
@@ -349,9 +361,9 @@ def test_a_device_whose_root_complex_tells_its_node_has_not_moved() -> None:
     server = host()
     server.function("0000:13:00.0").numa_node = None
     made, flat = (render(plan(server, **WISH, mirror_topology=mirror)) for mirror in (True, False))
-    assert drift(server, made, None, made) == []
+    assert drift(server, made, None, wanted_of(made)) == []
     pair = "GPU 0000:13:00.0 and NIC 0000:14:00.0: PIX on the host, PHB in the guest"
-    assert pair in words(drift(server, flat, None, made))
+    assert pair in words(drift(server, flat, None, wanted_of(made)))
 
 
 def test_xml_that_is_none() -> None:
@@ -379,7 +391,7 @@ def test_whole_servers(name: str) -> None:
         huge_page_mib=0,
         mirror_topology=False,
     )
-    found = words(drift(server, render(flat), None, render(made)))
+    found = words(drift(server, render(flat), None, wanted_of(render(made))))
     assert len(found) <= 10, found
     pairs = [text for text in found if "in the guest" in text]
     assert 1 <= len(pairs) <= 5, found

@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_module_ids, parse_specs
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import (
-    CHECK,
+    SETTING,
     Boot,
     Devices,
     Disk,
@@ -189,7 +189,7 @@ def test_every_setting_has_a_type() -> None:
     """Those without one are records or lists of them, whose settings have."""
     inner = {"gpus", "nics", "nvme", "disks", "interfaces", "boot"}
     for kind in (DomainSpec, Devices, Nics, Disk, Interface, Boot):
-        without = {item.name for item in fields(kind) if CHECK not in item.metadata}
+        without = {item.name for item in fields(kind) if SETTING not in item.metadata}
         assert without == (inner if kind is DomainSpec else set())
 
 
