@@ -5,9 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, Callable, ClassVar, TypeVar
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import InvalidValueError
+
+Some = TypeVar("Some", bound="Settings")
 
 
 class Settings:
@@ -24,10 +28,32 @@ class Settings:
 
     def refuse(self, cause: str, remedy: str) -> SailloftError:
         """Return the error to raise."""
-        return self.refusal(self.subject, cause, remedy)
+        return self.refusal(subject=self.subject, cause=cause, remedy=remedy)
 
     def only(self, *known: str) -> None:
         """Refuse settings of other names."""
         for name in self.data:
             if name not in known:
                 raise self.refuse(f"unknown setting {name!r}", f"there are {', '.join(sorted(known))}")
+
+    def need(self, *settings: str) -> None:
+        """Refuse the settings where one of these is left out."""
+        for name in settings:
+            if name not in self.data:
+                raise self.refuse(f"{name} is missing", "give it")
+
+    def value(self, setting: str, check: Callable[[Any], Any], default: Any = None) -> Any:
+        """Return a setting as ``check`` returns it, a function of given/values; ``default``, as it is, if left out."""
+        if setting not in self.data:
+            return default
+        try:
+            return check(self.data[setting])
+        except InvalidValueError as error:
+            raise self.refuse(f"{setting}: {error.cause}", error.remedy) from error
+
+    def parts(self: Some, setting: str) -> list[Some]:
+        """Return a list of settings by name; an error names the element (``pages[1]``)."""
+        return [
+            type(self)(f"{self.subject}.{setting}[{at}]", item)
+            for at, item in enumerate(self.value(setting, values.items, []))
+        ]

@@ -9,7 +9,7 @@ has to.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Callable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 
@@ -79,8 +79,60 @@ def unicast_mac(value: Any) -> str:
     return given.lower()
 
 
-def one_of(value: Any, known: tuple[str, ...]) -> str:
-    """Return ``value`` if it is one of ``known``."""
-    if value not in known:
+def one_of(value: Any, known: tuple[Any, ...]) -> Any:
+    """Return ``value`` if it is one of ``known``, texts or numbers."""
+    # True is 1 to Python.
+    if value not in known or isinstance(value, bool):
         raise InvalidValueError(f"{value!r} is unknown", f"use one of: {', '.join(repr(item) for item in known)}")
-    return str(value)
+    return value
+
+
+def flag(value: Any) -> bool:
+    """Return ``value`` if it is true or false."""
+    if not isinstance(value, bool):
+        raise InvalidValueError(f"{value!r} is not possible", "use true or false")
+    return value
+
+
+def items(value: Any) -> list[Any]:
+    """Return ``value`` if it is a list."""
+    if not isinstance(value, list):
+        raise InvalidValueError(f"{value!r} is not a list", "begin each element with '-'")
+    return value
+
+
+def each(check: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
+    """Return the check for a list whose elements ``check`` checks; its error has the element's number, from 0."""
+
+    def checked(value: Any) -> list[Any]:
+        found = []
+        for at, item in enumerate(items(value)):
+            try:
+                found.append(check(item))
+            except InvalidValueError as error:
+                raise InvalidValueError(f"element {at}: {error.cause}", error.remedy) from error
+        return found
+
+    return checked
+
+
+def texts(value: Any) -> list[str]:
+    """Return ``value`` if it is a list of texts, each as of ``text``."""
+    return each(text)(value)
+
+
+def by_name(value: Any) -> dict[str, Any]:
+    """Return ``value`` if it is a dictionary whose keys are texts."""
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+        raise InvalidValueError(f"{value!r} is not a dictionary", "write it as values by name")
+    return value
+
+
+def within(least: int, most: int, unit: str = "") -> Callable[[Any], int]:
+    """Return the check for a whole number from ``least`` to ``most``."""
+    return lambda value: whole(value, least, most, unit)
+
+
+def among(*known: Any) -> Callable[[Any], Any]:
+    """Return the check for one of ``known``, texts or numbers."""
+    return lambda value: one_of(value, known)

@@ -149,14 +149,14 @@ def together(done: dict[str, Outcome], saved: Outcome) -> Outcome:
     return whole
 
 
-def _without_vfs(host: Host, want: dict[str, sriov.Wish]) -> Host:
+def _without_vfs(host: Host, want: dict[str, sriov.VfRequest]) -> Host:
     """Return the host as far as its later state is known: removed VFs are gone, new ones have no address yet."""
     gone: set[str] = set()
     functions = []
     for function in host.functions:
-        wish = want.get(function.address)
-        if wish is not None and function.sriov is not None and function.sriov.now != wish.count:
+        request = want.get(function.address)
+        if request is not None and function.sriov is not None and function.sriov.now != request.count:
             gone |= set(function.sriov.vfs)
-            function = replace(function, sriov=replace(function.sriov, now=wish.count, vfs=[]))
+            function = replace(function, sriov=replace(function.sriov, now=request.count, vfs=[]))
         functions.append(function)
     return replace(host, functions=[function for function in functions if function.address not in gone])

@@ -12,15 +12,20 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common import requests
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
 NODES = "/sys/devices/system/node"
 MIB = 1 << 20
 # Page sizes of x86_64: Intel SDM volume 3, 4.5 (pages of a page directory and of a page-directory-pointer table).
 SIZES_MIB = (2, 1024)
+# Linux on x86 has at most 1024 nodes (CONFIG_NODES_SHIFT is 10 at most, arch/x86/Kconfig).
+NODE_MAX = 1023
+# 2^40 pages of 2 MiB are more than 52 address bits reach.
+COUNT_MAX = 1 << 40
 
 
 @dataclass(frozen=True, order=True)
@@ -49,22 +54,17 @@ class Count:
 
 def wanted(data: Any) -> dict[Pool, int]:
     """Return ``{"pages": [{"node": 0, "size_mib": 1024, "count": 8}]}`` as counts by pool. Raises HostError."""
-    given = requests.record(data, "hugepages", {"pages": list}, {})
+    given = HostSettings("hugepages", data)
+    given.only("pages")
+    given.need("pages")
     counts: dict[Pool, int] = {}
-    for number, item in enumerate(given["pages"]):
-        where = f"hugepages.pages[{number}]"
-        page = requests.record(item, where, {"node": int, "size_mib": int, "count": int}, {})
-        pool = Pool(
-            requests.within(page["node"], 0, 1023, f"{where}.node"),
-            page["size_mib"],
-        )
-        if pool.size_mib not in SIZES_MIB:
-            raise RequestError(
-                f"{where}: size_mib is {pool.size_mib}, and x86_64 has huge pages of 2 and 1024 MiB: use one of these"
-            )
+    for page in given.parts("pages"):
+        page.only("node", "size_mib", "count")
+        page.need("node", "size_mib", "count")
+        pool = Pool(page.value("node", values.within(0, NODE_MAX)), page.value("size_mib", values.among(*SIZES_MIB)))
         if pool in counts:
-            raise RequestError(f"{where}: {pool} is given twice")
-        counts[pool] = requests.within(page["count"], 0, 1 << 40, f"{where}.count")
+            raise page.refuse(f"{pool} is given twice", "give it once")
+        counts[pool] = page.value("count", values.within(0, COUNT_MAX))
     return counts
 
 

@@ -43,7 +43,7 @@ def test_the_arguments(variables, arguments):
     ("variables", "said"),
     [
         ([], r"got list, wanted a dict of gpu_host's variables"),
-        ({"gpu_host_iommu": "on"}, r"iommu is 'on', wanted one of passthrough, translated"),
+        ({"gpu_host_iommu": "on"}, r"iommu: 'on' is unknown; use one of: 'passthrough', 'translated'"),
         ({"gpu_host_kernel_arguments": ["a b"]}, r"'a b' is not one kernel argument"),
         ({"gpu_host_kernel_arguments": ["iommu=off"]}, r"iommu=pt and iommu=off contradict each other"),
         ({"gpu_host_hugepages": [{"node": 0}]}, r"size_mib is missing"),

@@ -68,3 +68,37 @@ def test_one_of_names_what_is_known():
     with pytest.raises(values.InvalidValueError) as refused:
         values.one_of("pt", ("on", ""))
     assert str(refused.value) == "'pt' is unknown; use one of: 'on', ''"
+
+
+def refused(check, value):
+    with pytest.raises(values.InvalidValueError) as error:
+        check(value)
+    return str(error.value)
+
+
+def test_a_flag_is_true_or_false():
+    assert [values.flag(value) for value in (True, False)] == [True, False]
+    for wrong in (1, 0, "yes", None):
+        assert refused(values.flag, wrong) == f"{wrong!r} is not possible; use true or false"
+
+
+def test_a_list_and_its_elements():
+    assert values.items([1, "a"]) == [1, "a"]
+    assert refused(values.items, "a") == "'a' is not a list; begin each element with '-'"
+    assert values.texts(["a", "b"]) == ["a", "b"]
+    assert refused(values.texts, ["a", 3]) == "element 1: 3 is not text; write it in quotes"
+    assert values.each(values.within(0, 3))([0, 3]) == [0, 3]
+    assert refused(values.each(values.within(0, 3)), [4]).startswith("element 0: 4 is not possible")
+
+
+def test_a_dictionary_has_texts_as_keys():
+    assert values.by_name({"a": 1}) == {"a": 1}
+    for wrong in ({1: 2}, ["a"], None):
+        assert refused(values.by_name, wrong) == f"{wrong!r} is not a dictionary; write it as values by name"
+
+
+def test_among_takes_numbers_and_texts():
+    check = values.among(1, 2, "auto")
+    assert [check(value) for value in (1, 2, "auto")] == [1, 2, "auto"]
+    for wrong in (3, "1", True, None):
+        assert refused(check, wrong) == f"{wrong!r} is unknown; use one of: 1, 2, 'auto'"

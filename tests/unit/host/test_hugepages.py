@@ -59,9 +59,12 @@ def test_pages_that_stay_count_too():
         ({"node": 0, "size_mib": 1024, "count": 3}, "node0 has 3000 MiB of memory, and 3072 MiB"),
         ({"node": 2, "size_mib": 2, "count": 1}, r"no NUMA node 2; this host has \[0, 1\]"),
         ({"node": 0, "size_mib": 2}, r"pages\[1\]: count is missing"),
-        ({"node": 0, "size_mib": 2, "count": -1}, "count is -1"),
-        ({"node": 0, "size_mib": 2, "count": True}, "count is True, wanted int"),
-        ({"node": 0, "size_mib": 2, "count": 1, "size": 4}, "unknown size; known are count, node, size_mib"),
+        (
+            {"node": 0, "size_mib": 2, "count": -1},
+            "count: -1 is not possible; use a whole number from 0 to",
+        ),
+        ({"node": 0, "size_mib": 2, "count": True}, "count: True is not possible"),
+        ({"node": 0, "size_mib": 2, "count": 1, "size": 4}, "unknown setting 'size'; there are count, node, size_mib"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(server, page, message):
@@ -124,9 +127,7 @@ def test_sizes_that_x86_does_not_have_are_refused_before_anything_is_written(ser
     pages = [{"node": 0, "size_mib": 2, "count": 1}, {"node": 0, "size_mib": size_mib, "count": 1}]
     with pytest.raises(RequestError) as error:
         hugepages.ensure(server, {"pages": pages})
-    assert str(error.value) == (
-        f"hugepages.pages[1]: size_mib is {size_mib}, and x86_64 has huge pages of 2 and 1024 MiB: use one of these"
-    )
+    assert str(error.value) == f"hugepages.pages[1]: size_mib: {size_mib} is unknown; use one of: 2, 1024"
     assert server.effects == []
 
 

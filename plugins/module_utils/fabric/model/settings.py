@@ -14,12 +14,6 @@ class Record(Settings):
 
     refusal = FabricError
 
-    def need(self, *settings: str) -> None:
-        """Refuse the record where one of these is left out."""
-        for name in settings:
-            if name not in self.data:
-                raise self.refuse(f"{name} is missing", "give it")
-
     def number(self, setting: str, default: int, least: int, most: int) -> int:
         """Return a whole number in that range; true and "3" are refused."""
         value = self.data.get(setting, default)

@@ -30,9 +30,9 @@ def apply(
     errors: dict[str, str] = {}
     for _attempt in range(PATIENCE_SECONDS // PAUSE_SECONDS):
         errors = {}
-        for concern, wishes in left.items():
+        for concern, given in left.items():
             try:
-                outcome = concerns.Run(system, check=False).one(concern, wishes)
+                outcome = concerns.Run(system, check=False).one(concern, given)
             except HostError as error:
                 outcome = Outcome(failed=str(error))
             if outcome.failed:

@@ -12,9 +12,11 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common import requests, selectors
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common import selectors
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import lockdown
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
@@ -91,24 +93,29 @@ def wanted(data: Any, host: Host) -> dict[str, dict[str, Any]]:
 
     Functions of one NIC share its firmware: the first one (.0) that is not a VF represents it. Raises HostError.
     """
-    given = requests.record(data, "nic_firmware", {"settings": list}, {})
+    given = HostSettings("nic_firmware", data)
+    given.only("settings")
+    given.need("settings")
     result: dict[str, dict[str, Any]] = {}
-    for number, item in enumerate(given["settings"]):
-        where = f"nic_firmware.settings[{number}]"
-        entry = requests.record(item, where, {"devices": list, "values": dict}, {})
-        for name, value in entry["values"].items():
+    for entry in given.parts("settings"):
+        entry.only("devices", "values")
+        entry.need("devices", "values")
+        wanted_values = entry.value("values", values.by_name)
+        for name, value in wanted_values.items():
             if (
-                not NAME.fullmatch(str(name))
+                not NAME.fullmatch(name)
                 or not isinstance(value, (bool, int, str))
                 or not re.fullmatch(r"[A-Za-z0-9_.-]+", str(value))
             ):
-                raise RequestError(f"{where}: {name}={value!r} is no setting of firmware")
-        for selector in requests.strings(entry["devices"], f"{where}.devices"):
-            for function in selectors.select(host, [selector], where):
+                raise entry.refuse(f"{name}={value!r} is no setting of firmware", "mstconfig query lists those it has")
+        for selector in entry.value("devices", values.texts):
+            for function in selectors.select(host, [selector], entry.subject):
                 if _is_nic(function):
-                    result.setdefault(function.address, {}).update(entry["values"])
+                    result.setdefault(function.address, {}).update(wanted_values)
                 elif selectors.is_address(selector):
-                    raise RequestError(f"{where}: {function.address} is no physical function of an NVIDIA/Mellanox NIC")
+                    raise entry.refuse(
+                        f"{function.address} is no physical function of an NVIDIA/Mellanox NIC", "take it off the list"
+                    )
     return result
 
 

@@ -12,15 +12,16 @@ from __future__ import annotations
 import errno
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Callable
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common import requests, selectors
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common import selectors
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import (
     HostError,
     KernelRefusedError,
-    RequestError,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import lockdown
@@ -31,7 +32,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 DEVICES = "/sys/bus/pci/devices"
 READ_ONLY = "/run/sailloft/read_only_registers.json"
 # The order in which they are reported.
-SETTINGS = {"max_read_request_bytes": int, "relaxed_ordering": bool, "acs": list}
+SETTINGS: dict[str, Callable[[Any], Any]] = {
+    "max_read_request_bytes": values.among(*writes.READ_REQUEST_BYTES),
+    "relaxed_ordering": values.flag,
+    "acs": values.each(values.among(*acs_bits.BITS)),
+}
 
 
 @dataclass(frozen=True)
@@ -71,21 +76,22 @@ def wanted(data: Any, host: Host | None) -> dict[str, dict[str, Setting]]:
 
     A later entry overrides an earlier one. Raises HostError.
     """
-    given = requests.record(data, "pci_tuning", {"settings": list}, {})
+    given = HostSettings("pci_tuning", data)
+    given.only("settings")
+    given.need("settings")
     result: dict[str, dict[str, Setting]] = {}
-    for number, item in enumerate(given["settings"]):
-        where = f"pci_tuning.settings[{number}]"
-        entry = requests.record(item, where, {"devices": list}, {**SETTINGS, "allow_less_isolation": bool})
-        if not set(entry) & set(SETTINGS):
-            raise RequestError(f"{where}: nothing is set; give one of {', '.join(SETTINGS)}")
-        _check_values(entry, where)
-        for selector in requests.strings(entry["devices"], f"{where}.devices"):
-            for function in selectors.select(host, [selector], where):
-                for name in SETTINGS:
-                    if name in entry:
-                        result.setdefault(function.address, {})[name] = Setting(
-                            name, entry[name], selectors.is_address(selector), entry.get("allow_less_isolation", False)
-                        )
+    for entry in given.parts("settings"):
+        entry.only("devices", *SETTINGS, "allow_less_isolation")
+        entry.need("devices")
+        wanted_values = {name: entry.value(name, check) for name, check in SETTINGS.items() if name in entry.data}
+        if not wanted_values:
+            raise entry.refuse("nothing is set", f"give one of {', '.join(SETTINGS)}")
+        less = entry.value("allow_less_isolation", values.flag, False)
+        for selector in entry.value("devices", values.texts):
+            for function in selectors.select(host, [selector], entry.subject):
+                for name, value in wanted_values.items():
+                    setting = Setting(name, value, selectors.is_address(selector), less)
+                    result.setdefault(function.address, {})[name] = setting
     return result
 
 
@@ -218,17 +224,6 @@ def _write(function: Function, config: ConfigSpace, setting: Setting) -> writes.
             "add it to acs, or say allow_less_isolation: true if no two tenants ever share them"
         )
     return writes.acs_control(config, asked & acs.capability)
-
-
-def _check_values(entry: dict[str, Any], where: str) -> None:
-    size_bytes = entry.get("max_read_request_bytes", writes.READ_REQUEST_BYTES[0])
-    if size_bytes not in writes.READ_REQUEST_BYTES:
-        raise RequestError(
-            f"{where}: max_read_request_bytes is {size_bytes}, wanted one of {list(writes.READ_REQUEST_BYTES)}"
-        )
-    unknown = [name for name in entry.get("acs", []) if name not in acs_bits.BITS]
-    if unknown:
-        raise RequestError(f"{where}: acs has {unknown}, known are {', '.join(acs_bits.BITS)}")
 
 
 def _config(system: System, address: str) -> ConfigSpace:

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Callable
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common import requests, selectors
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common import selectors
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import users
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
@@ -23,14 +26,23 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 DEVICES = "/sys/bus/pci/devices"
 MAC = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
 GUID = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){7}$")
+# IEEE 802.1Q: 12 bits, of which 4095 is reserved.
+VLAN_MAX = 4094
+# PCI Express Base Specification, 9.3.3.5: NumVFs has 16 bits.
+VFS_MAX = 65535
 # Settings of a VF: our name, its type, the word of ip-link(8).
 OF_EVERY_VF = {"trust": (bool, "trust"), "spoof_check": (bool, "spoofchk"), "vlan": (int, "vlan")}
 OF_ONE_VF = {"mac": (str, "mac"), "node_guid": (str, "node_guid"), "port_guid": (str, "port_guid")}
 SETTINGS = {**OF_ONE_VF, **OF_EVERY_VF}
+CHECKS: dict[type, Callable[[Any], Any]] = {
+    bool: values.flag,
+    int: values.within(0, VLAN_MAX),
+    str: values.text,
+}
 
 
 @dataclass(frozen=True)
-class Wish:
+class VfRequest:
     """The request for one physical function. ``settings``: by VF index, by name of SETTINGS."""
 
     count: int
@@ -38,31 +50,28 @@ class Wish:
     settings: dict[int, dict[str, Any]] = field(default_factory=dict)
 
 
-def wanted(data: Any, host: Host | None) -> dict[str, Wish]:
+def wanted(data: Any, host: Host | None) -> dict[str, VfRequest]:
     """Return the requests in ``data`` by address of the physical function; a later entry overrides an earlier one.
 
     ``{"functions": [{"devices": [...], "count": 4, "trust": true, "vfs": [{"index": 0, "mac": ...}]}]}``.
     Raises HostError.
     """
-    given = requests.record(data, "sriov", {"functions": list}, {})
+    given = HostSettings("sriov", data)
+    given.only("functions")
+    given.need("functions")
     result = {}
-    for number, item in enumerate(given["functions"]):
-        where = f"sriov.functions[{number}]"
-        optional = {
-            "drivers_autoprobe": bool,
-            "vfs": list,
-            **{name: kind for name, (kind, _word) in OF_EVERY_VF.items()},
-        }
-        entry = requests.record(item, where, {"devices": list, "count": int}, optional)
-        wish = _wish(entry, where)
-        for selector in requests.strings(entry["devices"], f"{where}.devices"):
-            for function in selectors.select(host, [selector], where):
-                reason = _cannot(function, wish.count)
+    for entry in given.parts("functions"):
+        entry.only("devices", "count", "drivers_autoprobe", "vfs", *OF_EVERY_VF)
+        entry.need("devices", "count")
+        request = _request(entry)
+        for selector in entry.value("devices", values.texts):
+            for function in selectors.select(host, [selector], entry.subject):
+                reason = _cannot(function, request.count)
                 if reason and (selectors.is_address(selector) or function.sriov):
-                    raise HostError(f"{where}: {function.address} {reason}")
+                    raise HostError(f"{entry.subject}: {function.address} {reason}")
                 if not reason:
-                    result[function.address] = wish
-    macs = [settings["mac"] for wish in result.values() for settings in wish.settings.values() if "mac" in settings]
+                    result[function.address] = request
+    macs = [each["mac"] for request in result.values() for each in request.settings.values() if "mac" in each]
     twice = sorted({mac for mac in macs if macs.count(mac) > 1})
     if twice:
         raise HostError(f"sriov: {', '.join(twice)} would be the MAC of two VFs of this host; give each its own")
@@ -79,7 +88,7 @@ def ensure(
     want = wanted(data, host)
     by_address = host.by_address()
     outcome = Outcome()
-    recount = [address for address, wish in want.items() if _sriov(by_address[address]).now != wish.count]
+    recount = [address for address, request in want.items() if _sriov(by_address[address]).now != request.count]
     in_use = users.of_functions(
         system, [by_address[vf] for address in recount for vf in _sriov(by_address[address]).vfs if vf in by_address]
     )
@@ -117,30 +126,31 @@ def ensure(
     return outcome
 
 
-def _wish(entry: dict[str, Any], where: str) -> Wish:
-    count = requests.within(entry["count"], 0, 65535, f"{where}.count")
-    every = {name: entry[name] for name in OF_EVERY_VF if name in entry}
+def _request(entry: HostSettings) -> VfRequest:
+    count = entry.value("count", values.within(0, VFS_MAX))
+    every = _of_vf(entry, OF_EVERY_VF)
     settings = {index: dict(every) for index in range(count)} if every else {}
-    for number, item in enumerate(entry.get("vfs", [])):
-        at = f"{where}.vfs[{number}]"
-        kinds = {name: kind for name, (kind, _word) in SETTINGS.items()}
-        one = requests.record(item, at, {"index": int}, kinds)
-        index = one.pop("index")
-        if not 0 <= index < count:
-            raise RequestError(f"{at}: index is {index}, and there will be {count} VFs (0 to {count - 1})")
-        settings.setdefault(index, {}).update(one)
-    for index, values in settings.items():
-        for name, pattern in (("mac", MAC), ("node_guid", GUID), ("port_guid", GUID)):
-            if name in values:
-                values[name] = values[name].lower().replace("-", ":")
-                if not pattern.fullmatch(values[name]):
-                    raise RequestError(f"{where}: {name} of VF {index} is {values[name]!r}, which is none")
-        if "mac" in values and int(values["mac"][:2], 16) & 1:
-            raise HostError(
-                f"{where}: mac of VF {index}, {values['mac']}, is a multicast address; use a local one (02:...)"
-            )
-        requests.within(values.get("vlan", 0), 0, 4094, f"{where}: vlan of VF {index}")
-    return Wish(count, entry.get("drivers_autoprobe"), settings)
+    for one in entry.parts("vfs"):
+        one.only("index", *SETTINGS)
+        one.need("index")
+        index = one.value("index", values.within(0, VFS_MAX))
+        if index >= count:
+            raise one.refuse(f"index is {index}, and there will be {count} VFs", f"use one from 0 to {count - 1}")
+        settings.setdefault(index, {}).update(_of_vf(one, SETTINGS))
+    return VfRequest(count, entry.value("drivers_autoprobe", values.flag), settings)
+
+
+def _of_vf(given: HostSettings, known: Iterable[str]) -> dict[str, Any]:
+    """Return those of ``known`` that are given, checked."""
+    found = {name: given.value(name, CHECKS[SETTINGS[name][0]]) for name in known if name in given.data}
+    for name, pattern in (("mac", MAC), ("node_guid", GUID), ("port_guid", GUID)):
+        if name in found:
+            found[name] = found[name].lower().replace("-", ":")
+            if not pattern.fullmatch(found[name]):
+                raise given.refuse(f"{name} is {found[name]!r}, which is none", "write bytes like 02:00:00:00:00:01")
+    if "mac" in found and int(found["mac"][:2], 16) & 1:
+        raise given.refuse(f"mac {found['mac']} is a multicast address", "use a local one (02:...)")
+    return found
 
 
 def _cannot(function: Function, count: int) -> str:
@@ -167,13 +177,13 @@ def _sriov(function: Function) -> Any:
     return function.sriov
 
 
-def _autoprobe_changes(system: System, want: dict[str, Wish]) -> dict[str, tuple[bool, bool]]:
+def _autoprobe_changes(system: System, want: dict[str, VfRequest]) -> dict[str, tuple[bool, bool]]:
     changes = {}
-    for address, wish in want.items():
-        if wish.drivers_autoprobe is not None:
+    for address, request in want.items():
+        if request.drivers_autoprobe is not None:
             now = system.read(f"{DEVICES}/{address}/sriov_drivers_autoprobe") == "1"
-            if now != wish.drivers_autoprobe:
-                changes[address] = (now, wish.drivers_autoprobe)
+            if now != request.drivers_autoprobe:
+                changes[address] = (now, request.drivers_autoprobe)
     return changes
 
 
@@ -191,19 +201,19 @@ def _recount(system: System, address: str, now: int, count: int) -> None:
 
 
 def _setting_changes(
-    system: System, by_address: dict[str, Function], want: dict[str, Wish], made_anew: list[str], outcome: Outcome
+    system: System, by_address: dict[str, Function], want: dict[str, VfRequest], made_anew: list[str], outcome: Outcome
 ) -> list[str]:
     """Return the lines for ``ip -batch``; VFs of ``made_anew`` have none of their settings.
 
     Their driver's defaults are not read, so that check mode, which cannot know them, reports the same.
     """
     batch = []
-    for address, wish in sorted(want.items()):
-        if not wish.settings:
+    for address, request in sorted(want.items()):
+        if not request.settings:
             continue
         interface = _interface(by_address[address])
         now = {} if address in made_anew else _vf_settings(system, interface)
-        for index, settings in sorted(wish.settings.items()):
+        for index, settings in sorted(request.settings.items()):
             before = {name: now.get(index, {}).get(name) for name in settings}
             differing = {name: value for name, value in settings.items() if before[name] != value}
             if differing:
@@ -245,5 +255,5 @@ def _settings(item: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _report(function: Function, wish: Wish, check: bool) -> dict[str, Any]:
-    return {"count": wish.count if check else _sriov(function).now, "vfs": list(_sriov(function).vfs)}
+def _report(function: Function, request: VfRequest, check: bool) -> dict[str, Any]:
+    return {"count": request.count if check else _sriov(function).now, "vfs": list(_sriov(function).vfs)}

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common import requests, selectors
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common import selectors
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import users
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
@@ -26,11 +28,11 @@ NO_IOMMU = (
 
 def wanted(data: Any, host: Host | None) -> tuple[list[Function], list[Function]]:
     """Return ``{"devices": ["gpu"], "release": []}`` as functions to bind and to release. Raises HostError."""
-    given = requests.record(data, "vfio_binding", {"devices": list}, {"release": list})
-    bind = selectors.select(host, requests.strings(given["devices"], "vfio_binding.devices"), "vfio_binding.devices")
-    release = selectors.select(
-        host, requests.strings(given.get("release", []), "vfio_binding.release"), "vfio_binding.release"
-    )
+    given = HostSettings("vfio_binding", data)
+    given.only("devices", "release")
+    given.need("devices")
+    bind = selectors.select(host, given.value("devices", values.texts), "vfio_binding.devices")
+    release = selectors.select(host, given.value("release", values.texts, []), "vfio_binding.release")
     both = [function.address for function in bind if function in release]
     if both:
         raise HostError(f"vfio_binding: {', '.join(both)} cannot be both bound and released")

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import hugepages
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common import requests
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import boot_loader
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_command_line as command_line
@@ -29,8 +30,6 @@ def for_iommu(mode: str | None, vendor: str | None) -> list[str]:
     """Return the arguments for an IOMMU mode of IOMMU_MODES on the IOMMU of a vendor (a key of IOMMU_ON)."""
     if mode is None:
         return []
-    if mode not in IOMMU_MODES:
-        raise HostError(f"kernel_arguments: iommu is {mode!r}, wanted one of {', '.join(IOMMU_MODES)}")
     return IOMMU_ON.get(vendor or "", []) + IOMMU_MODES[mode]
 
 
@@ -39,9 +38,9 @@ def for_any_host(data: Any) -> list[str]:
 
     They include each vendor's argument that turns its IOMMU on: a kernel without that IOMMU ignores it.
     """
-    given = _record(data)
+    given = _read(data)
     every = [argument for arguments in IOMMU_ON.values() for argument in arguments]
-    iommu = every + for_iommu(given["iommu"], None) if given.get("iommu") else []
+    iommu = every + for_iommu(_iommu(given), None) if _iommu(given) else []
     return command_line.checked(_complete(given, iommu), [])[0]
 
 
@@ -63,26 +62,30 @@ def for_pages(pages: dict[hugepages.Pool, int]) -> list[str]:
 
 def wanted(system: System, data: Any) -> tuple[list[str], list[str]]:
     """Return the arguments and the names to remove, from ``ensure``'s data. Raises HostError."""
-    given = _record(data)
-    arguments = _complete(given, for_iommu(given.get("iommu"), _vendor(system)))
-    return command_line.checked(arguments, requests.strings(given.get("remove", []), "kernel_arguments.remove"))
+    given = _read(data)
+    arguments = _complete(given, for_iommu(_iommu(given), _vendor(system)))
+    return command_line.checked(arguments, given.value("remove", values.texts, []))
 
 
-def _record(data: Any) -> dict[str, Any]:
-    return requests.record(
-        data, "kernel_arguments", {}, {"arguments": list, "remove": list, "iommu": str, "pages": list}
-    )
+def _read(data: Any) -> HostSettings:
+    given = HostSettings("kernel_arguments", data)
+    given.only("arguments", "remove", "iommu", "pages")
+    return given
 
 
-def _complete(given: dict[str, Any], arguments: list[str]) -> list[str]:
+def _iommu(given: HostSettings) -> str | None:
+    return given.value("iommu", values.among(*IOMMU_MODES))
+
+
+def _complete(given: HostSettings, arguments: list[str]) -> list[str]:
     """Return all arguments of ``given``, those for the IOMMU first. Raises HostError."""
-    if given.get("pages"):
-        arguments = arguments + for_pages(hugepages.wanted({"pages": given["pages"]}))
-    arguments = arguments + requests.strings(given.get("arguments", []), "kernel_arguments.arguments")
+    if given.data.get("pages"):
+        arguments = arguments + for_pages(hugepages.wanted({"pages": given.data["pages"]}))
+    arguments = arguments + given.value("arguments", values.texts, [])
     for name in ("intel_iommu", "iommu"):
-        values = [argument for argument in arguments if command_line.key(argument) == name]
-        if len(values) > 1:
-            raise HostError(f"kernel_arguments: {' and '.join(values)} contradict each other: leave one out")
+        found = [argument for argument in arguments if command_line.key(argument) == name]
+        if len(found) > 1:
+            raise HostError(f"kernel_arguments: {' and '.join(found)} contradict each other: leave one out")
     return arguments
 
 

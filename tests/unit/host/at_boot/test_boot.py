@@ -63,7 +63,7 @@ def test_a_mistake_in_the_last_concern_stops_the_first(server):
 
 
 def test_a_mistake_in_the_form_of_the_last_concern_stops_the_first(server):
-    with pytest.raises(HostError, match=r"relaxed_ordering is 'yes'"):
+    with pytest.raises(HostError, match=r"relaxed_ordering: 'yes' is not possible"):
         ensure(server, {**SETTINGS, "pci_tuning": {"settings": [{"devices": ["gpu"], "relaxed_ordering": "yes"}]}})
     assert server.effects == []
 
@@ -305,7 +305,7 @@ def test_an_image_may_name_devices_that_nobody_has_seen_yet():
     [
         ({"vfio_binding": {"devices": ["gpus"]}}, r"'gpus' is no kind"),
         ({"hugepages": {"pages": [{"node": 0}]}}, r"size_mib is missing"),
-        ({"sriov": {"functions": [{"devices": ["nic"], "count": "four"}]}}, r"count is 'four'"),
+        ({"sriov": {"functions": [{"devices": ["nic"], "count": "four"}]}}, r"count: 'four' is not possible"),
         ({"pci_tuning": {"settings": [{"devices": ["gpu"]}]}}, r"nothing is set"),
         ({"huge_pages": {}}, r"unknown settings huge_pages"),
     ],

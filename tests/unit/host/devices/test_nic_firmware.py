@@ -162,7 +162,7 @@ def test_the_other_port_and_vfs_have_the_same_firmware(mellanox):
         (
             {"ATS_ENABLED": True},
             ["nic\n"],
-            r"devices\[0\]: 'nic\\n' contains '\\n', which is not a printable character",
+            r"devices: element 0: 'nic\\n' contains '\\n', which is not a printable character",
         ),
         ({"ATS_ENABLED": "1; reboot"}, ["15b3:*"], "is no setting of firmware"),
         ({"ATS_ENABLED": True}, ["0000:15:00.0"], "0000:15:00.0 is no physical function of an NVIDIA/Mellanox NIC"),

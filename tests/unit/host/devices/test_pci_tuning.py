@@ -165,8 +165,14 @@ def test_what_a_port_lacks_is_left_out_of_a_kind_and_refused_by_address(server):
             {"devices": ["0000:00:03.0"], "max_read_request_bytes": 512},
             "cannot have max_read_request_bytes: it is no PCI Express",
         ),
-        ({"devices": ["gpu"], "max_read_request_bytes": 8192}, "max_read_request_bytes is 8192, wanted one of"),
-        ({"devices": ["gpu"], "acs": ["redirect"]}, r"acs has \['redirect'\], known are source_validation"),
+        (
+            {"devices": ["gpu"], "max_read_request_bytes": 8192},
+            "max_read_request_bytes: 8192 is unknown; use one of: 128",
+        ),
+        (
+            {"devices": ["gpu"], "acs": ["redirect"]},
+            "acs: element 0: 'redirect' is unknown; use one of: 'source",
+        ),
         ({"devices": ["gpu"]}, "nothing is set; give one of max_read_request_bytes"),
         ({"devices": ["0000:66:00.0"], "relaxed_ordering": True}, "no device 0000:66:00.0"),
     ],

@@ -100,10 +100,16 @@ def test_a_count_stays_while_the_host_uses_a_vf(server):
         ({"devices": ["0000:99:00.0"], "count": 1}, "no device 0000:99:00.0 on this host"),
         ({"devices": ["10.0"], "count": 1}, "'10.0' is no kind"),
         ({"devices": ["0000:13:00.0"], "count": 1}, "0000:13:00.0 has no SR-IOV capability"),
-        ({"devices": [PF], "count": 2, "vfs": [{"index": 2}]}, r"index is 2, and there will be 2 VFs \(0 to 1\)"),
+        (
+            {"devices": [PF], "count": 2, "vfs": [{"index": 2}]},
+            "index is 2, and there will be 2 VFs; use one from 0",
+        ),
         ({"devices": [PF], "count": 1, "vfs": [{"index": 0, "mac": "03:00:00:00:00:01"}]}, "is a multicast address"),
-        ({"devices": [PF], "count": 1, "vfs": [{"index": 0, "mac": "02:00"}]}, "mac of VF 0 is '02:00', which is none"),
-        ({"devices": [PF], "count": 1, "vlan": 4095}, "vlan of VF 0 is 4095, wanted 0 to 4094"),
+        (
+            {"devices": [PF], "count": 1, "vfs": [{"index": 0, "mac": "02:00"}]},
+            "mac is '02:00', which is none; write bytes",
+        ),
+        ({"devices": [PF], "count": 1, "vlan": 4095}, "vlan: 4095 is not possible; use a whole number from 0 to 4094"),
         (
             {"devices": [PF, "14:00.0"], "count": 1, "vfs": [{"index": 0, "mac": "02:00:00:00:00:01"}]},
             "02:00:00:00:00:01 would be the MAC of two VFs",

@@ -1,0 +1,74 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The reader of settings that every package uses."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.settings import Settings
+
+
+class Own(Settings):
+    refusal = SailloftError
+
+
+class OfTheFabric(Settings):
+    refusal = FabricError
+
+
+def refused(call):
+    with pytest.raises(SailloftError) as error:
+        call()
+    return str(error.value)
+
+
+def test_null_counts_as_left_out():
+    assert Own("port 1", {"mtu": None, "name": "a"}).data == {"name": "a"}
+
+
+@pytest.mark.parametrize("data", [None, [], "mtu", 3])
+def test_other_data_is_refused(data):
+    assert refused(lambda: Own("port 1", data)) == "port 1: not a dictionary; write it as settings by name"
+
+
+def test_a_refusal_is_the_package_s_error():
+    error = OfTheFabric("port 1", {}).refuse("it is down", "plug it in")
+    assert type(error) is FabricError
+    assert (error.subject, error.cause, error.remedy) == ("port 1", "it is down", "plug it in")
+
+
+def test_only_known_settings():
+    given = Own("port 1", {"mtu": 9000})
+    given.only("speed", "mtu")
+    assert refused(lambda: given.only("speed", "lanes")) == "port 1: unknown setting 'mtu'; there are lanes, speed"
+
+
+def test_needed_settings():
+    given = Own("port 1", {"mtu": 9000, "speed": None})
+    given.need("mtu")
+    assert refused(lambda: given.need("mtu", "speed")) == "port 1: speed is missing; give it"
+
+
+def test_a_value_is_checked_and_its_default_is_not():
+    given = Own("port 1", {"mtu": 9000})
+    assert given.value("mtu", values.within(1500, 9000)) == 9000
+    assert given.value("speed", values.within(1, 2)) is None
+    assert given.value("speed", values.within(1, 2), 7) == 7
+    message = "port 1: mtu: 9000 is not possible; use a whole number from 1500 to 8999 bytes"
+    assert refused(lambda: given.value("mtu", values.within(1500, 8999, "bytes"))) == message
+
+
+def test_parts_are_named_by_their_place():
+    given = Own("switch", {"ports": [{"mtu": 1}, {"mtu": 2}]})
+    assert [part.data["mtu"] for part in given.parts("ports")] == [1, 2]
+    assert given.parts("hosts") == []
+    assert type(given.parts("ports")[0]) is Own
+    assert refused(lambda: given.parts("ports")[1].need("name")) == "switch.ports[1]: name is missing; give it"
+    wrong = Own("switch", {"ports": {"mtu": 1}})
+    assert refused(lambda: wrong.parts("ports")) == (
+        "switch: ports: {'mtu': 1} is not a list; begin each element with '-'"
+    )
