@@ -23,6 +23,8 @@ EXPECTED_SKIPS = (
 EXPECTED_OF_USERS = r"\broot\b"
 
 # `make test` tries few examples a property, `make test-all` many; a test whose examples are quick names its own number.
+# On Python 3.9 few are enough: what counts is that each line runs.
+hypothesis.settings.register_profile("few", max_examples=3, deadline=None)
 hypothesis.settings.register_profile("quick", max_examples=40, deadline=None)
 hypothesis.settings.register_profile("thorough", max_examples=400, deadline=None)
 hypothesis.settings.load_profile("quick")
