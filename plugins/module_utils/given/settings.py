@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Callable, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import InvalidValueError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import Check, InvalidValueError
 
 Some = TypeVar("Some", bound="Settings")
 
@@ -42,7 +42,7 @@ class Settings:
             if name not in self.data:
                 raise self.refuse(f"{name} is missing", "give it")
 
-    def value(self, setting: str, check: Callable[[Any], Any], default: Any = None) -> Any:
+    def value(self, setting: str, check: Check, default: Any = None) -> Any:
         """Return a setting as ``check`` returns it, a function of given/values; ``default``, as it is, if left out."""
         if setting not in self.data:
             return default

@@ -20,6 +20,9 @@ PATH_BYTES_MAX = 4095
 FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", re.IGNORECASE)
 
+# Returns the checked value, or raises InvalidValueError.
+Check = Callable[[Any], Any]
+
 
 class InvalidValueError(SailloftError):
     """A value that its setting cannot have: ``cause`` names value and cause."""
@@ -101,7 +104,7 @@ def items(value: Any) -> list[Any]:
     return value
 
 
-def each(check: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
+def each(check: Check) -> Check:
     """Return the check for a list whose elements ``check`` checks; its error has the element's number, from 0."""
 
     def checked(value: Any) -> list[Any]:
@@ -128,11 +131,11 @@ def by_name(value: Any) -> dict[str, Any]:
     return value
 
 
-def within(least: int, most: int, unit: str = "") -> Callable[[Any], int]:
+def within(least: int, most: int, unit: str = "") -> Check:
     """Return the check for a whole number from ``least`` to ``most``."""
     return lambda value: whole(value, least, most, unit)
 
 
-def among(*known: Any) -> Callable[[Any], Any]:
+def among(*known: Any) -> Check:
     """Return the check for one of ``known``, texts or numbers."""
     return lambda value: one_of(value, known)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import json
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common import selectors
@@ -32,7 +32,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 DEVICES = "/sys/bus/pci/devices"
 READ_ONLY = "/run/sailloft/read_only_registers.json"
 # The order in which they are reported.
-SETTINGS: dict[str, Callable[[Any], Any]] = {
+SETTINGS: dict[str, values.Check] = {
     "max_read_request_bytes": values.among(*writes.READ_REQUEST_BYTES),
     "relaxed_ordering": values.flag,
     "acs": values.each(values.among(*acs_bits.BITS)),

@@ -34,7 +34,7 @@ VFS_MAX = 65535
 OF_EVERY_VF = {"trust": (bool, "trust"), "spoof_check": (bool, "spoofchk"), "vlan": (int, "vlan")}
 OF_ONE_VF = {"mac": (str, "mac"), "node_guid": (str, "node_guid"), "port_guid": (str, "port_guid")}
 SETTINGS = {**OF_ONE_VF, **OF_EVERY_VF}
-CHECKS: dict[type, Callable[[Any], Any]] = {
+CHECKS: dict[type, values.Check] = {
     bool: values.flag,
     int: values.within(0, VLAN_MAX),
     str: values.text,

@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import InvalidValueError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import Check, InvalidValueError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
 
 # libvirt refuses "/" and a few more. QEMU's pid and log files have the name, so only characters valid in all are used.
@@ -40,8 +39,6 @@ SOURCE_MAX = 255
 MODULE_ID = re.compile(r"[0-9]{1,3}")
 BITS = re.compile(r"[1-9][0-9]")
 
-Check = Callable[[Any], Any]
-
 
 @dataclass(frozen=True)
 class Setting:
@@ -55,19 +52,12 @@ class Setting:
 
 def number(least: int, most: int, unit: str = "") -> Setting:
     """Return the setting of a whole number of ``unit``."""
-    return Setting(lambda value: values.whole(value, least, most, unit), "int")
+    return Setting(values.within(least, most, unit), "int")
 
 
 def choice(*known: str) -> Setting:
     """Return the setting of one of ``known``."""
-    return Setting(lambda value: values.one_of(value, known), "str", choices=known)
-
-
-def check_switch(value: Any) -> bool:
-    """Check a switch."""
-    if not isinstance(value, bool):
-        raise InvalidValueError(f"{value!r} is not possible", "use true or false")
-    return value
+    return Setting(values.among(*known), "str", choices=known)
 
 
 def check_power_of_two(value: Any) -> int:
@@ -149,7 +139,7 @@ def check_source(value: Any) -> str:
     return values.text(value, SOURCE_MAX)
 
 
-SWITCH = Setting(check_switch, "bool")
+SWITCH = Setting(values.flag, "bool")
 POWER_OF_TWO = Setting(check_power_of_two, "int")
 PAGE_SIZE = Setting(check_page_size, "int")
 ADDRESS_BITS = Setting(check_address_bits, "str")
