@@ -7,10 +7,11 @@ from __future__ import annotations
 import re
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
-# The kinds of topology/model/model.py that can be asked for.
-KINDS = ("gpu", "nic", "nvme", "nvswitch", "bridge")
+# The kinds of topology/model/kinds.py that can be asked for.
+KINDS = tuple(kind.name for kind in kinds.KINDS if kind.name != "other")
 ADDRESS = re.compile(r"^(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
 VENDOR = re.compile(r"^([0-9a-f]{4}):([0-9a-f]{4}|\*)$")
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, NumaNode
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import port_role
 
-NAMES = {"gpu": "GPU", "nic": "NIC", "nvme": "NVMe", "nvswitch": "NVSwitch", "bridge": "Bridge", "other": "PCI"}
 ROLES = {"root_port": "root port", "switch_upstream": "switch", "switch_downstream": "port"}
 
 
@@ -121,7 +121,7 @@ class Blocks:
         return ROLES.get(port_role(self._host, function.address) or "", "bridge")
 
     def _device(self, function: Function) -> Block:
-        name = "VF" if function.physical_function else NAMES[function.kind]
+        name = "VF" if function.physical_function else kinds.BY_NAME[function.kind].short
         known = function.driver or ("no driver" if self._host.source == "sysfs" else "")
         details = [known or f"{function.vendor_id:04x}:{function.device_id:04x}"]
         if function.iommu_group is not None:

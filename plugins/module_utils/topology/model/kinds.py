@@ -1,25 +1,56 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The kind of a PCI function, by class code, vendor and device."""
+"""The kinds of PCI functions: the registry of their names, and which kind a function is."""
 
 from __future__ import annotations
 
-# (base class, sub class or None for all, vendor or None for all, kind); the first row that fits wins.
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of device.
+
+    ``label`` is its name in text, ``short`` in pictures. ``setting`` is the field of a request for a virtual machine
+    that gives such devices (vm/request/spec.py); None: a request has none.
+    """
+
+    name: str
+    label: str
+    short: str
+    setting: str | None = None
+
+
+# The registry of kinds, in the order of lists. To add one: a row here, its classes in ``CLASSES``, and its setting.
+KINDS = (
+    Kind("gpu", "GPU", "GPU", "gpus"),
+    Kind("nic", "NIC", "NIC", "nics"),
+    Kind("nvme", "NVMe drive", "NVMe", "nvme"),
+    Kind("nvswitch", "NVSwitch", "NVSwitch"),
+    Kind("bridge", "bridge", "Bridge"),
+    Kind("other", "device", "PCI"),
+)
+BY_NAME = {kind.name: kind for kind in KINDS}
+# All kinds of a function.
+NAMES = frozenset(BY_NAME)
+# The field of a request by kind.
+SETTINGS = {kind.name: kind.setting for kind in KINDS if kind.setting}
+# The kinds of devices, without bridges and what is not planned.
+DEVICES = tuple(kind for kind in KINDS if kind.name not in ("bridge", "other"))
+
+# (base class, sub class, vendor, devices, kind); None is all of them, and the first row that fits wins.
 # Classes: PCI Code and ID Assignment Specification, part 1; the names are Linux include/linux/pci_ids.h.
-KINDS: tuple[tuple[int, int | None, int | None, str], ...] = (
+CLASSES: tuple[tuple[int, int | None, int | None, frozenset[int] | None, str], ...] = (
     # NVIDIA's NVSwitch calls itself a bridge and is an endpoint: PCI_CLASS_BRIDGE_NVSWITCH of
     # NVIDIA/open-gpu-kernel-modules, export_nvswitch.h.
-    (0x06, 0x80, 0x10DE, "nvswitch"),
-    (0x06, 0x04, None, "bridge"),  # PCI_CLASS_BRIDGE_PCI: root ports, switches
-    (0x06, 0x09, None, "bridge"),  # semi-transparent PCI-to-PCI bridge
-    (0x01, 0x08, None, "nvme"),  # PCI_CLASS_STORAGE_EXPRESS
-    (0x02, None, None, "nic"),  # PCI_BASE_CLASS_NETWORK; 0x0207 is InfiniBand
-    (0x0C, 0x06, None, "nic"),  # PCI_CLASS_SERIAL_INFINIBAND: InfiniBand before it was a network class
-)
-
-# Functions planned as GPUs: (base class, sub class, vendor, devices or None for all of them, "gpu"). Any other display
-# is a console of a management controller, of a cloud or of a hypervisor, and of kind "other". Vendors: pci.ids.
-ACCELERATORS: tuple[tuple[int, int, int, frozenset[int] | None, str], ...] = (
+    (0x06, 0x80, 0x10DE, None, "nvswitch"),
+    (0x06, 0x04, None, None, "bridge"),  # PCI_CLASS_BRIDGE_PCI: root ports, switches
+    (0x06, 0x09, None, None, "bridge"),  # semi-transparent PCI-to-PCI bridge
+    (0x01, 0x08, None, None, "nvme"),  # PCI_CLASS_STORAGE_EXPRESS
+    (0x02, None, None, None, "nic"),  # PCI_BASE_CLASS_NETWORK; 0x0207 is InfiniBand
+    (0x0C, 0x06, None, None, "nic"),  # PCI_CLASS_SERIAL_INFINIBAND: InfiniBand before it was a network class
+    # Functions planned as GPUs. Any other display is a console of a management controller, of a cloud or of a
+    # hypervisor, and of kind "other". Vendors: pci.ids.
     # nv_pci_table of NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv-pci-table.c: every display and 3D
     # controller of NVIDIA's.
     (0x03, 0x00, 0x10DE, None, "gpu"),
@@ -48,8 +79,6 @@ ACCELERATORS: tuple[tuple[int, int, int, frozenset[int] | None, str], ...] = (
 )
 # Classes that the inventory can declare as GPUs: displays, processing accelerators and co-processors.
 ACCELERATOR_CLASSES = frozenset({0x03, 0x12, 0x0B})
-# All kinds of a function.
-NAMES = frozenset({"gpu", "nic", "nvme", "nvswitch", "bridge", "other"})
 
 # Classes of /sys/class whose devices are listed as a function's interfaces, and under which name.
 INTERFACES = {"block": "block", "net": "net", "infiniband": "rdma"}
@@ -75,10 +104,8 @@ def kind(class_code: int, vendor_id: int, device_id: int) -> str:
     ``class_code`` is 24 bits (0x030200). A processing accelerator counts as a GPU: it is planned the same way.
     """
     base, sub = class_code >> 16, class_code >> 8 & 0xFF
-    for row_base, row_sub, row_vendor, row_kind in KINDS:
-        if base == row_base and row_sub in (None, sub) and row_vendor in (None, vendor_id):
-            return row_kind
-    for row_base, row_sub, row_vendor, devices, row_kind in ACCELERATORS:
-        if (base, sub, vendor_id) == (row_base, row_sub, row_vendor) and (devices is None or device_id in devices):
+    for row_base, row_sub, row_vendor, devices, row_kind in CLASSES:
+        same_class = base == row_base and row_sub in (None, sub)
+        if same_class and row_vendor in (None, vendor_id) and (devices is None or device_id in devices):
             return row_kind
     return "other"

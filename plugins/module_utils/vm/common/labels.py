@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
 
-KINDS = {"gpu": "GPU", "nic": "NIC", "nvme": "NVMe drive", "nvswitch": "NVSwitch"}
+KINDS = {kind.name: kind.label for kind in kinds.DEVICES}
 
 
 def name(function: Function) -> str:

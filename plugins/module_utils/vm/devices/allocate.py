@@ -9,11 +9,12 @@ board.
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import KINDS
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.companions import companions
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import (
+    NVSWITCHES,
     Chosen,
     Surroundings,
     obstacle,
@@ -46,10 +47,6 @@ def choose_together(
     return _choose(Problem(specs, around, held, fabric, room or {}))
 
 
-# The setting of a spec that names devices of each kind. Any of them may name a device of another kind (an NVSwitch).
-ADDRESSED = {"gpu": "gpus", "nic": "nics", "nvme": "nvme"}
-
-
 def _check_explicit(spec: DomainSpec, around: Surroundings) -> None:
     explicit = explicit_addresses(spec)
     for address in explicit:
@@ -60,11 +57,11 @@ def _check_explicit(spec: DomainSpec, around: Surroundings) -> None:
                 domain=spec.name,
             )
         kind = around.functions[address].kind
-        asked = next(each for each in ADDRESSED if address in getattr(spec, ADDRESSED[each]).addresses)
-        if kind in ADDRESSED and kind != asked:
+        asked = next(each for each in kinds.SETTINGS if address in getattr(spec, kinds.SETTINGS[each]).addresses)
+        if kind in kinds.SETTINGS and kind != asked:
             raise DomainError(
-                f"{ADDRESSED[asked]}.addresses: PCI device {address} is of kind {KINDS[kind]}, not {KINDS[asked]}",
-                f"give it in {ADDRESSED[kind]}.addresses",
+                f"{kinds.SETTINGS[asked]}.addresses: PCI device {address} is of kind {KINDS[kind]}, not {KINDS[asked]}",
+                f"give it in {kinds.SETTINGS[kind]}.addresses",
                 domain=spec.name,
             )
         reason = obstacle(around, around.functions[address], spec.name, explicit)
@@ -84,24 +81,21 @@ def _choose(problem: Problem) -> dict[str, Chosen]:
     others = None if gpus is None else companions(problem, gpus)
     if gpus is None or others is None:
         refuse(problem)
-    nics, nvme = others
+    of_kind = {"gpu": gpus, **others}
     return {
-        spec.name: _chosen(problem, spec, *(own.get(spec.name, []) for own in (gpus, nics, nvme)))
+        spec.name: _chosen(problem, spec, {kind: own.get(spec.name, []) for kind, own in of_kind.items()})
         for spec in problem.specs
     }
 
 
-def _chosen(problem: Problem, spec: DomainSpec, gpus: list[str], nics: list[str], nvme: list[str]) -> Chosen:
+def _chosen(problem: Problem, spec: DomainSpec, of_kind: dict[str, list[str]]) -> Chosen:
     known = problem.around.functions
-
-    def functions(*addresses: list[str]) -> list[Function]:
-        return [known[address] for address in sorted({item for items in addresses for item in items})]
-
-    chosen = Chosen(
-        functions(spec.gpus.addresses, gpus),
-        functions(spec.nics.addresses, nics),
-        functions(spec.nvme.addresses, nvme),
-    )
+    by_setting = {}
+    for kind, key in kinds.SETTINGS.items():
+        own = {*getattr(spec, key).addresses, *of_kind.get(kind, [])}
+        if own:
+            by_setting[key] = [known[address] for address in sorted(own)]
+    chosen = Chosen(by_setting)
     if problem.fabric:
         _give_nvswitches(problem, spec, chosen, problem.fabric)
     elif len(chosen.gpus) > 1 and any(item.kind == "nvswitch" for item in problem.around.host.functions):
@@ -131,7 +125,8 @@ def _give_nvswitches(problem: Problem, spec: DomainSpec, chosen: Chosen, fabric:
                         reason.remedy,
                         domain=spec.name,
                     )
-            chosen.nvswitches = passed
+            if passed:
+                chosen.by_setting[NVSWITCHES] = sorted(passed, key=lambda item: item.address)
             chosen.notes.append(
                 f"it has all GPUs of the {fabric.board.name}, and so its {len(fabric.nvswitches)} NVSwitches: "
                 "Fabric Manager runs in the guest"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import (
     IS_FUNCTION,
@@ -14,19 +15,25 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibil
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nearest import Device, Want, assign
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.problem import Problem, group_owner
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec, Nics
+
+# The kinds of devices that go with GPUs, in the order of their choice.
+KINDS = tuple(kind for kind in kinds.SETTINGS if kind != "gpu")
 
 
-def companions(
-    problem: Problem, gpus: dict[str, list[str]]
-) -> tuple[dict[str, list[str]], dict[str, list[str]]] | None:
-    """Return the NICs and the NVMe drives that go with these GPUs, by virtual machine; None: not enough of them."""
-    nics = nearest_of(problem, problem.specs, gpus, gpus, "nic")
-    if nics is None:
-        return None
-    taken = {spec.name: [*gpus.get(spec.name, []), *nics.get(spec.name, [])] for spec in problem.specs}
-    nvme = nearest_of(problem, problem.specs, taken, gpus, "nvme")
-    return None if nvme is None else (nics, nvme)
+def companions(problem: Problem, gpus: dict[str, list[str]]) -> dict[str, dict[str, list[str]]] | None:
+    """Return the devices that go with these GPUs, by kind and virtual machine; None: not enough of them."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for kind in KINDS:
+        taken = {
+            spec.name: [address for own in (gpus, *found.values()) for address in own.get(spec.name, [])]
+            for spec in problem.specs
+        }
+        nearest = nearest_of(problem, problem.specs, taken, gpus, kind)
+        if nearest is None:
+            return None
+        found[kind] = nearest
+    return found
 
 
 def nearest_of(
@@ -54,12 +61,13 @@ def nearest_of(
 
 def _wants(problem: Problem, spec: DomainSpec, gpus: dict[str, list[str]], kind: str, which: str) -> list[Want]:
     own = sorted({*spec.gpus.addresses, *gpus.get(spec.name, [])})
-    if kind == "nic":
-        near = [address for address in own for _number in range(spec.nics.per_gpu)]
-        if spec.nics.functions != which:
+    asked = getattr(spec, kinds.SETTINGS[kind])
+    if isinstance(asked, Nics):
+        near = [address for address in own for _number in range(asked.per_gpu)]
+        if asked.functions != which:
             return []
     else:
-        near = [own[number % len(own)] if own else "" for number in range(spec.nvme.count)]
+        near = [own[number % len(own)] if own else "" for number in range(asked.count)]
     wants = []
     for address in near:
         function = problem.around.functions.get(address)

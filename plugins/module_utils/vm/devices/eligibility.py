@@ -17,6 +17,8 @@ HARMLESS_DRIVERS = frozenset({"vfio-pci", "pci-stub", "pcieport"})
 # What a port must do for the devices below it to be in groups of their own: source validation, request redirect,
 # completion redirect, upstream forwarding (REQ_ACS_FLAGS in Linux drivers/iommu/iommu.c; bits as in model.Acs).
 ISOLATING_ACS = 0x1D
+# No setting of a request: all GPUs of a board bring its NVSwitches.
+NVSWITCHES = "nvswitches"
 # The ports that have ACS to turn on.
 ACS_PORTS = ("root_port", "switch_downstream")
 
@@ -70,17 +72,33 @@ class Surroundings:
 
 @dataclass
 class Chosen:
-    """The functions of one virtual machine, each kind in address order."""
+    """The functions of one virtual machine, by the setting that gives them, each list in address order.
 
-    gpus: list[Function]
-    nics: list[Function]
-    nvme: list[Function]
-    nvswitches: list[Function] = field(default_factory=list)
+    The settings are those of kinds.SETTINGS, and ``NVSWITCHES`` for those that come with all GPUs of a board.
+    """
+
+    by_setting: dict[str, list[Function]]
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def gpus(self) -> list[Function]:
+        """Return what setting gpus gives."""
+        return self.by_setting.get("gpus", [])
+
+    @property
+    def nics(self) -> list[Function]:
+        """Return what setting nics gives."""
+        return self.by_setting.get("nics", [])
+
+    @property
+    def nvswitches(self) -> list[Function]:
+        """Return the NVSwitches that come with all GPUs of a board."""
+        return self.by_setting.get(NVSWITCHES, [])
 
     def all(self) -> list[Function]:
         """Return every function, in address order."""
-        return sorted([*self.gpus, *self.nics, *self.nvme, *self.nvswitches], key=lambda function: function.address)
+        every = (function for functions in self.by_setting.values() for function in functions)
+        return sorted(every, key=lambda function: function.address)
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.companions import nearest_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.companions import KINDS, nearest_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import (
     IS_FUNCTION,
     is_physical,
@@ -19,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibil
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.nvswitch_boards import in_words
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import Request
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.problem import Problem
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec, Nics
 
 
 def refuse(problem: Problem) -> NoReturn:
@@ -43,14 +44,14 @@ def refuse(problem: Problem) -> NoReturn:
             "ask for fewer",
         )
     for spec in problem.specs:
-        for kind, words, count, fits in _counts(problem, spec):
+        for kind, words, count, fits in _counts(spec):
             alone = {spec.name: gpus.get(spec.name, [])}
             if nearest_of(problem, [spec], alone, alone, kind) is None:
                 raise _too_few(problem, spec, words, count, [item for item in _of_kind(problem, kind) if fits(item)])
     asked = [
         f"{spec.name} ({_count(count, words)})"
         for spec in problem.specs
-        for _kind, words, count, _fits in _counts(problem, spec)
+        for _kind, words, count, _fits in _counts(spec)
     ]
     raise DomainError(
         f"virtual machines {', '.join(asked)}: each could have its own, and this host has not enough for all of "
@@ -59,14 +60,18 @@ def refuse(problem: Problem) -> NoReturn:
     )
 
 
-def _counts(problem: Problem, spec: DomainSpec) -> list[tuple[str, str, int, Callable[[Function], bool]]]:
+def _counts(spec: DomainSpec) -> list[tuple[str, str, int, Callable[[Function], bool]]]:
+    """Return the kind, its name, the number and the test of a function for all devices that are chosen beside GPUs."""
     gpus = spec.gpus.count + len(spec.gpus.addresses)
     counts: list[tuple[str, str, int, Callable[[Function], bool]]] = []
-    if spec.nics.per_gpu:
-        words = "virtual function" if spec.nics.functions == "vf" else "physical NIC function"
-        counts.append(("nic", words, spec.nics.per_gpu * gpus, IS_FUNCTION[spec.nics.functions]))
-    if spec.nvme.count:
-        counts.append(("nvme", "NVMe drive", spec.nvme.count, is_physical))
+    for kind in KINDS:
+        asked = getattr(spec, kinds.SETTINGS[kind])
+        words, fits = kinds.BY_NAME[kind].label, is_physical
+        if isinstance(asked, Nics):
+            words = "virtual function" if asked.functions == "vf" else "physical NIC function"
+            fits = IS_FUNCTION[asked.functions]
+        if asked.chosen_for(gpus):
+            counts.append((kind, words, asked.chosen_for(gpus), fits))
     return counts
 
 

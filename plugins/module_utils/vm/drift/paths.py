@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import PATH_CLASSES, path_class
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
@@ -14,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.drift.plan impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.read_xml import Definition
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.host_record import Recorded, record
 
-KINDS = ("gpu", "nic", "nvme")
+KINDS = tuple(kinds.SETTINGS)
 AT_MOST = 3
 RANK = {word: number for number, word in enumerate(PATH_CLASSES)}
 # The classes of NCCL's default for GPUDirect RDMA, PXB and nearer (NCCL_NET_GDR_LEVEL, NCCL user guide).

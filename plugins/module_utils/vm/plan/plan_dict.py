@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Fidelity
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Chosen
@@ -24,8 +24,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse im
 if TYPE_CHECKING:
     from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan, Passed
 
-# The lists of ``Chosen`` that have functions.
-SETTINGS = ("gpus", "nics", "nvme", "nvswitches")
 # Keys of a cell that repeat the request.
 OF_REQUEST = ("huge_pages", "strict")
 NEXT_STEP = "give what gpu_domain returned as plan"
@@ -34,7 +32,7 @@ NEXT_STEP = "give what gpu_domain returned as plan"
 def write(plan: DomainPlan) -> dict[str, Any]:
     """Return the plan as dictionaries, lists, text and numbers."""
     spec = plan.spec
-    setting_of = {function.address: key for key in SETTINGS for function in getattr(plan.chosen, key)}
+    setting_of = {function.address: key for key, own in plan.chosen.by_setting.items() for function in own}
     emulator_cpus = plan.processors.kept_cpus
     return {
         "name": spec.name,
@@ -134,9 +132,7 @@ def read(data: Any, host: Host) -> dict[str, Any]:
         (spec,) = parse_specs([data["request"]])
         bits = data["physical_address_bits"]
         cells = [Cell(**{key: value for key, value in cell.items() if key not in OF_REQUEST}) for cell in data["cells"]]
-        addresses = {
-            key: sorted(item["host_address"] for item in data["devices"] if item["setting"] == key) for key in SETTINGS
-        }
+        setting_of = {item["host_address"]: item["setting"] for item in data["devices"]}
         processors = Processors(cells, data["threads_per_core"], data["emulator_cpus"], Share(**data["share"]))
         found = data["fidelity"]
         arguments: dict[str, Any] = {
@@ -157,10 +153,12 @@ def read(data: Any, host: Host) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError) as error:
         raise DomainError(f"not a whole plan: {error!r}", NEXT_STEP) from error
     passed = [item.key for port in arguments["root"].walk() for item in port.endpoints if item.role == "hostdev"]
-    if sorted(passed) != sorted(address for own in addresses.values() for address in own):
+    if sorted(passed) != sorted(setting_of):
         raise DomainError("not a whole plan: its devices are not those of its pci_tree", NEXT_STEP)
-    gpus, nics, nvme, nvswitches = ([host.function(address) for address in addresses[key]] for key in SETTINGS)
-    return {**arguments, "chosen": Chosen(gpus, nics, nvme, nvswitches)}
+    by_setting: dict[str, list[Function]] = {}
+    for address in sorted(setting_of):
+        by_setting.setdefault(setting_of[address], []).append(host.function(address))
+    return {**arguments, "chosen": Chosen(by_setting)}
 
 
 def _port(data: dict[str, Any]) -> pci_tree.Port:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.architecture import (
     architecture,
     unsupported,
@@ -70,7 +71,7 @@ def plan_domains(
     # Existing domains keep what they have until they choose: no other virtual machine's plan moves them.
     for spec in sorted(specs, key=lambda item: item.name):
         own = held.get(spec.name, Holdings())
-        counted = {"gpu": spec.gpus.count, "nic": spec.nics.per_gpu, "nvme": spec.nvme.count}
+        counted = {kind: getattr(spec, key).chosen_for(1) for kind, key in kinds.SETTINGS.items()}
         for address in own.devices:
             if address in around.functions and counted.get(around.functions[address].kind):
                 around.holder.setdefault(address, spec.name)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
     Function,
     Host,
@@ -60,11 +61,11 @@ def machine(root: pci_tree.Port, host_functions: dict[str, Function], nodes: lis
 
 
 def kept(plan: DomainPlan, host: Host) -> Fidelity:
-    """Count the pairs of the plan's GPUs, NICs and NVMe drives that are as far apart in the guest as on the host."""
+    """Count the pairs of GPUs, NICs and NVMe drives of the plan that are as far apart in the guest as on the host."""
     devices = {
         f"{function.kind} {function.address}": function.address
         for function in plan.chosen.all()
-        if function.kind in ("gpu", "nic", "nvme")
+        if function.kind in kinds.SETTINGS
     }
     places = plan.guest_addresses()
     guest = {name: places[address] for name, address in devices.items()}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, NumaNode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import MIB
@@ -54,12 +55,13 @@ def whole_host(host: Host) -> dict[str, Any]:
         why = "; ".join(reasons) or "it has none"
         raise DomainError(f"no GPU of this host can be given to a virtual machine ({why})", "say which domains to plan")
     page_mib, memory_mib = _memory(host)
-    addresses = {kind: [each.address for each in wanted if each.kind == kind] for kind in ("gpu", "nic", "nvme")}
+    given = {
+        key: {"addresses": [each.address for each in wanted if each.kind == kind]}
+        for kind, key in kinds.SETTINGS.items()
+    }
     return {
         "name": NAME,
-        "gpus": {"addresses": addresses["gpu"]},
-        "nics": {"addresses": addresses["nic"]},
-        "nvme": {"addresses": addresses["nvme"]},
+        **given,
         "numa_nodes": [ALL_NODES],
         "memory_mib": memory_mib,
         "huge_page_mib": page_mib,
@@ -69,7 +71,7 @@ def whole_host(host: Host) -> dict[str, Any]:
 def _wanted(around: Surroundings, function: Function) -> bool:
     if function.kind == "gpu":
         return True
-    if function.kind not in ("nic", "nvme"):
+    if function.kind not in kinds.SETTINGS:
         return False
     above = around.functions.get(function.physical_function or "")
     if above is not None and above.sriov is not None:

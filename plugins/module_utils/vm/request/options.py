@@ -9,14 +9,10 @@ from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import (
+    INNER,
     NO_DEFAULT,
     SETTING,
-    Boot,
-    Devices,
-    Disk,
     DomainSpec,
-    Interface,
-    Nics,
 )
 
 
@@ -31,16 +27,6 @@ def module_of(make: Callable[..., Any], **given: Any) -> Any:
     except TypeError:
         domains = {key: value for key, value in given["argument_spec"]["domains"].items() if key != "options"}
         return make(**{**given, "argument_spec": {**given["argument_spec"], "domains": domains}})
-
-
-# The fields that have fields of their own, by annotation.
-INNER: dict[str, type] = {
-    "Devices": Devices,
-    "Nics": Nics,
-    "list[Disk]": Disk,
-    "list[Interface]": Interface,
-    "Boot | None": Boot,
-}
 
 
 def domain_options() -> dict[str, Any]:

@@ -12,13 +12,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.values import
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request import settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import (
+    INNER,
     SETTING,
-    Boot,
-    Devices,
-    Disk,
     DomainSpec,
-    Interface,
-    Nics,
     explicit_addresses,
 )
 
@@ -76,15 +72,14 @@ def _spec(data: dict[str, Any]) -> DomainSpec:
         raise DomainError(f"{data!r:.80} is not a virtual machine", "write a dictionary of settings for each")
     given = data.get("name")
     name = given if isinstance(given, str) and settings.NAME_PATTERN.fullmatch(given) else repr(given)
-    inner = {
-        "gpus": lambda value: _build(Devices, value, name, "gpus"),
-        "nics": lambda value: _build(Nics, value, name, "nics"),
-        "nvme": lambda value: _build(Devices, value, name, "nvme"),
-        "disks": lambda value: _each(Disk, value, name, "disks"),
-        "interfaces": lambda value: _each(Interface, value, name, "interfaces"),
-        "boot": lambda value: _build(Boot, value, name, "boot") if value else None,
-    }
-    parts = {key: build(data[key]) for key, build in inner.items() if data.get(key) is not None}
+    parts: dict[str, Any] = {}
+    for item in fields(DomainSpec):
+        annotation, value = str(item.type), data.get(item.name)
+        # Roles leave out what is optional with an empty dictionary.
+        if annotation not in INNER or value is None or (annotation.endswith("None") and not value):
+            continue
+        build = _each if annotation.startswith("list") else _build
+        parts[item.name] = build(INNER[annotation], value, name, item.name)
     spec = _build(DomainSpec, {**data, "name": given}, name, "", parts)
     for check in TOGETHER:
         check(spec)

@@ -9,6 +9,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request import settings
 
@@ -37,6 +38,10 @@ class Devices:
     count: int = field(default=0, metadata=_by(settings.number(0, settings.DEVICES_MAX)))
     addresses: list[str] = field(default_factory=list, metadata=_by(settings.ADDRESSES))
 
+    def chosen_for(self, _gpus: int) -> int:
+        """Return the number of devices to choose for a virtual machine with ``_gpus`` GPUs."""
+        return self.count
+
 
 @dataclass
 class Nics:
@@ -45,6 +50,10 @@ class Nics:
     per_gpu: int = field(default=0, metadata=_by(settings.number(0, settings.DEVICES_MAX)))
     functions: str = field(default="vf", metadata=_by(settings.choice(*NIC_FUNCTIONS)))
     addresses: list[str] = field(default_factory=list, metadata=_by(settings.ADDRESSES))
+
+    def chosen_for(self, gpus: int) -> int:
+        """Return the number of NICs to choose for a virtual machine with ``gpus`` GPUs."""
+        return self.per_gpu * gpus
 
 
 @dataclass
@@ -145,4 +154,14 @@ class DomainSpec:
 
 def explicit_addresses(spec: DomainSpec) -> list[str]:
     """Return all addresses that the spec names itself."""
-    return [*spec.gpus.addresses, *spec.nics.addresses, *spec.nvme.addresses]
+    return [address for key in kinds.SETTINGS.values() for address in getattr(spec, key).addresses]
+
+
+# The fields that have fields of their own, by annotation.
+INNER: dict[str, type] = {
+    "Devices": Devices,
+    "Nics": Nics,
+    "list[Disk]": Disk,
+    "list[Interface]": Interface,
+    "Boot | None": Boot,
+}

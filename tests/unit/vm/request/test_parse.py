@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_module_ids, parse_specs
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import (
@@ -191,6 +192,13 @@ def test_every_setting_has_a_type() -> None:
     for kind in (DomainSpec, Devices, Nics, Disk, Interface, Boot):
         without = {item.name for item in fields(kind) if SETTING not in item.metadata}
         assert without == (inner if kind is DomainSpec else set())
+
+
+def test_the_setting_of_each_kind_of_device_is_a_field() -> None:
+    made = parse_specs([{"name": "a"}])[0]
+    for key in kinds.SETTINGS.values():
+        assert getattr(made, key).addresses == []
+        assert getattr(made, key).chosen_for(1) == 0
 
 
 @pytest.mark.parametrize(("key", "number"), [("3b:00.0", "1\u00b2"), ("3b:00.0", -1), ("3b.0", 1), (600.0, 1)])
