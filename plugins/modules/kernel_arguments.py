@@ -61,6 +61,23 @@ options:
     type: list
     elements: str
     default: []
+  acs_by_port:
+    description:
+      - ACS by port as C(pci=config_acs=), as O(sailloft.fleet.pci_tuning#module:acs_by_port). It is set before the
+        kernel makes its IOMMU groups, and under lockdown too.
+      - Left out where the running kernel cannot do it (before 6.11; several ports before 6.15 and 6.12.23).
+    type: dict
+    suboptions:
+      devices:
+        description: The GPUs and NICs above which the ports are.
+        type: list
+        elements: str
+        required: true
+      purpose:
+        description: What for.
+        type: str
+        choices: [virtual_machines, bare_metal]
+        required: true
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
@@ -100,6 +117,12 @@ reboot_required:
   description: Whether the running kernel was started with other arguments.
   returned: success
   type: bool
+acs:
+  description:
+    - RV(ignore:argument) for the ports that need other bits than the kernel's, or RV(ignore:reason) why there is none;
+      under RV(ignore:not_taken), ports that the kernel was told to set and did not.
+  returned: success
+  type: dict
 pending:
   description: What cannot take effect before the next boot, a line each.
   returned: success
@@ -112,6 +135,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_module import finish_on_gpu_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_arguments
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import PURPOSES
 
 
 def main() -> None:
@@ -127,6 +151,13 @@ def main() -> None:
             "pages": {"type": "list", "elements": "dict", "default": [], "options": page},
             "arguments": {"type": "list", "elements": "str", "default": []},
             "remove": {"type": "list", "elements": "str", "default": []},
+            "acs_by_port": {
+                "type": "dict",
+                "options": {
+                    "devices": {"type": "list", "elements": "str", "required": True},
+                    "purpose": {"type": "str", "choices": list(PURPOSES), "required": True},
+                },
+            },
         },
         supports_check_mode=True,
     )

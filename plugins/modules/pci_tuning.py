@@ -52,6 +52,24 @@ options:
         description: Turn isolating ACS bits off that are on. Never do so where two tenants share a switch.
         type: bool
         default: false
+  acs_by_port:
+    description:
+      - ACS by port, computed from the topology; an entry of O(settings) with C(acs) takes precedence at its ports.
+      - The ports above the devices get the bits that GPUDirect needs there, by the rules of NVIDIA's C(rdma_topo).
+    type: dict
+    suboptions:
+      devices:
+        description: The GPUs and NICs that guests get, or that run on this host; those that the host uses are left out.
+        type: list
+        elements: str
+        required: true
+      purpose:
+        description:
+          - V(virtual_machines) keeps tenants apart and lets only requests go straight that the IOMMU has translated.
+          - V(bare_metal) turns redirection off; it is refused while a device is bound to vfio-pci.
+        type: str
+        choices: [virtual_machines, bare_metal]
+        required: true
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
@@ -62,7 +80,14 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: The paper's settings
+- name: Set MaxReadReq, and ACS by port
+  sailloft.fleet.pci_tuning:
+    settings:
+      - devices: [gpu, nic, nvme]
+        max_read_request_bytes: 4096
+    acs_by_port: {devices: [gpu, nic], purpose: virtual_machines}
+
+- name: Set the published settings of the Vela cluster, the same on every port
   sailloft.fleet.pci_tuning:
     settings:
       - devices: [gpu, nic, nvme]
@@ -79,6 +104,10 @@ devices:
   returned: success
   type: dict
   sample: {"0000:10:00.0": {"acs": ["source_validation"]}}
+acs_by_port:
+  description: The ports with topology, role and mask, and under C(unmet) what is expected of ATS and IOMMU groups.
+  returned: with O(acs_by_port)
+  type: dict
 pending:
   description: What cannot take effect before the next boot, a line each.
   returned: success
@@ -93,6 +122,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.concerns import read_topology
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits, pci_tuning
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.writes import READ_REQUEST_BYTES
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import PURPOSES
 
 
 def main() -> None:
@@ -104,8 +134,15 @@ def main() -> None:
         "acs": {"type": "list", "elements": "str", "choices": list(acs_bits.BITS)},
         "allow_less_isolation": {"type": "bool", "default": False},
     }
+    by_port = {
+        "devices": {"type": "list", "elements": "str", "required": True},
+        "purpose": {"type": "str", "choices": list(PURPOSES), "required": True},
+    }
     module = AnsibleModule(
-        argument_spec={"settings": {"type": "list", "elements": "dict", "required": True, "options": setting}},
+        argument_spec={
+            "settings": {"type": "list", "elements": "dict", "required": True, "options": setting},
+            "acs_by_port": {"type": "dict", "options": by_port},
+        },
         supports_check_mode=True,
     )
     system = System()

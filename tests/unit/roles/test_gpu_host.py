@@ -1,10 +1,14 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The defaults of the role against the library, and what it makes of its variables."""
+
 from __future__ import annotations
 
 from pathlib import Path
 
 import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import bios_settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits, nic_firmware
@@ -20,9 +24,25 @@ DEFAULTS = load("defaults/main.yml")
 OPTIONS = load("meta/argument_specs.yml")["argument_specs"]["main"]["options"]
 
 
-def test_the_default_acs_is_the_papers():
-    acs = [entry["acs"] for entry in DEFAULTS["gpu_host_pci"] if "acs" in entry]
-    assert acs == [list(acs_bits.DEFAULT)]
+def tuning(**given):
+    """What the role asks of pci_tuning with these variables."""
+    variables = {**DEFAULTS, **load("vars/main.yml"), **given}
+    # Defaults and vars are written by us: they are templates, as Ansible's loader marks them.
+    variables = {
+        name: trust_as_template(value) if isinstance(value, str) else value for name, value in variables.items()
+    }
+    templar = Templar(loader=DataLoader(), variables=variables)
+    return templar.template(trust_as_template(variables["__gpu_host_pci_tuning"]))
+
+
+def test_acs_is_computed_by_default_and_by_hand_as_before():
+    reads = DEFAULTS["gpu_host_pci"]
+    by_port = {"devices": ["gpu", "nic"], "purpose": "virtual_machines"}
+    assert tuning() == {"settings": reads, "acs_by_port": by_port}
+    assert tuning(gpu_host_acs="bare_metal")["acs_by_port"]["purpose"] == "bare_metal"
+    assert tuning(gpu_host_acs="unchanged") == {"settings": reads}
+    by_hand = [{"devices": ["bridge"], "acs": list(acs_bits.DEFAULT)}]
+    assert tuning(gpu_host_acs=by_hand) == {"settings": reads + by_hand}
 
 
 def test_the_default_firmware_is_the_papers():

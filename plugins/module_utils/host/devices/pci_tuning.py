@@ -23,10 +23,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits, acs_ports
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import lockdown
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci import capabilities, writes
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.config import ConfigSpace, PciError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import Mask
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
 DEVICES = "/sys/bus/pci/devices"
@@ -44,7 +46,7 @@ class Setting:
     """One setting for one device."""
 
     name: str  # a key of SETTINGS
-    value: Any
+    value: Any  # of acs: names of bits, all others off; or a Mask
     by_address: bool  # the device was named by its address, so that it must be able to
     allow_less_isolation: bool
 
@@ -71,15 +73,22 @@ class Change:
         return capabilities.size_bytes((value & capabilities.r.PCI_EXP_DEVCTL_READRQ) >> 12)
 
 
-def wanted(data: Any, host: Host | None) -> dict[str, dict[str, Setting]]:
+def wanted(data: Any, host: Host | None) -> tuple[dict[str, dict[str, Setting]], AcsPlan | None]:
     """Return ``{"settings": [{"devices": [...], "max_read_request_bytes": 4096, ...}]}`` by address and setting.
 
-    A later entry overrides an earlier one. Raises HostError.
+    A later entry overrides an earlier one, and each overrides ``acs_by_port``, whose plan is returned too (see
+    ``acs_ports.wanted``). Raises HostError.
     """
     given = HostSettings("pci_tuning", data)
-    given.only("settings")
+    given.only("settings", "acs_by_port")
     given.need("settings")
     result: dict[str, dict[str, Setting]] = {}
+    acs = None
+    if "acs_by_port" in given.data:
+        acs = acs_ports.wanted(HostSettings("pci_tuning.acs_by_port", given.data["acs_by_port"]), host)
+    for port in acs.ports if acs else []:
+        # The table says what may be less isolated; what the host uses for guests was checked.
+        result[port.address] = {"acs": Setting("acs", port.mask, False, True)}
     for entry in given.parts("settings"):
         entry.only("devices", *SETTINGS, "allow_less_isolation")
         entry.need("devices")
@@ -92,7 +101,7 @@ def wanted(data: Any, host: Host | None) -> dict[str, dict[str, Setting]]:
                 for name, value in wanted_values.items():
                     setting = Setting(name, value, selectors.is_address(selector), less)
                     result.setdefault(function.address, {})[name] = setting
-    return result
+    return result, acs
 
 
 def plan(function: Function, config: ConfigSpace, settings: dict[str, Setting]) -> tuple[list[Change], dict[str, str]]:
@@ -127,7 +136,8 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
     outcome = Outcome()
     planned: list[Change] = []
     report: dict[str, dict[str, Any]] = {}
-    for address, settings in sorted(wanted(data, host).items()):
+    requested, acs_plan = wanted(data, host)
+    for address, settings in sorted(requested.items()):
         changes, skipped = plan(by_address[address], _config(system, address), settings)
         planned += changes
         report[address] = {change.setting.name: change.shown(change.write.value) for change in changes}
@@ -163,7 +173,7 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
     if refused:
         errors.append(f"pci_tuning: {lockdown.cause(level)}: not set {_counted(refused)}; {lockdown.WAY_OUT}")
     outcome.failed = "; ".join(errors)
-    outcome.facts = {"devices": report}
+    outcome.facts = {"devices": report, **({"acs_by_port": acs_ports.report(acs_plan)} if acs_plan else {})}
     return outcome
 
 
@@ -213,6 +223,10 @@ def _write(function: Function, config: ConfigSpace, setting: Setting) -> writes.
     acs = capabilities.acs(config)
     if acs is None:
         raise PciError("it has no ACS capability")
+    if isinstance(setting.value, Mask):
+        return writes.acs_control(
+            config, setting.value.applied(acs.control, acs.capability) & capabilities.r.PCI_ACS_BITS
+        )
     asked = acs_bits.mask(setting.value)
     lacking = acs_bits.names(asked & ~acs.capability)
     if lacking and setting.by_address:

@@ -16,8 +16,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import boot_loader
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_ports
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import acs_argument, boot_loader
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_command_line as command_line
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
 
 # The argument that turns the IOMMU on, by the vendor of the CPU; AMD's and Arm's are on without one.
 # Source: Linux Documentation/admin-guide/kernel-parameters.txt, intel_iommu=, amd_iommu=, iommu=.
@@ -60,16 +63,34 @@ def for_pages(pages: dict[hugepages.Pool, int]) -> list[str]:
     return arguments
 
 
-def wanted(system: System, data: Any) -> tuple[list[str], list[str]]:
+def wanted(
+    system: System, data: Any, acs: acs_argument.Decision = acs_argument.NOT_NEEDED
+) -> tuple[list[str], list[str]]:
     """Return the arguments and the names to remove, from ``ensure``'s data. Raises HostError."""
     given = _read(data)
     arguments = _complete(given, for_iommu(_iommu(given), _vendor(system)))
+    if acs.argument:
+        arguments.append(acs.argument)
     return command_line.checked(arguments, given.value("remove", values.texts, []))
+
+
+def _acs(system: System, data: Any, running: str) -> acs_argument.Decision:
+    """Decide about ACS by an argument; not needed where ``data`` does not ask for it, or sets it by hand."""
+    given = _read(data)
+    by_hand = any(argument.startswith(acs_argument.PREFIX) for argument in given.value("arguments", values.texts, []))
+    if not given.data.get("acs_by_port") or by_hand:
+        return acs_argument.NOT_NEEDED
+    try:
+        host = read_host(system.root)
+    except TopologyError as error:
+        raise HostError(str(error)) from error
+    plan = acs_ports.wanted(HostSettings("kernel_arguments.acs_by_port", given.data["acs_by_port"]), host)
+    return acs_argument.decide(plan, running) if plan else acs_argument.NOT_NEEDED
 
 
 def _read(data: Any) -> HostSettings:
     given = HostSettings("kernel_arguments", data)
-    given.only("arguments", "remove", "iommu", "pages")
+    given.only("arguments", "remove", "iommu", "pages", "acs_by_port")
     return given
 
 
@@ -93,13 +114,14 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
     """Make the next boot have exactly these arguments of their keys.
 
     ``{"iommu": "passthrough", "pages": [...], "arguments": ["pci=realloc"], "remove": ["quiet"]}``, all optional;
-    ``pages`` as in hugepages. ``reboot_required`` in the facts is True if the running kernel was started
-    with other arguments. Raises HostError.
+    ``pages`` as in hugepages, ``acs_by_port`` as in pci_tuning. ``reboot_required`` in the facts is True if the running
+    kernel was started with other arguments. Raises HostError.
     """
-    arguments, remove = wanted(system, data)
     running = system.read("/proc/cmdline")
     if running is None:
         raise HostError("kernel_arguments: there is no /proc/cmdline to compare with")
+    acs = _acs(system, data, running)
+    arguments, remove = wanted(system, data, acs)
     loader = boot_loader.find(system, needed=bool(arguments or remove))
     outcome = Outcome(
         facts={
@@ -107,6 +129,7 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
             "arguments": arguments,
             "running": command_line.split(running),
             "reboot_required": not command_line.in_effect(running, arguments, remove),
+            "acs": acs.to_dict(),
         }
     )
     if loader is None:

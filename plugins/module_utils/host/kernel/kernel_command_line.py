@@ -18,10 +18,18 @@ SAFE = re.compile(r"[A-Za-z0-9_.-]+(?:=[A-Za-z0-9_.,:;/@+*%^~=-]*)?")
 # Keys whose order and repetition carry meaning: hugepages= counts pages of the hugepagesz= before it
 # (Linux Documentation/admin-guide/mm/hugetlbpage.rst), so they come and go together.
 FAMILIES = ({"hugepagesz", "hugepages", "default_hugepagesz"},)
+# Arguments that may be given several times, each for a part of it: another pci= stays beside this one.
+PARTS = ("pci=config_acs",)
 
 
 def key(argument: str) -> str:
-    """Return an argument's name as the kernel compares it: "pci" for "pci=realloc"; quotes around all do not count."""
+    """Return an argument's name as the kernel compares it: "pci" for "pci=realloc"; quotes around all do not count.
+
+    A part of an argument (``PARTS``) has a name of its own.
+    """
+    for part in PARTS:
+        if argument.lstrip('"').startswith(f"{part}="):
+            return part
     return argument.lstrip('"').split("=", 1)[0].replace("-", "_")
 
 
@@ -65,7 +73,8 @@ def owned(arguments: list[str], remove: list[str]) -> set[str]:
     for family in FAMILIES:
         if keys & family:
             keys |= family
-    return keys
+    # Who is to be without an argument is to be without its parts, too.
+    return keys | {part for part in PARTS for name in remove if part.startswith(f"{key(name)}=")}
 
 
 def merged(line: str, arguments: list[str], remove: list[str]) -> str:

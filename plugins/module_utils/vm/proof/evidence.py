@@ -11,12 +11,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 
-# ACSCtl bits that let translated peer-to-peer requests go straight from NIC to GPU while untranslated ones stay
-# isolated: source validation (0), P2P request redirect (2), P2P completion redirect (3), upstream forwarding (4) and
-# direct translated P2P (6). PCI Express Base Specification 7.7.11.3; Linux PCI_ACS_*; the published settings of the
-# Vela cluster (https://github.com/apoorvemohan/HCIR, vela_asplos2025/vmsetup) have them on every port.
-ACS_FOR_ATS = 0x5D
-
 # The paper's maximum read request.
 MAX_READ_REQUEST_BYTES = 4096
 

@@ -6,26 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.pci.registers import PCI_CFG_SPACE_EXP_SIZE
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology import bios
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Acs, Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import KIB, MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import Passed
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import words
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
-    ACS_FOR_ATS,
-    Evidence,
-)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import acs, words
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import Evidence
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_devices, once
 
 LAYER = "hypervisor"
-# Bit 1, translation blocking, stops exactly the translated requests that ATS makes.
-ACS_TRANSLATION_BLOCKING = 0x02
-
-# Vendors whose functions have the ATS capability unless their firmware hides it (mlxconfig ATS_ENABLED).
-ATS_BY_FIRMWARE = {0x15B3: "the firmware of an NVIDIA ConnectX NIC shows the ATS capability when ATS_ENABLED is 1"}
 
 
 def iommu_passthrough(evidence: Evidence) -> Claim:
@@ -80,26 +70,6 @@ def huge_pages(evidence: Evidence) -> Iterator[Claim]:
         )
 
 
-def port_isolation(evidence: Evidence) -> Iterator[Claim]:
-    """Claim ACSCtl of each port above a device of the plan."""
-    for port in bios.ports_above(evidence.host, evidence.planned.chosen.all()):
-        if port.acs:
-            yield _acs(evidence, port)
-
-
-def _acs(evidence: Evidence, port: Function) -> Claim:
-    claim = f"{bios.port_name(port)} isolates untranslated requests and lets translated ones through (ACSCtl)"
-    acs = port.acs or Acs(0, 0)
-    wanted = ACS_FOR_ATS & acs.capability
-    source = f"{evidence.host_name} config space of {port.address}, ACSCtl {acs.control:#04x}"
-    asked = evidence.host_settings.acs_ports if evidence.host_settings else None
-    if asked is not None and port.address not in asked:
-        reason = "the inventory leaves ACS as it is on this port"
-        return not_applicable(LAYER, claim, f"{wanted:#04x}", source, reason, f"{acs.control:#04x}")
-    relevant = acs.control & (wanted | ACS_TRANSLATION_BLOCKING)
-    return compare(LAYER, claim, f"{wanted:#04x}", f"{relevant:#04x}", source)
-
-
 def binding(evidence: Evidence, device: Passed) -> Claim:
     """Claim that a device is bound to vfio-pci."""
     function = device.function
@@ -124,20 +94,6 @@ def group_not_used(evidence: Evidence, device: Passed) -> Claim:
         others,
         f"{evidence.host_name} /sys/kernel/iommu_groups/{group}/devices",
     )
-
-
-def ats(evidence: Evidence, device: Passed) -> Claim:
-    """Claim that a device's address translation service is enabled."""
-    function = device.function
-    claim = f"ATS is enabled on {name(function)}"
-    source = f"{evidence.host_name} config space of {function.address}, ATSCtl"
-    reason = "" if function.ats else ATS_BY_FIRMWARE.get(function.vendor_id, "")
-    if function.ats is None and not reason:
-        if function.config_bytes == PCI_CFG_SPACE_EXP_SIZE:
-            reason = f"{words.model(function)} has no ATS capability"
-            return not_applicable(LAYER, claim, True, source, reason)
-        reason = f"only {function.config_bytes} bytes of its config space were read: read the host as root"
-    return compare(LAYER, claim, True, function.ats.enabled if function.ats else None, source, reason)
 
 
 def max_read_request(evidence: Evidence, device: Passed) -> Claim:
@@ -165,6 +121,6 @@ CLAIMS: tuple[Row, ...] = (
     once(host_settings),
     virtual_functions,
     huge_pages,
-    port_isolation,
-    of_devices(binding, group_not_used, ats, max_read_request),
+    acs.ports_and_groups,
+    of_devices(binding, group_not_used, acs.ats, max_read_request),
 )

@@ -72,12 +72,12 @@ BREAKS = {
         ["switch port 0000:12:00.0 has the ACS capability"],
     ),
     "direct translated P2P off": (
-        lambda e: setattr(function(e.host, "0000:12:00.0").acs, "control", 0x1D),
-        ["switch port 0000:12:00.0 isolates"],
+        lambda e: setattr(function(e.host, "0000:12:01.0").acs, "control", 0x1D),
+        ["switch port 0000:12:01.0: requests of the NIC"],
     ),
     "translation blocking on": (
-        lambda e: setattr(function(e.host, "0000:12:00.0").acs, "control", 0x5F),
-        ["switch port 0000:12:00.0 isolates"],
+        lambda e: setattr(function(e.host, "0000:12:01.0").acs, "control", 0x5F),
+        ["switch port 0000:12:01.0: requests of the NIC"],
     ),
     "no SR-IOV": (
         lambda e: setattr(function(e.host, "0000:14:00.0"), "sriov", None),
@@ -110,7 +110,7 @@ BREAKS = {
     ),
     "no IOMMU group": (
         lambda e: setattr(function(e.host, "0000:13:00.0"), "iommu_group", None),
-        ["no other function of GPU 0000:13:00.0's"],
+        ["IOMMU groups of 0000:14:00.1", "no other function of GPU 0000:13:00.0's"],
     ),
     "a foreign member in the group": (
         lambda e: setattr(function(e.host, "0000:14:00.0"), "iommu_group", 0x15),
@@ -447,7 +447,7 @@ def test_host_settings_that_were_not_read_fail():
 
 def test_what_the_inventory_leaves_alone_is_not_applicable():
     one = evidence()
-    one.host_settings.acs_ports.remove("0000:12:00.0")
+    one.host_settings.acs_ports.remove("0000:12:01.0")
     one.nccl, one.nccl_topology = {}, ""
     for settings in (one.host_settings, one.guest_settings):
         settings.max_read_request_bytes.clear()
@@ -459,7 +459,7 @@ def test_what_the_inventory_leaves_alone_is_not_applicable():
     claims = prove(one)
     assert failed(claims) == []
     for words in (
-        "port 0000:12:00.0 iso",
+        "port 0000:12:01.0: req",
         "MaxReadReq",
         "NCCL",
         "locked",
@@ -474,7 +474,7 @@ def test_what_the_inventory_leaves_alone_is_not_applicable():
 def test_what_tuning_was_refused_fails_and_is_not_taken_for_left_alone():
     """Under kernel lockdown gpu_host_boot says what it could not write: the inventory asks for it all the same."""
     result = gpu_vm.on_host()
-    port, gpu = "0000:12:00.0", "0000:13:00.0"
+    port, gpu = "0000:12:01.0", "0000:13:00.0"
     result["failures"] = ["pci_tuning: kernel lockdown is on (integrity)"]
     devices = result["outcomes"]["pci_tuning"]["devices"]
     devices[port] = {"acs": ["source_validation"], "refused": {"acs": ["direct_translated"]}}
@@ -485,7 +485,7 @@ def test_what_tuning_was_refused_fails_and_is_not_taken_for_left_alone():
     claims = prove(one)
     assert failed(claims) == [
         "every setting of the host is as asked for, and comes back at every boot",
-        f"switch port {port} isolates untranslated requests and lets translated ones through (ACSCtl)",
+        f"switch port {port}: requests of the NIC that the IOMMU has translated go straight (ACSCtl, inline, nic port)",
         f"MaxReadReq of GPU {gpu}",
     ]
     assert found(claims, "every setting of the host")[0].seen == ["pci_tuning: kernel lockdown is on (integrity)"]
@@ -500,13 +500,14 @@ def test_what_failed_before_it_chose_devices_is_unknown_and_excuses_nothing():
     result["failures"] = ["pci_tuning: 0000:13:00.0 is gone; read the host again"]
     result["outcomes"]["pci_tuning"] = {}
     one = replace(evidence(), host_settings=Settings.of_result(result))
-    function(one.host, "0000:12:00.0").acs.control = 0x1D
+    function(one.host, "0000:12:01.0").acs.control = 0x1D
     function(one.host, "0000:13:00.0").max_read_request_bytes = 512
     claims = prove(one)
     assert [claim.claim for claim in claims if claim.holds is None] == ["the guest's IOMMU serves ATS (device IOTLB)"]
     assert failed(claims) == [
         "every setting of the host is as asked for, and comes back at every boot",
-        "switch port 0000:12:00.0 isolates untranslated requests and lets translated ones through (ACSCtl)",
+        "switch port 0000:12:01.0: requests of the NIC that the IOMMU has translated go straight (ACSCtl, inline, nic "
+        "port)",
         "MaxReadReq of GPU 0000:13:00.0",
     ]
 

@@ -1,0 +1,54 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""ACS by port, computed from the host's topology: the request, the plan of the ports, and the report of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common import selectors
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import BARE_METAL, PURPOSES
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+
+
+def wanted(given: HostSettings, host: Host | None) -> AcsPlan | None:
+    """Return the plan for ``{"devices": ["gpu", "nic"], "purpose": "virtual_machines"}``; None without a host.
+
+    Devices that the host itself uses (the NIC of its default route) are left out if they were selected by kind.
+    Raises RequestError for a mistake in ``given``, and HostError for bare metal while a guest can have the devices.
+    """
+    given.only("devices", "purpose")
+    given.need("devices", "purpose")
+    purpose, names = given.value("purpose", values.among(*PURPOSES)), given.value("devices", values.texts)
+    where = given.subject
+    by_address = {name for name in names if selectors.is_address(name)}
+    chosen = {item.address for item in selectors.select(host, sorted(by_address), where)}
+    devices = [item for item in selectors.select(host, names, where) if item.address in chosen or not item.used_by_host]
+    if host is None:
+        return None
+    if purpose == BARE_METAL:
+        bound = [item.address for item in host.functions if item.driver == "vfio-pci"]
+        if bound:
+            raise HostError(
+                f"{where}: purpose bare_metal turns off what keeps tenants apart, and {', '.join(bound[:3])} "
+                f"{'is' if len(bound) == 1 else 'are'} bound to vfio-pci for a guest: use virtual_machines, or release "
+                "the devices first"
+            )
+    return AcsPlan(host, devices, purpose)
+
+
+def report(plan: AcsPlan) -> dict[str, Any]:
+    """Return the ports with their rules, and what is expected of ATS and IOMMU groups and is not so, as text."""
+    return {
+        "purpose": plan.purpose,
+        "ports": [port.to_dict() for port in plan.ports],
+        "unmet": [
+            f"{check.what}: seen {check.seen or 'nothing'}; {check.remedy}"
+            for check in plan.checks()
+            if not check.holds
+        ],
+    }

@@ -1,0 +1,87 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""ACS by port as the kernel argument ``pci=config_acs=``, for kernels that can do it without known defects.
+
+The kernel sets ACS by it before it makes IOMMU groups, and without a write to config space from user space, so under
+lockdown too. Syntax: Linux Documentation/admin-guide/kernel-parameters.txt, pci=config_acs=.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import (
+    KERNEL_DEFAULT,
+    VERA_DEFAULT,
+)
+
+# Commit 47c8846a49ba "PCI: Extend ACS configurability" is in Linux 6.11.
+SINCE = (6, 11)
+# Until commit 9cf8a952d57b "PCI/ACS: Fix 'pci=config_acs=' parameter" the kernel takes the first entry only, and says
+# "PCI: Can't parse ACS command line parameter". The commit is in Linux 6.15; of the stable branches, in 6.12.23
+# (changelog of Debian's linux 6.12.25-1, which names it). Other branches and distributions may have it, too: a kernel
+# that is not listed is one without.
+SEVERAL_SINCE = (6, 15)
+SEVERAL_IN_STABLE = {(6, 12): 23}
+RELEASE = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
+PREFIX = "pci=config_acs="
+
+
+@dataclass
+class Decision:
+    """The argument; None with the reason, if ACS is to be written to config space at boot. Both None: not needed."""
+
+    argument: str | None
+    reason: str | None
+    # Ports that the running kernel was told to set and did not, as text.
+    not_taken: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON-ready form."""
+        return {"argument": self.argument, "reason": self.reason, "not_taken": self.not_taken}
+
+
+NOT_NEEDED = Decision(None, None)
+
+
+def decide(plan: AcsPlan, command_line: str) -> Decision:
+    """Return the argument for the ports whose mask differs from what the kernel sets by itself.
+
+    ``command_line`` is the running kernel's. If it has this very argument, ports without their bits are named.
+    """
+    entries = []
+    for port in plan.ports:
+        acs = plan.host.function(port.address).acs
+        if acs and port.mask not in (KERNEL_DEFAULT, VERA_DEFAULT) and not port.mask.lacking(acs.capability):
+            entries.append((port, acs))
+    if not entries:
+        return NOT_NEEDED
+    reason = cannot(plan.host.kernel_release, len(entries))
+    if reason:
+        return Decision(None, reason)
+    argument = PREFIX + ";".join(f"{port.mask.text}@{port.address}" for port, _acs in entries)
+    not_taken = []
+    if argument in command_line.replace('"', "").split():
+        not_taken = [
+            f"port {port.address} has ACS {acs.control:07b}, although the kernel was told {port.mask.text}"
+            for port, acs in entries
+            if not port.mask.holds(acs.control, acs.capability)
+        ]
+    return Decision(argument, None, not_taken)
+
+
+def cannot(release: str | None, entries: int) -> str | None:
+    """Return why the kernel of this release cannot set ACS of so many ports by its argument; None if it can."""
+    found = RELEASE.match(release or "")
+    if not found:
+        return "the release of the running kernel is not known"
+    version, patch = (int(found[1]), int(found[2])), int(found[3] or 0)
+    if version < SINCE:
+        return f"Linux {release} has no pci=config_acs= (6.11 has it)"
+    fixed = version >= SEVERAL_SINCE or patch >= SEVERAL_IN_STABLE.get(version, 1 << 30)
+    if entries > 1 and not fixed:
+        return f"Linux {release} sets only the first port of pci=config_acs= (6.12.23 and 6.15 set all)"
+    return None

@@ -1,0 +1,200 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The ACS mask of each port on the paths of passed-through GPUs and NICs, from the topology. Pure.
+
+The masks and their source are in ``acs_rules``. Peer-to-peer traffic of two devices turns at their nearest common
+switch: its two downstream ports, the one towards the NIC and the one towards the GPU, are those of the rules. Ports
+that lead to none of the devices are left alone, except the other ports of a switch that has some of them below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import acs_rules as rules
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Paths
+
+# The function by which a ConnectX-8 reaches the GPU beside it: "ConnectX-8 DMA Controller" in rdma_topo.
+DATA_DIRECT = (0x15B3, 0x2100)
+DOWNSTREAM = ("root_port", "switch_downstream")
+
+
+@dataclass(frozen=True)
+class Port:
+    """A port with its rule; ``below`` are the passed-through devices that it leads to."""
+
+    address: str
+    topology: str
+    role: str
+    mask: rules.Mask
+    why: str
+    below: tuple[str, ...]
+    has_acs: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON-ready form."""
+        return {**asdict(self), "mask": self.mask.text, "below": list(self.below)}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One expectation about the host: ``holds`` is None if it could not be read."""
+
+    what: str
+    wanted: str
+    seen: str | None
+    holds: bool | None
+    remedy: str
+
+
+def is_data_direct(function: Function) -> bool:
+    """Return True for a ConnectX-8's data-direct function."""
+    return (function.vendor_id, function.device_id) == DATA_DIRECT
+
+
+class AcsPlan:
+    """The ports above ``devices`` for one of ``rules.PURPOSES``."""
+
+    def __init__(self, host: Host, devices: list[Function], purpose: str) -> None:
+        self.host, self.purpose = host, purpose
+        self._paths = Paths(host)
+        self.gpus = sorted(item.address for item in devices if item.kind == "gpu")
+        self.nics = sorted(item.address for item in devices if item.kind == "nic" and not is_data_direct(item))
+        # A data-direct function serves the GPU of its switch, whoever has the NIC.
+        self._partners = {
+            item.address: gpu
+            for item in host.functions
+            if is_data_direct(item)
+            for gpu in self.gpus
+            if self.turns(item.address, gpu)
+        }
+        self._below: dict[str, set[str]] = {}
+        for address in (*self.gpus, *self.nics, *self._partners):
+            for step in self._paths.way(address)[:-1]:
+                self._below.setdefault(step.address, set()).add(address)
+        self._roles: dict[str, tuple[str, str]] = {}
+        self._turning_ports()
+        self._ports_around()
+
+    @property
+    def ports(self) -> list[Port]:
+        """Return all ports of the plan, by address."""
+        known = self.host.by_address()
+        found = []
+        for address in sorted(self._roles):
+            topology, role = self._roles[address]
+            rule = rules.BY_ROLE[topology, role]
+            mask, function = rule.mask(self.purpose), known[address]
+            if mask == rules.KERNEL_DEFAULT and (function.vendor_id, function.device_id) in rules.VERA_ROOT_PORTS:
+                mask = rules.VERA_DEFAULT
+            below = tuple(sorted(self._below.get(address, ())))
+            found.append(Port(address, topology, role, mask, rule.why, below, function.acs is not None))
+        return found
+
+    def turns(self, one: str, other: str) -> tuple[str, str] | None:
+        """Return the downstream ports of the nearest common switch towards both; None if they share no switch."""
+        ways = self._paths.way(one)[:-1], self._paths.way(other)[:-1]
+        shared = 0
+        for step, twin in zip(*ways):
+            if step.address != twin.address:
+                break
+            shared += 1
+        if not shared or shared >= min(map(len, ways)):
+            return None
+        if self._paths.role(ways[0][shared - 1].address) != "switch_upstream":
+            return None
+        return ways[0][shared].address, ways[1][shared].address
+
+    def topology(self, gpu: str, nic: str) -> str:
+        """Return how NIC and GPU reach each other: a name of ``acs_rules``. ``nic`` may be a data-direct function."""
+        if self._partners.get(nic) == gpu:
+            return rules.DMA_DIRECT
+        return rules.INLINE if self.turns(nic, gpu) else rules.NUMA
+
+    def _turning_ports(self) -> None:
+        pairs = [(gpu, nic, rules.INLINE, "nic_port") for gpu in self.gpus for nic in self.nics]
+        if self.purpose == rules.BARE_METAL:
+            # GPUs without NVLink reach each other by PCIe (NCCL user guide, "Troubleshooting", PCI Access Control
+            # Services). In virtual machines their requests go through the IOMMU: the kernel's default.
+            pairs += [(gpu, other, rules.INLINE, "gpu_port") for gpu in self.gpus for other in self.gpus]
+        pairs += [(gpu, dma, rules.DMA_DIRECT, "dma_port") for dma, gpu in self._partners.items()]
+        for gpu, peer, topology, role in pairs:
+            turn = self.turns(peer, gpu)
+            if turn:
+                # Data-direct comes last and wins; the port of a NIC wins over that of a GPU.
+                self._roles[turn[0]] = (topology, role)
+                if self._roles.get(turn[1], ("", ""))[1] != "nic_port" or topology == rules.DMA_DIRECT:
+                    self._roles[turn[1]] = (topology, "gpu_port")
+
+    def _ports_around(self) -> None:
+        order = (rules.NUMA, rules.INLINE, rules.DMA_DIRECT)
+        turned = {address: topology for address, (topology, _role) in self._roles.items()}
+        roots: dict[str, str] = {}
+        for address in sorted(self._below):
+            root = self._paths.way(address)[0].address
+            roots[root] = max(roots.get(root, rules.NUMA), turned.get(address, rules.NUMA), key=order.index)
+        children: dict[str, list[str]] = {}
+        for function in self.host.functions:
+            if function.kind == "bridge" and function.parent in self._below:
+                children.setdefault(function.parent or "", []).append(function.address)
+        for address in sorted(self._below):
+            topology = roots[self._paths.way(address)[0].address]
+            kind = self._paths.role(address)
+            if kind == "root_port":
+                self._roles.setdefault(address, (topology, "root_port"))
+            elif kind == "switch_downstream" or self.host.function(address).acs:
+                self._roles.setdefault(address, (topology, "other_port"))
+            if kind == "switch_upstream":
+                for port in children.get(address, []):
+                    self._roles.setdefault(port, (topology, "other_port"))
+
+    # What is expected of ATS and IOMMU groups -----------------------------------------------------------------------
+
+    def checks(self) -> list[Check]:
+        """Return the expectations: of each NIC's ATS capability, and of the IOMMU groups of NICs and GPUs.
+
+        With data-direct functions nothing is expected of the NICs themselves, which are elsewhere.
+        """
+        found = [self._groups(dma, [gpu], rules.DMA_DIRECT) for dma, gpu in sorted(self._partners.items())]
+        for nic in self.nics:
+            beside = [gpu for gpu in self.gpus if self.topology(gpu, nic) == rules.INLINE]
+            if beside:
+                found += [self._ats(nic, rules.INLINE), self._groups(nic, beside, rules.INLINE)]
+            elif self.gpus and not self._partners:
+                found += [self._ats(nic, rules.NUMA), self._groups(nic, self.gpus, rules.NUMA)]
+        return found
+
+    def _ats(self, nic: str, topology: str) -> Check:
+        wanted = rules.EXPECTED[topology, self.purpose].nic_ats
+        function = self.host.function(nic)
+        # Without extended config space nothing is known of the capability.
+        seen = None if function.ats is None and function.config_bytes < 4096 else function.ats is not None
+        words = {True: "present", False: "absent"}
+        return Check(
+            f"NIC {nic} has {'an' if wanted else 'no'} ATS capability ({topology})",
+            words[bool(wanted)],
+            None if seen is None else words[seen],
+            None if seen is None else seen == wanted,
+            f"set ATS_ENABLED={wanted} in the NIC's firmware (gpu_host_nic_firmware) and reboot",
+        )
+
+    def _groups(self, one: str, gpus: list[str], topology: str) -> Check:
+        wanted = rules.EXPECTED[topology, self.purpose].groups
+        own, others = self.host.function(one).iommu_group, [self.host.function(gpu).iommu_group for gpu in gpus]
+        if wanted == "none or same":
+            holds = all(own == group for group in others)
+        elif own is None or None in others:
+            holds = False
+        else:
+            holds = all((own == group) == (wanted == "same") for group in others)
+        shown = ["none" if group is None else str(group) for group in dict.fromkeys([own, *others])]
+        return Check(
+            f"IOMMU groups of {one} and GPU {', '.join(gpus)} are {wanted} ({topology})",
+            wanted,
+            " and ".join(shown),
+            holds,
+            "ACS has to be right before the kernel makes its groups: reboot with the kernel argument pci=config_acs= "
+            "(gpu_host_acs_at_boot), or turn the IOMMU on",
+        )

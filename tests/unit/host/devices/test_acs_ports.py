@@ -1,0 +1,94 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""ACS by port on a server in a directory, whose switch has ACS: asked for, written, read back."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits, pci_tuning
+
+GPU_PORT, NIC_PORT, OTHER, ROOT = "0000:12:00.0", "0000:12:01.0", "0000:10:01.0", "0000:10:00.0"
+ACS_CONTROL = 0x148 + 6  # of the recorded root port
+BY_PORT = {"devices": ["gpu", "nic"], "purpose": "virtual_machines"}
+
+
+@pytest.fixture
+def switched(server):
+    """The server with a switch whose downstream ports have the root port's ACS."""
+    config = server.read_bytes(f"{server.directory(ROOT)}/config")
+    for port in (GPU_PORT, NIC_PORT):
+        own = server.read_bytes(f"{server.directory(port)}/config")
+        server.put(f"{server.directory(port)}/config", own[:0x100] + config[0x100:])
+    return server
+
+
+def ensure(server, by_port=None, settings=(), check=False):
+    data = {"settings": list(settings), "acs_by_port": BY_PORT if by_port is None else by_port}
+    return pci_tuning.ensure(server, server.host(), data, check)
+
+
+def test_the_port_of_the_nic_lets_translated_requests_through(switched):
+    predicted = ensure(switched, check=True)
+    assert switched.effects == []
+    outcome = ensure(switched)
+    assert (predicted.before, predicted.after) == (outcome.before, outcome.after)
+    assert list(outcome.after) == [f"{NIC_PORT} acs"]
+    assert [switched.register(port, ACS_CONTROL) for port in (NIC_PORT, GPU_PORT, ROOT)] == [0x5D, 0x1D, 0x1D]
+    assert not ensure(switched).changed
+
+
+def test_the_report_names_ports_and_what_is_missing(switched):
+    report = ensure(switched).facts["acs_by_port"]
+    roles = {port["address"]: (port["topology"], port["role"], port["mask"]) for port in report["ports"]}
+    assert roles[NIC_PORT] == ("inline", "nic_port", "1x111x1")
+    assert roles[GPU_PORT] == ("inline", "gpu_port", "xx111x1")
+    # The NIC of the recording has no ATS capability.
+    assert [line for line in report["unmet"] if line.startswith("NIC 0000:14:00.0 has an ATS capability (inline)")]
+
+
+def test_a_list_by_hand_takes_precedence_at_its_ports(switched):
+    ensure(switched, settings=[{"devices": [ROOT], "acs": list(acs_bits.DEFAULT)}])
+    assert [switched.register(port, ACS_CONTROL) for port in (NIC_PORT, GPU_PORT, ROOT)] == [0x5D, 0x1D, 0x5D]
+
+
+def test_on_bare_metal_redirection_is_off(switched):
+    ensure(switched, {"devices": ["gpu", "0000:14:00.0"], "purpose": "bare_metal"})
+    assert [switched.register(port, ACS_CONTROL) for port in (NIC_PORT, GPU_PORT, ROOT)] == [0, 0, 0]
+    # No GPU and no NIC of the request is below this root port.
+    assert switched.register(OTHER, ACS_CONTROL) == 0x1D
+
+
+def test_bare_metal_is_refused_while_a_guest_can_have_a_device(switched):
+    switched.bind("0000:13:00.0", "vfio-pci")
+    with pytest.raises(HostError, match=r"0000:13:00.0 is bound to vfio-pci for a guest: use virtual_machines"):
+        ensure(switched, {"devices": ["gpu", "nic"], "purpose": "bare_metal"})
+    assert switched.effects == []
+
+
+def test_lockdown_is_told_with_its_ports(switched):
+    switched.lock_down("integrity")
+    outcome = ensure(switched)
+    assert f"not set acs of 1 device ({NIC_PORT})" in outcome.failed
+    assert "pci=config_acs=" in outcome.failed
+
+
+@pytest.mark.parametrize(
+    ("by_port", "message"),
+    [
+        ({"devices": ["gpu"]}, "acs_by_port: purpose is missing"),
+        ({"devices": ["gpu"], "purpose": "speed"}, "acs_by_port: purpose: 'speed'.*virtual_machines"),
+        ({"devices": ["gpus"], "purpose": "bare_metal"}, "'gpus' is no kind"),
+        ({"devices": ["0000:66:00.0"], "purpose": "bare_metal"}, "no device 0000:66:00.0"),
+    ],
+)
+def test_bad_input_is_refused(switched, by_port, message):
+    with pytest.raises(HostError, match=message):
+        ensure(switched, by_port)
+    assert switched.effects == []
+
+
+def test_an_image_is_checked_for_form_only():
+    settings, plan = pci_tuning.wanted({"settings": [], "acs_by_port": BY_PORT}, None)
+    assert (settings, plan) == ({}, None)

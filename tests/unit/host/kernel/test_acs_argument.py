@@ -1,0 +1,93 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import gpudirect_servers as servers
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import acs_argument, kernel_command_line
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import (
+    BARE_METAL,
+    VIRTUAL_MACHINES,
+)
+
+
+def plan_of(host, purpose=VIRTUAL_MACHINES):
+    return AcsPlan(host, servers.passed(host), purpose)
+
+
+def test_only_ports_that_differ_from_the_kernels_default_are_named():
+    host = servers.hgx()
+    decision = acs_argument.decide(plan_of(host), "ro quiet")
+    ports = sorted(item.parent for item in host.functions if item.kind == "nic")
+    assert decision.argument == "pci=config_acs=" + ";".join(f"1x111x1@{port}" for port in ports)
+    assert (decision.reason, decision.not_taken) == (None, [])
+    assert kernel_command_line.checked([decision.argument], [])
+
+
+@pytest.mark.parametrize(
+    ("release", "one", "several"),
+    [
+        ("5.14.0-570.el9.x86_64", "has no pci=config_acs=", "has no pci=config_acs="),
+        ("6.10.14", "has no", "has no"),
+        ("6.11.0-29-generic", None, "sets only the first port"),
+        ("6.12.22+bpo-amd64", None, "sets only the first port"),
+        ("6.12.23", None, None),
+        ("6.12.107+deb13-amd64", None, None),
+        ("6.14.0-27-generic", None, "sets only the first port"),
+        ("6.15", None, None),
+        ("7.2.3", None, None),
+        (None, "not known", "not known"),
+        ("custom", "not known", "not known"),
+    ],
+)
+def test_what_kernels_can(release, one, several):
+    for entries, words in ((1, one), (2, several)):
+        reason = acs_argument.cannot(release, entries)
+        assert (reason is None) if words is None else words in reason
+
+
+def test_a_kernel_that_cannot_leaves_it_to_config_space():
+    host = servers.hgx()
+    host.kernel_release = "6.8.0-1-generic"
+    assert acs_argument.decide(plan_of(host), "").argument is None
+
+
+def test_nothing_to_set_is_no_argument():
+    host = servers.numa(servers.INTEL_ROOT)
+    assert acs_argument.decide(plan_of(host), "") == acs_argument.NOT_NEEDED
+    assert acs_argument.decide(plan_of(servers.numa(servers.VERA_ROOT)), "") == acs_argument.NOT_NEEDED
+
+
+def test_a_port_without_the_bit_is_left_out():
+    host = servers.hgx()
+    for item in host.functions:
+        if item.acs:
+            item.acs.capability &= ~0x40
+    assert acs_argument.decide(plan_of(host), "") == acs_argument.NOT_NEEDED
+
+
+def test_what_the_kernel_did_not_take_is_named():
+    host = servers.inline()
+    argument = acs_argument.decide(plan_of(host), "").argument
+    decision = acs_argument.decide(plan_of(host), f'ro "{argument}" quiet')
+    assert len(decision.not_taken) == 2
+    assert decision.not_taken[0].endswith("has ACS 0011101, although the kernel was told 1x111x1")
+    servers.apply_plan(host, VIRTUAL_MACHINES)
+    assert acs_argument.decide(plan_of(host), f'ro "{argument}" quiet').not_taken == []
+
+
+def test_bare_metal_names_every_port_of_the_switches():
+    host = servers.inline(False)
+    argument = acs_argument.decide(plan_of(host, BARE_METAL), "").argument
+    assert argument.count("xx000x0@") == argument.count("@") == len(plan_of(host, BARE_METAL).ports)
+
+
+def test_another_pci_argument_stays_beside_it():
+    ours = ["pci=config_acs=1x111x1@0000:12:01.0;1x111x1@0000:82:01.0"]
+    line = kernel_command_line.merged('ro pci=realloc "pci=config_acs=0@0000:01:00.0;0@0000:02:00.0" quiet', ours, [])
+    assert line == f'ro pci=realloc quiet "{ours[0]}"'
+    assert kernel_command_line.merged(line, ours, []) == line
+    assert kernel_command_line.in_effect(line, ours, [])
+    assert not kernel_command_line.in_effect("ro pci=realloc", ours, [])

@@ -1,0 +1,74 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The plan judged by NVIDIA's own tool, on servers of the three topologies that it knows."""
+
+from __future__ import annotations
+
+import gpudirect_servers as servers
+import pytest
+import rdma_topo
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import acs_rules
+
+VIRTUAL, METAL = acs_rules.VIRTUAL_MACHINES, acs_rules.BARE_METAL
+# name: (the server, purpose, the arguments of the tool); its mode is not to be given for data-direct.
+CASES = {
+    "inline, virtual machines": (lambda: servers.inline(True), VIRTUAL, ["--virt"]),
+    "inline, bare metal": (lambda: servers.inline(False), METAL, ["--no-virt"]),
+    "inline, detected": (lambda: servers.inline(True), VIRTUAL, []),
+    "data-direct, virtual machines": (servers.dma_direct, VIRTUAL, []),
+    "data-direct, bare metal": (servers.dma_direct, METAL, []),
+    "Grace, virtual machines": (servers.numa, VIRTUAL, ["--virt"]),
+    "Grace, bare metal": (servers.numa, METAL, ["--no-virt"]),
+    "Vera, virtual machines": (lambda: servers.numa(servers.VERA_ROOT), VIRTUAL, ["--virt"]),
+    "Vera, bare metal": (lambda: servers.numa(servers.VERA_ROOT), METAL, ["--no-virt"]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_tool_accepts_the_plan(name, tmp_path):
+    build, purpose, arguments = CASES[name]
+    host = build()
+    plan = servers.apply_plan(host, purpose)
+    status, lines = rdma_topo.check(host, tmp_path, *arguments)
+    assert (status, [line for line in lines if not line.startswith("OK\t")]) == (0, [])
+    assert [check for check in plan.checks() if not check.holds] == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_tool_refuses_one_flipped_bit(name, tmp_path):
+    """Each bit of each port that the rules name, one at a time."""
+    build, purpose, arguments = CASES[name]
+    host = build()
+    plan = servers.apply_plan(host, purpose)
+    for port in plan.ports:
+        acs = host.function(port.address).acs
+        for bit in (index for index in range(7) if (port.mask.on | port.mask.off) & 1 << index):
+            acs.control ^= 1 << bit
+            status, lines = rdma_topo.check(host, tmp_path, *arguments)
+            assert status == 100, f"bit {bit} of {port}"
+            assert [line for line in lines if line.startswith("FAIL") and port.address in line]
+            assert not port.mask.holds(acs.control, acs.capability)
+            acs.control ^= 1 << bit
+
+
+def test_ats_and_groups_are_refused_where_the_tool_refuses_them(tmp_path):
+    host = servers.inline(True)
+    plan = servers.apply_plan(host, VIRTUAL)
+    nic, gpu = plan.nics[0], plan.gpus[0]
+    group = host.function(nic).iommu_group
+    host.function(nic).iommu_group = host.function(gpu).iommu_group
+    assert rdma_topo.check(host, tmp_path, "--virt")[0] == 100
+    assert [check.holds for check in plan.checks() if not check.holds] == [False]
+    host.function(nic).iommu_group = group
+    host.function(nic).ats = None
+    assert rdma_topo.check(host, tmp_path, "--virt")[0] == 100
+    assert [check.seen for check in plan.checks() if not check.holds] == ["absent"]
+
+
+def test_a_data_direct_function_in_a_group_of_its_own_is_refused(tmp_path):
+    host = servers.dma_direct()
+    plan = servers.apply_plan(host, VIRTUAL)
+    host.function(plan.gpus[0]).iommu_group = 99
+    assert rdma_topo.check(host, tmp_path)[0] == 100
+    assert [check.wanted for check in plan.checks() if not check.holds] == ["same"]

@@ -1,0 +1,45 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import (
+    BY_ROLE,
+    KERNEL_DEFAULT,
+    RULES,
+    Mask,
+)
+
+
+def test_a_mask_says_which_bits_are_on_off_and_left():
+    mask = Mask("1x111x0")
+    assert (mask.on, mask.off) == (0x5C, 0x01)
+    assert mask.applied(0x03, 0x7F) == 0x5E
+    assert mask.holds(0x5E, 0x7F)
+    assert not mask.holds(0x5F, 0x7F)
+    # A bit that the port does not have is neither set nor missed, and named.
+    assert mask.applied(0x00, 0x1F) == 0x1C
+    assert mask.lacking(0x1F) == 0x40
+
+
+def test_the_published_value_and_the_kernels():
+    assert Mask("1x111x1").applied(0, 0x7F) == 0x5D
+    assert KERNEL_DEFAULT.applied(0, 0x7F) == 0x1D
+
+
+@pytest.mark.parametrize("text", ["", "111111", "11111111", "1x111y1", "0x5d"])
+def test_anything_else_is_no_mask(text):
+    with pytest.raises(ValueError, match="no mask of seven ACS bits"):
+        Mask(text)
+
+
+def test_each_row_is_there_once():
+    assert len(BY_ROLE) == len(RULES)
+
+
+def test_translated_requests_are_never_blocked_nor_peers_filtered():
+    """Translation blocking (bit 1) and egress control (bit 5) are left as they are by every row."""
+    for rule in RULES:
+        for mask in (rule.virtual_machines, rule.bare_metal):
+            assert (mask.text[5], mask.text[1]) == ("x", "x")

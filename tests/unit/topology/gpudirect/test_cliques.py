@@ -1,0 +1,96 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from dataclasses import replace
+
+import gpudirect_servers as servers
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import cliques
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
+
+
+def find(host, gpus=None):
+    every = [item for item in host.functions if item.kind == "gpu"]
+    return cliques.find(host, every if gpus is None else gpus, [])
+
+
+def with_host_bridges(host, device):
+    """Intel's host bridge at 00.0 of each root bus."""
+    for item in host.root_complexes:
+        address = f"0000:{item.bus:02x}:00.0"
+        if device:
+            host.functions.append(
+                Function(address, item.name, None, 0x088000, 0x8086, device, "other", "root_complex_endpoint")
+            )
+    return host
+
+
+@pytest.mark.parametrize("below_switch", [True, False])
+def test_gpus_of_a_node_on_a_processor_that_routes(below_switch):
+    host = servers.pcie_cards(below_switch=below_switch)
+    gpus = [item.address for item in host.functions if item.kind == "gpu"]
+    found = find(host)
+    assert [clique.gpus for clique in found.cliques] == [tuple(gpus[:2]), tuple(gpus[2:])]
+    assert [clique.number for clique in found.cliques] == [0, 1]
+    assert found.number_of(gpus[3]) == 1
+    assert found.notes[0].endswith("they are on different NUMA nodes")
+
+
+@pytest.mark.parametrize(
+    ("device", "below_switch", "count"),
+    [(0x09A2, True, 2), (0x09A2, False, 2), (0x2F00, True, 2), (0x2F00, False, 0), (0x1234, True, 0), (None, True, 0)],
+)
+def test_intels_host_bridges_by_the_kernels_table(device, below_switch, count):
+    build = servers.pcie_cards(servers.SAPPHIRE_RAPIDS, servers.INTEL_ROOT, below_switch)
+    found = find(with_host_bridges(build, device))
+    assert len(found.cliques) == count
+    if not count:
+        assert "the host bridge above is not known to route between its ports" in found.notes[0]
+
+
+def test_below_a_switch_without_redirection_the_host_bridge_does_not_matter():
+    """A switch without ACS, all of whose devices go to one virtual machine in one group."""
+    host = servers.pcie_cards(servers.SAPPHIRE_RAPIDS, servers.INTEL_ROOT)
+    for item in host.functions:
+        if item.port_type == "switch_downstream":
+            item.acs = None
+    assert len(find(host).cliques) == 2
+
+
+def test_egress_control_forbids_it():
+    host = servers.pcie_cards()
+    gpu = next(item for item in host.functions if item.kind == "gpu")
+    host.function(gpu.parent).acs.control |= 0x20
+    found = find(host)
+    assert len(found.cliques) == 1
+    assert f"ACS egress control is on at port {gpu.parent}" in found.notes[0]
+
+
+def test_an_older_or_unknown_processor_gets_none():
+    host = servers.pcie_cards()
+    for model in ("AMD Opteron(tm) Processor 6386 SE", None):
+        host.cpu.model = model
+        assert find(host).cliques == ()
+
+
+def test_unknown_nodes_are_not_one_node():
+    host = servers.pcie_cards(below_switch=False)
+    for item in (*host.functions, *host.root_complexes):
+        item.numa_node = None
+    assert find(host).cliques == ()
+
+
+def test_nvlink_boards_need_none_and_say_so():
+    found = find(servers.hgx())
+    assert found.cliques == ()
+    assert found.notes == ("no GPUDirect P2P clique: NVLink joins the GPUs of this host's NVSwitch board",)
+
+
+def test_other_gpus_a_single_one_and_functions_beside_it_are_in_none():
+    host = servers.pcie_cards()
+    gpus = [item for item in host.functions if item.kind == "gpu"]
+    assert find(host, gpus[:1]) == cliques.Cliques(())
+    assert find(host, [replace(item, vendor_id=0x1002) for item in gpus]) == cliques.Cliques(())
+    assert find(host, []) == cliques.Cliques(())
