@@ -55,9 +55,9 @@ def test_nic_and_gpu_in_one_group_fail():
 
 def test_ats_of_a_nic_without_a_gpu_beside_it_is_not_applicable():
     one = evidence()
-    chosen = one.planned.chosen
-    chosen.gpus = [item for item in chosen.gpus if item.address == "0000:83:00.0"]
-    chosen.nics = [item for item in chosen.nics if item.address == NIC]
+    chosen = one.planned.chosen.by_setting
+    chosen["gpus"] = [item for item in chosen["gpus"] if item.address == "0000:83:00.0"]
+    chosen["nics"] = [item for item in chosen["nics"] if item.address == NIC]
     (device,) = [item for item in one.planned.passed() if item.function.address == NIC]
     claim = acs.ats(one, device)
     assert (claim.holds, claim.reason) == (None, acs.ELSEWHERE)
