@@ -40,7 +40,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import configs
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 
 GROUPS = 16

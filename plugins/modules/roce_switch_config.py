@@ -90,6 +90,11 @@ options:
   nics_wanted:
     description: For O(state=planned), the same NICs as M(sailloft.fleet.roce_nic) predicts them in check mode.
     type: dict
+  done:
+    description:
+      - For O(state=planned), the name of the stage that was completed last.
+      - The task fails if this stage or an earlier one remains, because a device accepted a change without making it.
+    type: str
   path:
     description:
       - Folder for O(state=rendered), made if it is missing. Each switch has a file C(NAME.SYSTEM) there, which is
@@ -218,6 +223,11 @@ stages:
       step: settings
       switches: [leaf1, spine1]
       hosts: []
+possible_stages:
+  description: The names of the stages that the run may still come to, in order; empty where no stage is left.
+  returned: O(state=planned)
+  type: list
+  elements: str
 table:
   description: The stages, a line each with its switches and hosts.
   returned: O(state=planned)
@@ -275,9 +285,10 @@ def main() -> None:
             "backup_path": {"type": "path"},
             "nics": {"type": "dict"},
             "nics_wanted": {"type": "dict"},
+            "done": {"type": "str"},
             "path": {"type": "path"},
         },
-        told=("state", "policy", "asics", "path"),
+        told=("state", "policy", "asics", "path", "done"),
         required_if=[
             *[("state", state, ["running"]) for state in STATES if state != "rendered"],
             ("state", "restored", ["backup"]),

@@ -21,7 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / ".collections"))
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import priority_counters
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, read_policy
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import linux
 
 

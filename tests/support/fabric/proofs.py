@@ -14,7 +14,8 @@ from sonic_configs import default_config
 from switches import OWN_ASICS
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from inventories import PORTS, inventory
 

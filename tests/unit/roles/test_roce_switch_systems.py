@@ -44,15 +44,15 @@ def facts(**given: str) -> dict[str, Any]:
 
 
 def play(folder: Path, system: str, hosts: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Reads each host, applies its ``roce_switch_change``, and restores "dies": what each said and showed."""
+    """Reads each host, applies its ``__roce_switch_change``, and restores "dies": what each said and showed."""
     error = "{{ ansible_failed_result.msg | default(ansible_failed_result) | string }}"
-    kept = ("said_read", "said_apply", "roce_switch_backup", "roce_switch_running")
+    kept = ("said_read", "said_apply", "__roce_switch_backup", "roce_switch_running")
     of_host = ", ".join(f"'{name}': hostvars[host].{name} | default('')" for name in kept)
     shown = f"{{% for host in ansible_play_hosts_all %}}{{{{ {{'host': host, {of_host}}} | to_json }}}}\n{{% endfor %}}"
     tasks = [
         {
             "when": "inventory_hostname in ['good', 'garbage']",
-            "block": [role(f"{system}/read"), facts(roce_switch_backup="{{ roce_switch_running }}")],
+            "block": [role(f"{system}/read"), facts(__roce_switch_backup="{{ roce_switch_running }}")],
             "rescue": [facts(said_read=error)],
         },
         {
@@ -177,14 +177,14 @@ def test_a_change_is_applied_kept_and_restored_or_refused_as_a_whole(tmp_path, s
             name: {
                 "ansible_host": each.http.host,
                 "switch_port": each.http.port,
-                "roce_switch_change": changes(system, change)[name],
+                "__roce_switch_change": changes(system, change)[name],
             }
             for name, each in devices.items()
         }
         seen = play(tmp_path, system, hosts)
     good, dies, garbage = devices["good"], devices["dies"], devices["garbage"]
     assert (seen["good"]["said_read"], seen["good"]["said_apply"]) == ("", "")
-    assert remediation(seen["good"]["roce_switch_backup"], wanted) == change
+    assert remediation(seen["good"]["__roce_switch_backup"], wanted) == change
     applied = seen["good"]["roce_switch_running"] if system in SHOWN else good.running
     assert remediation(applied, wanted) == ""  # a second time, nothing
     assert SYSTEMS[system].parse(applied, "leaf1") == held(system, wanted)

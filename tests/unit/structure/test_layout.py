@@ -28,14 +28,6 @@ OTHERS = {
 }
 # Files that are still too long.
 LONG = {
-    "fabric/path/checks.py",
-    "fabric/policy/asic_table.py",
-    "fabric/switch/plan.py",
-    "fabric/systems/cumulus.py",
-    "fabric/systems/dell_sonic.py",
-    "fabric/systems/junos.py",
-    "fabric/systems/linux.py",
-    "fabric/systems/nxos.py",
     "image/build/build.py",
     "image/request/spec.py",
 }

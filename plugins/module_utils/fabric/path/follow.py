@@ -21,8 +21,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     dscp_of,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import checks
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.checks import Fault, Finding, Reasons, Unseen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import nic_checks, switch_checks
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Fault, Finding, Reasons, Unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, not_applicable
@@ -79,19 +79,19 @@ class Checker:
             if dscp_of(app.tos) in others:
                 continue
             key = (APPLICATION, id(app))
-            yield self._part(APPLICATION, f"{host} {app.name}", key, checks.application, app, self.rdma)
+            yield self._part(APPLICATION, f"{host} {app.name}", key, nic_checks.application, app, self.rdma)
 
     def sender(self, end: End) -> Part:
         """Check a NIC that sends."""
-        return self._nic(SENDER, end, checks.sender, self.rdma, self.policy)
+        return self._nic(SENDER, end, nic_checks.sender, self.rdma, self.policy)
 
     def receiver(self, end: End) -> Part:
         """Check a NIC that receives, and answers with CNPs."""
-        return self._nic(RECEIVER, end, checks.receiver, self.rdma, self.policy)
+        return self._nic(RECEIVER, end, nic_checks.receiver, self.rdma, self.policy)
 
     def reactor(self, end: End) -> Part:
         """Check the sender as the receiver of a CNP."""
-        return self._nic(CNP, end, checks.reactor, self.rdma)
+        return self._nic(CNP, end, nic_checks.reactor, self.rdma)
 
     def ingress(self, end: End) -> Part:
         """Check a switch's port where RoCE enters, with the QoS compiled for it."""
@@ -113,14 +113,14 @@ class Checker:
         if known is not None:
             reasons = self._reasons(switch)
             key = (SWITCH, id(known.ecmp_fields), id(reasons))
-            yield self._part(SWITCH, switch, key, checks.ecmp, known.ecmp_fields, reasons)
+            yield self._part(SWITCH, switch, key, switch_checks.ecmp, known.ecmp_fields, reasons)
 
     def link(self, upstream: End, downstream: End) -> Iterator[Part]:
         """Check a cable in the packets' direction; return none where an end was not read (that end's part says so)."""
         one, other = self._anything(upstream), self._anything(downstream)
         if one is not None and other is not None:
             where = f"{upstream} - {downstream}"
-            yield self._part(SWITCH, where, (SWITCH, "link", id(one), id(other)), checks.link, one, other)
+            yield self._part(SWITCH, where, (SWITCH, "link", id(one), id(other)), switch_checks.link, one, other)
 
     def _host(self, name: str) -> Host:
         return self.seen.hosts.get(name, Host())
@@ -144,21 +144,21 @@ class Checker:
 
     def _ingress(self, end: End, port: PortQos, plan: PortQos | None) -> Iterator[Finding]:
         if not self._at_egress(end):
-            yield from checks.classification(port, self.rdma)
-        yield from checks.ingress(port, self.rdma, self.policy, self._reasons(end.device), plan)
+            yield from switch_checks.classification(port, self.rdma)
+        yield from switch_checks.ingress(port, self.rdma, self.policy, self._reasons(end.device), plan)
 
     def _egress(self, end: End, port: PortQos, plan: PortQos | None) -> Iterator[Finding]:
         if self._at_egress(end):
-            yield from checks.classification(port, self.rdma)
-        yield from checks.egress(port, self.rdma, self.policy, self._reasons(end.device), plan)
+            yield from switch_checks.classification(port, self.rdma)
+        yield from switch_checks.egress(port, self.rdma, self.policy, self._reasons(end.device), plan)
 
     def _cnp_ingress(self, _end: End, port: PortQos, _plan: PortQos | None) -> Iterator[Finding]:
-        return checks.cnp_classification(port, self.policy)
+        return switch_checks.cnp_classification(port, self.policy)
 
     def _cnp_egress(self, end: End, port: PortQos, _plan: PortQos | None) -> Iterator[Finding]:
         if self._at_egress(end):
-            yield from checks.cnp_classification(port, self.policy)
-        yield from checks.cnp_egress(port, self.policy)
+            yield from switch_checks.cnp_classification(port, self.policy)
+        yield from switch_checks.cnp_egress(port, self.policy)
 
     def _nic(self, layer: str, end: End, check: Callable[..., Iterable[Finding]], *of: object) -> Part:
         nic = self._host(end.device).nics.get(end.port)

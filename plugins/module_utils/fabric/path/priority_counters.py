@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.checks import Fault
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Fault
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass
 
 COUNTER = re.compile(r"^\s*tx_prio([0-7])_bytes:\s*([0-9]+)\s*$", re.MULTILINE)

@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import Record
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.parse import seen_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.checks import Fault, Unseen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Fault, Unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
     Checker,
     Host,
@@ -31,7 +31,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow 
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, RdmaClass, read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.configs import parse_running
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import SwitchSpec, plan, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import SwitchSpec, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table

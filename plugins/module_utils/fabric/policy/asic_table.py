@@ -1,6 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Switch ASICs: the buffer they have, and the headroom their vendors give a lossless priority. Constants only.
+"""Switch ASICs: the buffer they have, and the headroom their vendors give a lossless priority.
+
+One file because it is one table: constants only, with the source of each row.
 
 Vendors publish little of this. The values here are from the files that they ship with SONiC: paths below are of
 sonic-buildimage (github.com/sonic-net/sonic-buildimage) as of 086b03bd70 (2026-08-23), each with the last commit that

@@ -15,7 +15,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import Record
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS, SwitchSystem
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 

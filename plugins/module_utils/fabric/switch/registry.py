@@ -2,27 +2,49 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """The switch systems that a policy can be rendered for and read back from, by name.
 
-Each is a module of ``systems`` with these names:
+A system has a module of ``systems`` with the names below, a reader in ``running``, a folder of task files in the role
+``roce_switch``, and a row in ``SYSTEMS``. All texts are in the system's own format. All functions are pure: the same
+input gives the same bytes.
 
+Required names of the module:
+
+``SYSTEM``: the name, the same as in ``SYSTEMS`` and in ``roce_switch_system``.
 ``NOT_HELD``: field of PortQos -> why this system's configuration does not hold it (the system decides it itself).
-``render(switch) -> str``: the configuration, in the system's own format; only what concerns QoS. Pure: the same bytes.
-``parse(text, name) -> Switch``: a running configuration (all of it or this part) in the same terms, whoever wrote
-it; FabricError where it is none. ``parse(render(switch), switch.name)`` is ``switch``, less NOT_HELD.
-``remediation(running, wanted) -> str``: what to send to change the switch's running configuration to ``wanted``, in
-the system's own format; "" where nothing differs. Only what is this project's or contradicts the policy is removed.
 ``PORT`` and ``PORT_EXAMPLE``: the form of a port's name, and one, for the error about another.
-Where it applies:
+``render(switch) -> str``: the configuration of a planned switch; only what concerns QoS.
+``parse(text, name) -> Switch``: a running configuration (all of it or this part) in the same terms, whoever wrote it;
+FabricError where it is none. ``parse(render(switch), switch.name)`` is ``switch``, less NOT_HELD.
+``remediation(running, wanted) -> str``: the change from a running configuration to ``wanted``; "" where nothing
+differs. It removes only what is this project's or contradicts the policy.
 
-``ASICS``: the rows of ``asic_table`` that switches with this system have; ``NOT_ASICS``: row -> why it is not rendered
-for.
-``SIZES_HEADROOM = True``, where the system computes headroom alone: no row and no cable is asked for.
-``check_cable(subject, cable_m)``: FabricError where a lossless port cannot have that cable.
-``held_cable_m(cable_m)``: the length for which the system keeps headroom where a cable is so long.
+Optional names, with what their absence means:
+
+``ASICS``: the rows of ``asic_table`` that switches with this system have (all); ``NOT_ASICS``: row -> why it is not
+rendered for (no reasons).
+``SIZES_HEADROOM = True``: the system computes headroom alone; no row and no cable is asked for (bytes are planned).
+``check_cable(subject, cable_m)``: FabricError where a lossless port cannot have that cable (all can).
+``held_cable_m(cable_m)``: the length for which the system keeps headroom where a cable is so long (``cable_m``).
+``attainable(qos, queue_buffer_bytes)``: ``qos`` with the nearest thresholds that the system can hold, none above its
+earlier value; it makes ``roce_switch_queue_buffer_bytes`` mandatory (all thresholds are attainable).
 ``BUFFER_SHARES``: the parts into which it is configured to divide the buffer; ``DEFAULT_SHARES``: its own division
-where the ASIC's pools are not the user's own. Else the pools are the ASIC's.
-``HAS_POOLS = True``, where ``Switch.pools`` says what its pools must have.
-``CLASSIFIES_AT_EGRESS = True``, where a port's ``dscp_to_class`` is for the packets that leave by it; else, without the
-name, for those that come in.
+where the ASIC's pools are not the user's own (the pools are the ASIC's).
+``HAS_POOLS = True``: ``Switch.pools`` says what its pools must have (it has none of its own).
+``CLASSIFIES_AT_EGRESS = True``: a port's ``dscp_to_class`` is for the packets that leave by it (that come in).
+``LOST_AT_BOOT = True``: a reboot loses the change; save.yml makes the system apply ``render``'s text at every boot
+(the system can save its configuration).
+``SAVES_WITH_CHANGE = True``: every change survives a reboot by itself, and there is no save.yml (save.yml saves).
+``restoration(before, now, name) -> str``: the change from the configuration ``now`` back to ``before``, in all that a
+policy can change; "" where nothing differs (the system has a rollback of its own).
+
+Files in ``roles/roce_switch/tasks/SYSTEM``; errors begin with the name of the switch and end with the next step:
+
+``read.yml``: sets ``roce_switch_running`` to the text for ``parse``, and changes nothing; in check mode too. It reports
+an unreachable switch once, and no secrets of a configuration.
+``apply.yml``: sends ``__roce_switch_change``, the text of ``remediation``, all or nothing, and saves it. A system with
+a rollback of its own records the state before the run's first change in ``__roce_switch_restore_point``.
+``restore.yml``: returns to ``__roce_switch_restore_point``, if it is set, and saves; with ``restoration``, it includes
+``restoration.yml`` of the role.
+``save.yml``: saves the running configuration, which an interrupted run may have changed without saving.
 """
 
 from __future__ import annotations
@@ -43,8 +65,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems impo
 
 
 class SwitchSystem(Protocol):
-    """The names that every module of ``systems`` has. Names that only some have are read with getattr and a default."""
+    """The required names. The optional ones are read with getattr and the default above."""
 
+    SYSTEM: str
     NOT_HELD: dict[str, str]
     PORT: re.Pattern[str]
     PORT_EXAMPLE: str

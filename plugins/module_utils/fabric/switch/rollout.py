@@ -1,10 +1,9 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Take switches from their running configurations to the policy in stages, and back: the text to send to each, by
-stage.
+"""Compute what to send to each switch, stage by stage, to change it to the policy or to restore its backup.
 
-It is computed again before every stage, from the configurations read then. So the next run completes one that was
-interrupted.
+The stages are computed again before each stage, from the configurations read then. So the next run completes one that
+was interrupted.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
@@ -33,6 +32,21 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof import files
 PORT_FIELDS = [each.name for each in fields(PortQos)]
 EMPTY = PortQos()  # of a port that is not configured
 RUN = re.compile(r"\d{8}T\d{6}Z")  # the role's name for a run's folder of backups
+ORDER = list(migration.STEPS)
+
+
+@dataclass
+class Change:
+    """One remaining stage: the text to send to each of its switches, and the hosts whose NICs change."""
+
+    stage: str
+    texts: dict[str, str]
+    hosts: list[str]
+
+    @property
+    def devices(self) -> list[str]:
+        """Return the names of the switches and hosts that change."""
+        return [*self.texts, *self.hosts]
 
 
 def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dict[str, Any]:
@@ -44,74 +58,128 @@ def planned(params: Mapping[str, Any], check_mode: bool, diff_mode: bool) -> dic
     PFC in one profile), and where removing PFC alone would mean rewriting configuration that is not this project's.
     """
     running = running_texts(params["running"])
-    wanted = {name: switch for name, switch in wanted_switches(params).items() if name in running}
-    for name in running:
-        if name not in wanted:
-            raise FabricError(f"switch {name}", "it is in running, but not in switches", "add it there")
+    wanted = _wanted(params, running)
     parsed = parse_running(running, params["switches"])
-    now = {name: _comparable(switch, wanted[name]) for name, switch in parsed.items()}
-    whole = {name: SYSTEMS[each.system].remediation(running[name], each) for name, each in wanted.items()}
+    now = Qos({name: _comparable(switch, wanted[name]) for name, switch in parsed.items()}, _nics(params["nics"]))
     goal = Qos(wanted, _nics(params["nics_wanted"]))
-    done: list[tuple[str, dict[str, str], list[str]]] = []
-    for stage in stages(Qos(now, _nics(params["nics"])), goal):
-        texts = {}
-        for name, state in stage.switches.items():
-            text = whole[name]
-            if state != wanted[name]:
-                text = _in_between(running[name], now[name], state, stage.name) if text else ""
-            if text:
-                texts[name] = text
-        hosts = sorted({host for host, _nic in stage.nics})
-        if texts or hosts:
-            done.append((stage.name, texts, hosts))
-    reached = {name for _stage, texts, _hosts in done for name in texts}
-    rest = {name: text for name, text in whole.items() if text and name not in reached}
-    if rest:  # what the terms of state do not distinguish
-        done = _with(done, migration.SWITCHES_SET, rest)
-    result: dict[str, Any] = {
-        "changed": bool(done),
-        "stages": [
-            {"name": name, "step": migration.STEPS[name], "switches": list(texts), "hosts": hosts}
-            for name, texts, hosts in done
-        ],
-        "table": [f"{at}. {name}: {', '.join([*texts, *hosts])}" for at, (name, texts, hosts) in enumerate(done, 1)]
-        or ["all have the policy"],
-        "changes": done[0][1] if done else {},
-        "whole": {name: text for name, text in whole.items() if text},
-        "boot": {
-            name: SYSTEMS[each.system].render(each)
-            for name, each in wanted.items()
-            if getattr(SYSTEMS[each.system], "LOST_AT_BOOT", False)
-        },
+    whole = _whole_changes(running, wanted)
+    left = _remaining(running, now, goal, whole)
+    _check_progress(params.get("done"), left)
+    result = {
+        "changed": bool(left),
+        **_described(left, bool(goal.nics)),
+        "whole": whole,
+        "boot": _boot_configurations(wanted),
+        "unfinished": _unfinished(params["backup_path"], wanted),
     }
-    folder = params["backup_path"]
-    path, names = _unfinished(folder, wanted) if folder else ("", [])
-    result["unfinished"] = {"path": path, "switches": names}
-    if folder and not check_mode:
-        backups = {file_of(folder, wanted[name]): running[name] for name in result["whole"]}
-        for path, text in backups.items():
-            files.write(path, text, private=True)
+    if params["backup_path"] and not check_mode:
+        for name in whole:
+            files.write(file_of(params["backup_path"], wanted[name]), running[name], private=True)
     if diff_mode:
         result["diff"] = [
-            {"before_header": name, "after_header": name, "before": "", "after": text}
-            for name, text in result["whole"].items()
+            {"before_header": name, "after_header": name, "before": "", "after": text} for name, text in whole.items()
         ]
     return result
 
 
-def _unfinished(folder: str, wanted: Mapping[str, Switch]) -> tuple[str, list[str]]:
-    """Return (folder, switches) of the run before that of ``folder``, where it was not completed (a completed run has a
-    file "finished"); the switches are those that it was to change.
+def _wanted(params: Mapping[str, Any], running: Mapping[str, str]) -> dict[str, Switch]:
+    """Return the policy's QoS of the switches in ``running``. Raises FabricError for one that the inventory lacks."""
+    wanted = {name: switch for name, switch in wanted_switches(params).items() if name in running}
+    for name in running:
+        if name not in wanted:
+            raise FabricError(f"switch {name}", "it is in running, but not in switches", "add it there")
+    return wanted
+
+
+def _whole_changes(running: Mapping[str, str], wanted: Mapping[str, Switch]) -> dict[str, str]:
+    """Return the change from the running configuration to the policy, all stages in one, where one is needed."""
+    texts = {name: SYSTEMS[each.system].remediation(running[name], each) for name, each in wanted.items()}
+    return {name: text for name, text in texts.items() if text}
+
+
+def _remaining(running: Mapping[str, str], now: Qos, goal: Qos, whole: Mapping[str, str]) -> list[Change]:
+    """Return the remaining stages in order, each with at least one device."""
+    left = []
+    for stage in stages(now, goal):
+        texts = {}
+        for name in stage.switches:
+            if name not in whole:
+                continue
+            state = stage.switches[name]
+            is_goal = state == goal.switches[name]
+            text = whole[name] if is_goal else _intermediate(running[name], now.switches[name], state, stage.name)
+            if text:
+                texts[name] = text
+        hosts = sorted({host for host, _nic in stage.nics})
+        if texts or hosts:
+            left.append(Change(stage.name, texts, hosts))
+    planned_now = {name for change in left for name in change.texts}
+    # Settings that the terms of model/qos.py do not distinguish.
+    rest = {name: text for name, text in whole.items() if name not in planned_now}
+    return _with(left, migration.SWITCHES_SET, rest) if rest else left
+
+
+def _check_progress(done: str | None, left: list[Change]) -> None:
+    """Refuse to repeat a stage. A device that accepts a change without making it would get it again and again."""
+    if done is None:
+        return
+    if done not in ORDER:
+        raise FabricError("done", f"there is no stage {done!r}", f"the stages are: {', '.join(ORDER)}")
+    if left and ORDER.index(left[0].stage) <= ORDER.index(done):
+        raise FabricError(
+            ", ".join(left[0].devices),
+            f"the change was sent, and read back it is not there ({left[0].stage})",
+            "check what the device logged, and whether something else configures it",
+        )
+
+
+def _described(left: list[Change], has_nics: bool) -> dict[str, Any]:
+    """Return the remaining stages in the module's terms."""
+    first = ORDER.index(left[0].stage) if left else len(ORDER)
+    return {
+        "stages": [
+            {
+                "name": each.stage,
+                "step": migration.STEPS[each.stage],
+                "switches": list(each.texts),
+                "hosts": each.hosts,
+            }
+            for each in left
+        ],
+        # Sending one stage can make a later one possible that is refused now: the run goes through all of these.
+        "possible_stages": [name for name in ORDER[first:] if has_nics or name not in migration.NIC_STAGES],
+        "table": [f"{at}. {each.stage}: {', '.join(each.devices)}" for at, each in enumerate(left, 1)]
+        or ["all have the policy"],
+        "changes": left[0].texts if left else {},
+    }
+
+
+def _boot_configurations(wanted: Mapping[str, Switch]) -> dict[str, str]:
+    """Return the whole configuration of each switch whose system keeps nothing over a reboot."""
+    lost = {name: each for name, each in wanted.items() if getattr(SYSTEMS[each.system], "LOST_AT_BOOT", False)}
+    return {name: SYSTEMS[each.system].render(each) for name, each in lost.items()}
+
+
+def _unfinished(folder: str | None, wanted: Mapping[str, Switch]) -> dict[str, Any]:
+    """Return the run before that of ``folder``, where it was not completed (a completed run has a file "finished"):
+    the ``path`` of its folder, "" where there is none, and the ``switches`` that it was to change and to save.
     """
+    nothing: dict[str, Any] = {"path": "", "switches": []}
+    if not folder:
+        return nothing
     above, own = os.path.split(folder.rstrip("/"))
     try:
         runs = sorted(name for name in os.listdir(above) if RUN.fullmatch(name) and name != own)
     except OSError:  # there was none
-        return "", []
+        return nothing
     if not runs or os.path.exists(os.path.join(above, runs[-1], "finished")):
-        return "", []
+        return nothing
     last = os.path.join(above, runs[-1])
-    return last, [name for name, each in wanted.items() if os.path.exists(f"{file_of(last, each)}.change")]
+    unsaved = {
+        name: each for name, each in wanted.items() if not getattr(SYSTEMS[each.system], "SAVES_WITH_CHANGE", False)
+    }
+    touched = [name for name, each in unsaved.items() if os.path.exists(f"{file_of(last, each)}.change")]
+    return {"path": last, "switches": touched}
 
 
 def restored(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,7 +230,8 @@ def _comparable(seen: Switch, wanted: Switch) -> Switch:
     )
 
 
-def _in_between(running: str, now: Switch, state: Switch, stage: str) -> str:
+def _intermediate(running: str, now: Switch, state: Switch, stage: str) -> str:
+    """Return the change to a state on the way to the policy; "" where the switch skips it."""
     remediation = SYSTEMS[state.system].remediation
     try:
         if stage == migration.SWITCHES_LESS_PFC and remediation(running, now):
@@ -172,15 +241,13 @@ def _in_between(running: str, now: Switch, state: Switch, stage: str) -> str:
         return ""
 
 
-def _with(
-    done: list[tuple[str, dict[str, str], list[str]]], stage: str, texts: dict[str, str]
-) -> list[tuple[str, dict[str, str], list[str]]]:
-    order = list(migration.STEPS)
-    for name, there, _hosts in done:
-        if name == stage:
-            there.update(texts)
-            return done
-    return sorted([*done, (stage, texts, [])], key=lambda each: order.index(each[0]))
+def _with(left: list[Change], stage: str, texts: dict[str, str]) -> list[Change]:
+    """Return ``left`` with ``texts`` added to ``stage``."""
+    for change in left:
+        if change.stage == stage:
+            change.texts.update(texts)
+            return left
+    return sorted([*left, Change(stage, texts, [])], key=lambda each: ORDER.index(each.stage))
 
 
 def _nics(given: Mapping[str, Any] | None) -> dict[migration.NicName, Nic]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, PortQos, Switch
 
@@ -33,6 +33,7 @@ STEPS = {  # the stages in order, each with roce_nic's value of "stage" for it
     SWITCHES_ALL: ALL,
     NICS_ALL: ALL,
 }
+NIC_STAGES = (NICS_LESS_PFC, NICS_SET, NICS_ALL)
 
 
 @dataclass(frozen=True)
@@ -57,33 +58,30 @@ def stages(now: Qos, wanted: Qos) -> list[Stage]:
 
     Devices and ports that ``wanted`` lacks stay as they are; a device that ``now`` lacks is taken as one without QoS.
     """
-    steps = (
-        (NICS_LESS_PFC, False, _less_pfc),
-        (SWITCHES_LESS_PFC, True, _less_pfc),
-        (SWITCHES_SET, True, _all_but_new_pfc),
-        (NICS_SET, False, _all_but_new_pfc),
-        (SWITCHES_ALL, True, _all),
-        (NICS_ALL, False, _all),
-    )
-    made = []
+    steps: dict[str, Callable[[Any, Any], Any]] = {
+        NICS_LESS_PFC: _less_pfc,
+        SWITCHES_LESS_PFC: _less_pfc,
+        SWITCHES_SET: _all_but_new_pfc,
+        NICS_SET: _all_but_new_pfc,
+        SWITCHES_ALL: _all,
+        NICS_ALL: _all,
+    }
+    found = []
     switches = {name: now.switches.get(name, Switch(name, each.system)) for name, each in wanted.switches.items()}
     nics = {name: now.nics.get(name, Nic(each.name, each.interface)) for name, each in wanted.nics.items()}
-    for name, is_switches, step in steps:
-        changed_switches: dict[str, Switch] = {}
-        changed_nics: dict[NicName, Nic] = {}
-        if is_switches:
-            for switch, goal in wanted.switches.items():
-                after = _switch(switches[switch], goal, step)
-                if after != switches[switch]:
-                    switches[switch] = changed_switches[switch] = after
+    for name, step in steps.items():
+        stage = Stage(name)
+        if name in NIC_STAGES:
+            after_nics = {nic: step(nics[nic], goal) for nic, goal in wanted.nics.items()}
+            stage.nics.update({nic: after for nic, after in after_nics.items() if after != nics[nic]})
         else:
-            for nic, wish in wanted.nics.items():
-                reached = step(nics[nic], wish)
-                if reached != nics[nic]:
-                    nics[nic] = changed_nics[nic] = reached
-        if changed_switches or changed_nics:
-            made.append(Stage(name, changed_switches, changed_nics))
-    return made
+            after_switches = {switch: _switch(switches[switch], goal, step) for switch, goal in wanted.switches.items()}
+            stage.switches.update({each: after for each, after in after_switches.items() if after != switches[each]})
+        switches.update(stage.switches)
+        nics.update(stage.nics)
+        if stage.switches or stage.nics:
+            found.append(stage)
+    return found
 
 
 def _switch(now: Switch, wanted: Switch, step: Callable[[PortQos, PortQos], PortQos]) -> Switch:

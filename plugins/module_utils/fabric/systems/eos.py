@@ -34,16 +34,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Switch,
     Watchdog,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
-    OWN_NAME,
-    Line,
-    numbers,
-    own_name,
-    same,
-    unlike,
-    wanted_classes,
-)
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.eos_model import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.eos import (
     INPUT,
     MTU,
     OWN_MAP,
@@ -52,6 +43,15 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.eos_
     Model,
     Settings,
     settings_of,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
+    OWN_NAME,
+    Line,
+    numbers,
+    own_name,
+    same,
+    unlike,
+    wanted_classes,
 )
 
 NOT_HELD = {

@@ -36,23 +36,44 @@ fields (Documentation/networking/ip-sysctl.rst: 1 source address, 2 destination 
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
-    CLASSES,
-    DSCPS,
-    Ecn,
-    Octet,
-    PortQos,
-    Queue,
-    Switch,
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Ecn, PortQos, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux import (
+    ECMP_BITS,
+    FAMILIES,
+    HASH,
+    PROTOCOLS,
+    READING,
+    SYSTEM,
+    Port,
+    ecmp_of,
+    read_model,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux_script import (
+    COMPARED,
+    PRIORITIES,
+    Model,
+    Script,
 )
 
-SYSTEM = "linux"
+__all__ = [
+    "CLASSIFIES_AT_EGRESS",
+    "LOST_AT_BOOT",
+    "NOT_HELD",
+    "PORT",
+    "PORT_EXAMPLE",
+    "READING",
+    "SYSTEM",
+    "parse",
+    "remediation",
+    "render",
+    "restoration",
+]
+
 NO_PFC = "the kernel's bridge and router send and obey no PFC"
 NOT_HELD = {
     "class_to_priority": NO_PFC,
@@ -66,41 +87,16 @@ LOST_AT_BOOT = True  # so the rendered script has to run at every boot
 # A packet's DSCP is classified by the filters of the port where it leaves, whichever port it entered by.
 CLASSIFIES_AT_EGRESS = True
 QUANTUM_BYTES_A_PERCENT = 100
-PRIORITIES = 16  # TC_PRIO_MAX + 1
 MOST_BYTES = 1 << 30
 FLATTEST_BYTES = 1 << 31  # at 100%
 ALMOST_ALL = 0.9999999
 DEVICE = PORT = re.compile(r"[A-Za-z0-9_.-]{1,15}")
 PORT_EXAMPLE = "enp1s0f0np0: 15 letters, digits, '_', '.' and '-' at most"
-CHILD = re.compile(r"10([0-7])([0-7]):")
-ECMP_BITS = {"source_ip": 1, "destination_ip": 2, "protocol": 4, "source_port": 16, "destination_port": 32}
-ECMP_POLICIES = {0: 1 | 2, 1: 1 | 2 | 4 | 16 | 32}
-FAMILIES = ("ipv4", "ipv6")
 # The default qdisc of a device, restored when its root qdisc is deleted (sch_generic.c, net.core.default_qdisc).
 DEFAULTS = ("noqueue", "mq", "pfifo_fast", "fq_codel", "fq", "pfifo", "bfifo", "sfq")
-RED_FLAGS = ("ecn", "harddrop", "adaptive", "nodrop")
-COMPARED = {  # the options that make a difference, by kind of qdisc
-    "ets": ("bands", "strict", "quanta", "priomap"),
-    "red": ("limit", "min", "max", "probability", "ewma", *RED_FLAGS),
-}
-HASH = "net.{}.fib_multipath_hash_{}"
-PROTOCOLS = {"ip": 1, "ipv6": 2}  # -> the preference of its filters: one preference has one protocol
-# Run with sh on the machine, it prints what parse reads.
-READING = r"""printf '{"links":'; ip -j link show; printf ',"qdiscs":'; tc -d -j qdisc show; printf ',"filters":{'
-comma=; for dev in $(ls /sys/class/net); do found=$(tc -j filter show dev "$dev"); printf '%s"%s":%s' "$comma" "$dev" \
-"${found:-[]}"; comma=,; done; printf '},"sysctl":{'; comma=
-for key in net.ipv4.fib_multipath_hash_policy net.ipv4.fib_multipath_hash_fields net.ipv6.fib_multipath_hash_policy \
-net.ipv6.fib_multipath_hash_fields; do printf '%s"%s":"%s"' "$comma" "$key" "$(sysctl -n "$key")"; comma=,; done
-printf '}}\n'
-"""
 
 # The exceptions raised when input of another shape is read as tc's output.
 NOT_OF_TC = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-
-Model = dict[str, Any]  # READING's output; for a script, the part of it that the script determines
-
-
-# Render
 
 
 def render(switch: Switch) -> str:
@@ -202,18 +198,6 @@ def _band_qdisc(subject: str, ecn: Ecn | None) -> str:
     )
 
 
-def _wlog(minimum: int, burst: int, average: int) -> int:
-    """Return the weight that tc asks the kernel for (tc_red_eval_ewma), 0 where it refuses."""
-    room = burst + 1 - minimum / average
-    for wlog in range(1, 32):
-        if 1 <= room <= (1 - (1 - 0.5**wlog) ** burst) * 2**wlog:
-            return wlog
-    return 0
-
-
-# Read
-
-
 def parse(text: str, name: str) -> Switch:
     """Parse the switch ``name`` from READING's output on it, or from a script of commands. Raises FabricError.
 
@@ -221,370 +205,30 @@ def parse(text: str, name: str) -> Switch:
     its packets, go one way. RED counts as ECN only if it marks above its maximum too (no "harddrop") and its
     probability is constant (no "adaptive").
     """
-    model = _model(text, name)
+    model = read_model(text, name)
     ports = {}
     for port in model["links"]:
         try:
-            ports[port] = _Port(name, port, model).qos()
+            ports[port] = Port(name, port, model).qos()
         except NOT_OF_TC as error:
             raise FabricError(
                 f"{name}: {port}", f"its qdiscs and filters are not as tc shows them ({error!r})", "read them again"
             ) from None
-    return Switch(name, SYSTEM, ports, _ecmp(model["sysctl"], name))
-
-
-def _model(text: str, name: str) -> Model:
-    if text.lstrip()[:1] != "{":
-        return _Script(text, name).model
-    place = f"{name}: what was read by tc"
-    try:
-        found = json.loads(text, object_pairs_hook=_pairs)
-    except (ValueError, RecursionError) as error:
-        raise FabricError(place, f"not JSON ({error})", "read it again with the script READING") from None
-    shape = {"links": list, "qdiscs": list, "filters": dict, "sysctl": dict}
-    for key, kind in shape.items():
-        if not isinstance(found.get(key), kind):
-            raise FabricError(place, f"without {key}, or not as tc and ip show it", "read it with the script READING")
-    try:
-        links = {each["ifname"]: int(each["mtu"]) for each in found["links"] if each.get("link_type") != "loopback"}
-        qdiscs: dict[str, list[Model]] = {}
-        for each in found["qdiscs"]:
-            qdiscs.setdefault(each["dev"], []).append(each)
-        filters = {  # less what tc shows besides: a heading by preference, and u32's hash tables
-            dev: [each for each in listed if "options" in each and "ht_divisor" not in each["options"]]
-            for dev, listed in found["filters"].items()
-        }
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise FabricError(place, f"not as tc and ip show it ({error!r})", "read it with the script READING") from None
-    return {"links": links, "qdiscs": qdiscs, "filters": filters, "sysctl": found["sysctl"]}
-
-
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; several u32 matches under one key make that filter unreadable instead of shorter."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        found["match"] = None
-    return found
-
-
-def _ecmp(sysctl: dict[str, Any], name: str) -> tuple[str, ...] | None:
-    found = []
-    for family in FAMILIES:
-        policy, fields = (sysctl.get(HASH.format(family, key)) for key in ("policy", "fields"))
-        if policy is None:
-            return None
-        try:
-            mask = int(str(fields), 0) if int(policy) == 3 else ECMP_POLICIES.get(int(policy))
-        except ValueError:
-            raise FabricError(
-                f"{name}: sysctl {HASH.format(family, 'policy')}", f"{policy!r} with {fields!r}", "read it again"
-            ) from None
-        if mask is None:
-            return None
-        found.append(tuple(sorted(field for field, bit in ECMP_BITS.items() if mask & bit)))
-    return found[0] if found[0] == found[1] else None
-
-
-class _Port:
-    """One device of a model."""
-
-    def __init__(self, name: str, port: str, model: Model) -> None:
-        self.place = f"{name}: {port}"
-        self.mtu = model["links"][port]
-        self.qdiscs = model["qdiscs"].get(port, [])
-        self.filters = model["filters"].get(port)
-
-    def refuse(self, why: str, mend: str = "compare it with `tc -d qdisc show` there") -> FabricError:
-        return FabricError(self.place, why, mend)
-
-    def options(self, each: Model, *keys: str) -> list[Any]:
-        options = each.get("options")
-        found = [options.get(key) if isinstance(options, dict) else None for key in keys]
-        if None in found:
-            raise self.refuse(f"qdisc {each.get('kind')} {each.get('handle')} without {keys[found.index(None)]}")
-        return found
-
-    def qos(self) -> PortQos:
-        root = next((each for each in self.qdiscs if each.get("root")), None)
-        if root is None or root.get("kind") not in ("ets", "prio"):
-            for each in self.qdiscs:
-                if root is None and each.get("kind") not in ("ingress", "clsact"):
-                    raise self.refuse(f"qdisc {each.get('kind')} {each.get('handle')} hangs on nothing that was read")
-            return PortQos(ip_mtu_bytes=self.mtu)
-        bands = self.bands(root)
-        children = self.children(root, len(bands))
-        numbers = self.numbers(children, len(bands))
-        queues: list[Queue | None] = [None] * CLASSES
-        class_to_queue: list[int | None] = [None] * CLASSES
-        for at, (queue, traffic_class) in enumerate(numbers):
-            queues[queue] = Queue(*bands[at], self.ecn(children.get(at)))
-            class_to_queue[traffic_class] = queue
-        dscps = tuple(None if at is None else numbers[at][1] for at in self.dscp_to_band(root, len(bands)))
-        return PortQos(
-            dscp_to_class=dscps, class_to_queue=tuple(class_to_queue), queues=tuple(queues), ip_mtu_bytes=self.mtu
-        )
-
-    def numbers(self, children: dict[int, Model], count: int) -> list[tuple[int, int]]:
-        """Return (queue, traffic class) by band. A band whose qdisc does not give them, or is missing (a script may
-        have been stopped before it), gets the highest that no other band has.
-        """
-        named = {}
-        for at, child in children.items():
-            if match := CHILD.fullmatch(child.get("handle", "")):
-                named[at] = int(match[1]), int(match[2])
-        queues, classes = ({pair[which] for pair in named.values()} for which in (0, 1))
-        if not 1 <= count <= CLASSES or len(queues) < len(named) or len(classes) < len(named):
-            raise self.refuse(f"{count} bands are not 1 to {CLASSES} queues and classes, each with a number of its own")
-        free = zip(*(sorted(set(range(CLASSES)) - taken, reverse=True) for taken in (queues, classes)))
-        return [named[at] if at in named else next(free) for at in range(count)]
-
-    def bands(self, root: Model) -> list[tuple[bool, int | None]]:
-        """Return (strict, percent) by band."""
-        (count,) = self.options(root, "bands")
-        if root["kind"] == "prio":
-            return [(True, None)] * count
-        strict = root["options"].get("strict", 0)
-        quanta = root["options"].get("quanta", [])
-        if not isinstance(quanta, list) or strict + len(quanta) != count or not all(quanta):
-            raise self.refuse(f"ets has {count} bands, {strict} strict, and quanta {quanta}")
-        return [(True, None)] * strict + [(False, round(quantum * 100 / sum(quanta))) for quantum in quanta]
-
-    def children(self, root: Model, count: int) -> dict[int, Model]:
-        """Return the qdiscs of the bands, by band."""
-        found: dict[int, Model] = {}
-        for each in self.qdiscs:
-            major, _colon, minor = str(each.get("parent", "")).partition(":")
-            if each.get("root") or each.get("kind") in ("ingress", "clsact") or f"{major}:" != root.get("handle"):
-                continue
-            try:
-                at = int(minor, 16) - 1
-            except ValueError:
-                at = -1
-            if not 0 <= at < count:
-                raise self.refuse(f"qdisc {each.get('handle')} hangs on {each['parent']}, and there are {count} bands")
-            found[at] = each
-        return found
-
-    def ecn(self, child: Model | None) -> Ecn | None:
-        if child is None or child.get("kind") != "red":
-            return None
-        minimum, maximum = self.options(child, "min", "max")
-        options = child["options"]
-        if not options.get("ecn") or options.get("harddrop") or options.get("adaptive"):
-            return None
-        if "probability" in options:
-            probability = options["probability"]
-        elif "Plog" in options:  # include/net/red.h: max_P = (max - min) / 2^Plog
-            probability = (maximum - minimum) / 2 ** options["Plog"]
-        else:
-            raise self.refuse("red without its probability", "read it with tc's -d (details)")
-        if not 0 <= probability <= 1:
-            raise self.refuse(f"red with probability {probability}")
-        return Ecn(minimum, maximum, round(probability * 100))
-
-    def dscp_to_band(self, root: Model, count: int) -> Octet:
-        (priomap,) = self.options(root, "priomap")
-        default = priomap[0] if len(priomap) == PRIORITIES and len(set(priomap)) == 1 else None
-        if self.filters is None:
-            raise self.refuse("its filters were not read", "read it with the script READING")
-        by_protocol = []
-        for protocol in PROTOCOLS:
-            rules = [
-                self.rule(each, protocol, root, count)
-                for each in sorted(self.filters, key=lambda each: each.get("pref", 0))
-                if each.get("protocol") in (protocol, "all") and each.get("parent", root["handle"]) == root["handle"]
-            ]
-            by_protocol.append([self.first(rules, dscp, default) for dscp in range(DSCPS)])
-        return tuple(four if four == six else None for four, six in zip(*by_protocol))
-
-    def rule(self, each: Model, protocol: str, root: Model, count: int) -> tuple[int | None, int, int]:
-        """Return (band, value, mask) of a filter on the ToS byte; band None where it matches more than that."""
-        options = each["options"]
-        target = str(options.get("classid", options.get("flowid", "")))
-        major, _colon, minor = target.partition(":")
-        value, mask = 0, 0
-        known = False
-        if each.get("kind") == "flower":
-            keys = {key: found for key, found in options.get("keys", {}).items() if key != "eth_type"}
-            value = keys.pop("ip_tos", 0)
-            mask = int(str(keys.pop("ip_tos_mask", "ff" if "ip_tos" in options["keys"] else "0")), 16)
-            known = not keys
-        elif each.get("kind") == "matchall":
-            known = True
-        elif each.get("kind") == "u32" and isinstance(options.get("match"), dict):
-            match, shift = options["match"], 16 if protocol == "ip" else 20  # where the header's first word has it
-            value, mask = (int(str(match.get(key, "0")) or "0", 16) for key in ("value", "mask"))
-            known = match.get("off") == 0 and match.get("offmask", "") == "" and mask & ~(0xFF << shift) == 0
-            value, mask = value >> shift & 0xFF, mask >> shift & 0xFF
-        try:
-            band = int(minor, 16) - 1
-        except ValueError:
-            known, band = False, 0
-        if known and (f"{major}:" != root["handle"] or not 0 <= band < count):
-            raise self.refuse(
-                f"a filter leads to {target}, and {root['handle']} has {count} bands", "delete the filter"
-            )
-        return (band, value, mask) if known else (None, 0, 0)
-
-    @staticmethod
-    def first(rules: list[tuple[int | None, int, int]], dscp: int, default: int | None) -> int | None:
-        """Return the band of the first rule that takes a DSCP's packets; None where it takes only some of them."""
-        for band, value, mask in rules:
-            upper = mask & 0xFC
-            if (dscp << 2) & upper == value & upper:
-                return None if mask & 3 else band
-        return default
-
-
-class _Script:
-    """A shell script's commands in the form of READING's output on a machine that ran them."""
-
-    def __init__(self, text: str, name: str) -> None:
-        self.model: Model = {"links": {}, "qdiscs": {}, "filters": {}, "sysctl": {}}
-        self.place = f"{name}: tc script"
-        known = 0
-        for number, line in enumerate(text.splitlines(), 1):
-            words = line.split("#")[0].split("2>")[0].split("||")[0].split()
-            try:
-                known += self.command(words)
-            except (IndexError, KeyError, ValueError) as error:
-                raise FabricError(
-                    f"{self.place}: line {number}", f"{line[:80]!r} is not understood ({error})", "see tc(8)"
-                ) from None
-        if not known or not text.endswith("\n"):
-            raise FabricError(
-                self.place,
-                "cut off in its last line" if known else "no command of tc, ip link or sysctl in it",
-                "give a whole script, or what the script READING prints",
-            )
-
-    def command(self, words: list[str]) -> bool:
-        if words[:3] == ["ip", "link", "set"]:
-            return self.link(words[3:])
-        if words[:1] == ["sysctl"]:
-            for word in words[1:]:
-                if "=" in word:
-                    key, _equals, value = word.partition("=")
-                    self.model["sysctl"][key] = value
-            return True
-        if words[:1] == ["tc"]:
-            what, action, rest = words[1], words[2], words[3:]
-            dev = rest[rest.index("dev") + 1]
-            rest.remove("dev")
-            rest.remove(dev)
-            if what not in ("qdisc", "filter") or action not in ("add", "replace", "del"):
-                raise ValueError(f"{what} {action}")
-            self.model["links"].setdefault(dev, None)
-            {"qdisc": self.qdisc, "filter": self.filter}[what](dev, action, rest)
-            return True
-        return False
-
-    def link(self, words: list[str]) -> bool:
-        if "mtu" not in words:
-            return False
-        dev = words[words.index("dev") + 1] if "dev" in words else words[0]
-        self.model["links"][dev] = int(words[words.index("mtu") + 1])
-        return True
-
-    def qdisc(self, dev: str, action: str, words: list[str]) -> None:
-        qdiscs = self.model["qdiscs"].setdefault(dev, [])
-        found: Model = {"dev": dev}
-        while words and words[0] in ("root", "parent", "handle"):
-            key = words.pop(0)
-            found[key] = True if key == "root" else words.pop(0)
-        if not found.keys() & {"root", "parent"}:
-            raise ValueError("neither root nor parent")
-        if found.get("root"):  # the qdiscs under the old one are removed with it
-            qdiscs.clear()
-            self.model["filters"][dev] = []
-        else:
-            qdiscs[:] = [each for each in qdiscs if each.get("parent") != found["parent"]]
-        if action == "del":
-            return
-        found["kind"] = words.pop(0)
-        found["options"] = {"ets": _ets_words, "red": _red_words}.get(found["kind"], lambda _words: {})(words)
-        qdiscs.append(found)
-
-    def filter(self, dev: str, action: str, words: list[str]) -> None:
-        if action != "add":
-            raise ValueError(f"filter {action}")
-        found: Model = {"options": {"keys": {}}, "pref": 0}
-        while words[0] in ("parent", "protocol", "pref", "prio"):
-            key = words.pop(0)
-            found["pref" if key == "prio" else key] = words.pop(0)
-        found["pref"] = int(found["pref"])
-        found["kind"] = words.pop(0)
-        if found["kind"] not in ("flower", "matchall"):
-            raise ValueError(f"filter {found['kind']}")
-        for key, value in zip(words[::2], words[1::2]):
-            if key in ("classid", "flowid"):
-                found["options"]["classid"] = value
-            elif key == "ip_tos":
-                tos, _slash, mask = value.partition("/")
-                found["options"]["keys"]["ip_tos"] = int(tos, 16)
-                found["options"]["keys"]["ip_tos_mask"] = mask or "ff"
-            else:
-                found["options"]["keys"][key] = value
-        self.model["filters"].setdefault(dev, []).append(found)
-
-
-def _ets_words(words: list[str]) -> Model:
-    lists: dict[str, list[int]] = {}
-    key = ""
-    for word in words:
-        if word in COMPARED["ets"]:
-            key = word
-            lists[key] = []
-        else:
-            lists[key].append(int(word))
-    strict = lists.get("strict", [0])[0]
-    quanta = lists.get("quanta", [])
-    bands = lists.get("bands", [strict + len(quanta)])[0]
-    priomap = lists.get("priomap", [])
-    return {
-        "bands": bands,
-        "strict": strict,
-        "quanta": quanta,
-        "priomap": [*priomap, *[bands - 1] * (PRIORITIES - len(priomap))],
-    }
-
-
-def _red_words(words: list[str]) -> Model:
-    flags = {word: word in words for word in RED_FLAGS}
-    given = [word for word in words if word not in flags]
-    values = dict(zip(given[::2], given[1::2]))
-    limit, average = (int(values[key]) for key in ("limit", "avpkt"))
-    maximum = int(values.get("max", limit // 4))  # tc-red(8)
-    minimum = int(values.get("min", maximum // 3))
-    burst = int(values.get("burst", (2 * minimum + maximum) // (3 * average)))
-    wlog = _wlog(minimum, burst, average)
-    if not wlog:
-        raise ValueError("tc finds no weight for this burst and avpkt")
-    return {
-        **flags,
-        "limit": limit,
-        "min": minimum,
-        "max": maximum,
-        "ewma": wlog,
-        "probability": float(values.get("probability", 0.02)),
-    }
-
-
-# Remediate
+    return Switch(name, SYSTEM, ports, ecmp_of(model["sysctl"], name))
 
 
 def remediation(running: str, wanted: Switch) -> str:
     """Return the commands that change a machine as it was read (READING), or a script's, to ``wanted``; "" where
     nothing differs. A port whose queueing differs in anything is rebuilt; other ports and devices are left alone.
     """
-    have = _model(running, wanted.name)
+    have = read_model(running, wanted.name)
     missing = [port for port in wanted.ports if port not in have["links"]]
     if missing and running.lstrip()[:1] == "{":  # a script may leave devices out, a reading has them all
         raise FabricError(
             f"{wanted.name}: {missing[0]}", "the machine has no such device", f"it has {', '.join(have['links'])}"
         )
     script = render(wanted)
-    want = _Script(script, wanted.name).model
+    want = Script(script, wanted.name).model
     same: dict[str, bool] = {}
     lines = []
     for line in script.splitlines()[2:]:
@@ -615,7 +259,7 @@ def restoration(before: str, now: str, name: str) -> str:
     nothing differs. Raises FabricError for a device whose qdiscs this project did not build, since it cannot build them
     again.
     """
-    old, new = _model(before, name), _model(now, name)
+    old, new = read_model(before, name), read_model(now, name)
     lines = []
     for port, mtu in old["links"].items():
         if port not in new["links"]:
@@ -634,9 +278,9 @@ def _queueing(model: Model, port: str, name: str) -> list[str]:
     root = next((each for each in model["qdiscs"].get(port, []) if each.get("root")), None)
     if root is None or root.get("kind") in DEFAULTS:
         return [f"tc qdisc del dev {port} root 2>/dev/null || true"]
-    qos = _Port(name, port, model).qos()
+    qos = Port(name, port, model).qos()
     script = render(Switch(name, SYSTEM, {port: qos}))
-    if _shape(_Script(script, name).model, port) != _shape(model, port):
+    if _shape(Script(script, name).model, port) != _shape(model, port):
         raise FabricError(
             f"{name}: {port}", f"its qdisc {root.get('kind')} was not this project's", "set it up again by hand"
         )

@@ -39,15 +39,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Switch,
     Watchdog,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import (
-    OWN_NAME,
-    Line,
-    own_name,
-    same,
-    unlike,
-    wanted_classes,
-)
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.nxos_model import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.nxos import (
     INPUT,
     INTERVAL,
     LOAD_SHARING,
@@ -61,11 +53,31 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.nxos
     Model,
     Settings,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import own_name, unlike, wanted_classes
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.nxos_change import (
+    NOT_HELD,
+    Tree,
+    is_as_wanted,
+    kind_and_name,
+    leftovers,
+    lines_of,
+    object_changes,
+    port_changes,
+)
 
-NOT_HELD = {
-    "headroom": "NX-OS sizes the headroom of a no-drop class itself, from its MTU and the port's speed",
-    "cable_m": "and no line tells it of cables",
-}
+__all__ = [
+    "ASICS",
+    "NOT_HELD",
+    "PORT",
+    "PORT_EXAMPLE",
+    "SIZES_HEADROOM",
+    "SYSTEM",
+    "check_cable",
+    "parse",
+    "remediation",
+    "render",
+]
+
 SYSTEM = "nxos"
 ASICS = ()  # Cisco publishes no numbers of those of Nexus 9000
 SIZES_HEADROOM = True  # and gets neither bytes nor cables
@@ -76,10 +88,6 @@ LEAST_INTERVAL_MS, MOST_DETECTION_MS = 100, 1000
 MOST_SHUTDOWN, MOST_RESTORE = 10, 100
 NO_PAUSE = "default-8q-nq-policy"  # the system's own: nothing is paused
 PORT = re.compile(r"(Ethernet\d+(/\d+)+|port-channel\d+)")
-# Lines of which an object has only one: another replaces it.
-_SINGLE = re.compile(r"(set qos-group|mtu|pause|bandwidth|priority|random-detect)\b")
-
-Tree = dict[str, "Tree"]
 
 
 def check_cable(subject: str, cable_m: int | None) -> None:
@@ -106,7 +114,7 @@ def render(switch: Switch) -> str:
     """Return the lines of ``switch``, as a running configuration shows them. FabricError for what NX-OS cannot hold."""
     wanted = _Wanted(switch)
     lines = ["!", *wanted.watchdog_lines(), *([LOAD_SHARING] if switch.ecmp_fields else [])]
-    lines += _lines({**wanted.class_maps, **wanted.policy_maps})
+    lines += lines_of({**wanted.class_maps, **wanted.policy_maps})
     if switch.ports:
         lines += ["system qos", *(f"  {key} {name}" for key, name in wanted.system.items())]
     for port, settings in wanted.ports.items():
@@ -137,20 +145,20 @@ def _remedy(plan: _Wanted, model: Model, wanted: Switch) -> list[str]:
     lines: list[str] = []
     if wanted.ecmp_fields and model.ecmp_fields != ECMP_FIELDS:
         lines.append(LOAD_SHARING)
-    if all(_is_so(model, port, qos) for port, qos in wanted.ports.items()):
+    if all(is_as_wanted(model, port, qos) for port, qos in wanted.ports.items()):
         places = [model.system, *model.ports.values()]
-        return lines + _leftovers(model, set().union(*(model.names_of(place) for place in places)))
+        return lines + leftovers(model, set().union(*(model.names_of(place) for place in places)))
     lines += [line for line in plan.watchdog_lines() if line not in _watchdog_lines(model.watchdog_on, model.watchdog)]
     for head, tree in {**plan.class_maps, **plan.policy_maps}.items():
-        lines += _object_changes(model, head, tree)
+        lines += object_changes(model, head, tree)
     system = [f"  {key} {name}" for key, name in plan.system.items() if model.system.get(key) != name]
     lines += ["system qos", *system] if system else []
     for port, settings in plan.ports.items():
-        changes = _port_changes(model.ports.get(port, Settings()), settings)
+        changes = port_changes(model.ports.get(port, Settings()), settings)
         lines += [f"interface {port}", *changes] if changes else []
     others = [settings for port, settings in model.ports.items() if port not in wanted.ports]
-    used = {_kind_and_name(head) for head in (*plan.policy_maps, *plan.class_maps)}
-    return lines + _leftovers(model, used.union(*(model.names_of(settings) for settings in others)))
+    used = {kind_and_name(head) for head in (*plan.policy_maps, *plan.class_maps)}
+    return lines + leftovers(model, used.union(*(model.names_of(settings) for settings in others)))
 
 
 class _Wanted:
@@ -283,7 +291,7 @@ class _Wanted:
         return self._add("network-qos", "nq", policy)
 
     def _add(self, kind: str, short: str, policy: Tree) -> str:
-        name = own_name(short, _lines(policy))
+        name = own_name(short, lines_of(policy))
         self.policy_maps[f"policy-map type {kind} {name}"] = policy
         return name
 
@@ -335,84 +343,3 @@ def _ranges(dscps: list[int]) -> str:
         else:
             parts.append([dscp])
     return ",".join("-".join(map(str, part)) for part in parts)
-
-
-def _lines(tree: Tree, depth: int = 0) -> list[str]:
-    return [line for head, under in tree.items() for line in (" " * depth + head, *_lines(under, depth + 2))]
-
-
-def _is_so(model: Model, port: str, qos: PortQos) -> bool:
-    if port not in model.ports:
-        return False
-    try:
-        seen = model.port_qos(port)
-    except FabricError:  # what cannot be understood is replaced
-        return False
-    return same(seen, qos, NOT_HELD)
-
-
-def _kind_and_name(head: str) -> tuple[str, str]:
-    words = head.split(" ")
-    return words[2], words[-1]
-
-
-def _object_changes(model: Model, head: str, tree: Tree) -> list[str]:
-    """Return the lines that make the class map or policy map ``head``: all, or the difference where it was changed."""
-    there = (model.class_maps if head.startswith("class-map") else model.policy_maps).get(_kind_and_name(head))
-    if there is None:
-        return _lines({head: tree})
-    changes = _differences(there.children, tree, 2)
-    return [head, *changes] if changes else []
-
-
-def _differences(there: list[Line], wanted: Tree, depth: int) -> list[str]:
-    blank = " " * depth
-    has = {line.text: line for line in there}
-    missing = [head for head in wanted if head not in has]
-    replaced = {match[1] for match in map(_SINGLE.match, missing) if match}
-    lines = []
-    for text in has:
-        single = _SINGLE.match(text)
-        if text not in wanted and not (single and single[1] in replaced):
-            lines.append(f"{blank}no {text}")
-    for head, under in wanted.items():
-        if head not in has:
-            lines += _lines({head: under}, depth)
-        else:
-            deeper = _differences(has[head].children, under, depth + 2)
-            lines += [f"{blank}{head}", *deeper] if deeper else []
-    return lines
-
-
-def _port_changes(own: Settings, wanted: dict[str, str]) -> list[str]:
-    lines = [
-        f"  no {own.values[key][1].text}" for key in (INPUT, OUTPUT) if own.get(key) not in (None, wanted.get(key))
-    ]
-    if WATCHDOG in own.values and own.get(WATCHDOG) != (WATCHDOG in wanted, False, None):
-        lines.append(f"  no {own.values[WATCHDOG][1].text}")
-    for key, value in wanted.items():
-        has = own.get(key)
-        if key == WATCHDOG:
-            has = "on" if has == (True, False, None) else None
-        if str(has) != value:
-            lines.append(f"  {key} {value}")
-    return lines
-
-
-def _leftovers(model: Model, used: set[tuple[str, str]]) -> list[str]:
-    """Return the removal of this project's unused objects: policy maps first, for they use class maps."""
-    policies = [key for key in model.policy_maps if OWN_NAME.fullmatch(key[1]) and key not in used]
-    needed = {
-        ("qos", entry.text.split(" ")[-1])
-        for key, line in model.policy_maps.items()
-        if key not in policies
-        for entry in line.children
-    }
-    return [
-        *(f"no policy-map type {kind} {name}" for kind, name in policies),
-        *(
-            f"no {line.text}"
-            for key, line in model.class_maps.items()
-            if OWN_NAME.fullmatch(key[1]) and key not in needed and key not in used
-        ),
-    ]

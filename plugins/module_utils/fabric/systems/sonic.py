@@ -18,9 +18,9 @@ from functools import lru_cache
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import PortQos, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic import SYSTEM, read
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import ConfigDb
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_patch import patches
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_read import SYSTEM, read
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_tables import ConfigDb
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_wanted import (
     EGRESS_LOSSLESS,
     EGRESS_LOSSY,

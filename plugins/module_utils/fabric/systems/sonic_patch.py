@@ -26,13 +26,13 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, Switch
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_read import read
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_tables import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic import read
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import (
     ConfigDb,
     Entry,
     references,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_terms import OWN
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_wanted import (
     EGRESS_LOSSLESS,
     EGRESS_LOSSY,

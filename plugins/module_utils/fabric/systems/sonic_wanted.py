@@ -23,8 +23,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Queue,
     Watchdog,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_tables import Entry
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_terms import OWN, named
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import Entry
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN, named
 
 INGRESS_POOL = "ingress_lossless_pool"
 INGRESS_LOSSY = "ingress_lossy_profile"

@@ -25,7 +25,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Watchdog,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import checks
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import switch_checks
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
     Checker,
     Host,
@@ -326,7 +326,7 @@ BROKEN = {
 def test_headroom_of_the_switchs_own_reckoning_is_for_the_cable(planned, seen, short):
     def found(reasons):
         here, wanted = replace(QOS, cable_m=seen), replace(QOS, cable_m=planned)
-        return [each.what for each in checks.ingress(here, POLICY.classes[0], POLICY, reasons, wanted)]
+        return [each.what for each in switch_checks.ingress(here, POLICY.classes[0], POLICY, reasons, wanted)]
 
     assert found({}) == [f"headroom is for a cable of {planned} m"] * short
     # Where the system is told no cable, its headroom is what cannot be read.

@@ -24,7 +24,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     dscp_of,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import checks, report
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import nic_checks, report, switch_checks
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Fault, Unseen
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow import (
     Checker,
     Host,
@@ -35,7 +36,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.follow 
     survey,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.table import table
@@ -90,7 +92,7 @@ def looked_at_one_by_one(fabric, seen, rdma):
 
     def found(layer, where, findings):
         placed = [replace(each, where=where) for each in findings]
-        kinds = (tuple(each for each in placed if isinstance(each, kind)) for kind in (checks.Fault, checks.Unseen))
+        kinds = (tuple(each for each in placed if isinstance(each, kind)) for kind in (Fault, Unseen))
         if (layer, where) not in [part[:2] for part in parts]:
             parts.append(Part(layer, where, *kinds))
 
@@ -107,19 +109,19 @@ def looked_at_one_by_one(fabric, seen, rdma):
         return seen.planned.get(end.device, Switch("", "")).ports.get(end.port)
 
     def look(layer, where, end, check):
-        unread = checks.Fault("it was read back", "its settings", None, "nothing is known of it")
+        unread = Fault("it was read back", "its settings", None, "nothing is known of it")
         found(layer, where, [unread] if thing(end) is None else check(thing(end)))
 
     def marked_where_it_leaves(end):
         return seen.switches.get(end.device, Switch("", "")).system == "linux"
 
     def entering(port, end):
-        own = [] if marked_where_it_leaves(end) else checks.classification(port, rdma)
-        return [*own, *checks.ingress(port, rdma, POLICY, reasons(end), plan(end))]
+        own = [] if marked_where_it_leaves(end) else switch_checks.classification(port, rdma)
+        return [*own, *switch_checks.ingress(port, rdma, POLICY, reasons(end), plan(end))]
 
     def leaving(port, end):
-        own = checks.classification(port, rdma) if marked_where_it_leaves(end) else []
-        return [*own, *checks.egress(port, rdma, POLICY, reasons(end), plan(end))]
+        own = switch_checks.classification(port, rdma) if marked_where_it_leaves(end) else []
+        return [*own, *switch_checks.egress(port, rdma, POLICY, reasons(end), plan(end))]
 
     ends = sorted(fabric.peer)
     nics = [end for end in ends if end.device not in fabric.switches]
@@ -127,34 +129,34 @@ def looked_at_one_by_one(fabric, seen, rdma):
     for host in sorted({end.device for end in nics}):
         for app in seen.hosts.get(host, Host()).applications:
             if dscp_of(app.tos) not in [each.dscp for each in POLICY.classes if each != rdma]:
-                found("application", f"{host} {app.name}", checks.application(app, rdma))
+                found("application", f"{host} {app.name}", nic_checks.application(app, rdma))
     for end in nics:
-        look("sender", str(end), end, lambda nic: checks.sender(nic, rdma, POLICY))
+        look("sender", str(end), end, lambda nic: nic_checks.sender(nic, rdma, POLICY))
     for one in ends:
         if one < fabric.peer[one]:
             for ends_of in ((one, fabric.peer[one]), (fabric.peer[one], one)):
                 up, down = (thing(end) for end in ends_of)
                 if up and down:
                     ends_there = (getattr(each, "nic", each) for each in (up, down))
-                    found("switch", " - ".join(map(str, ends_of)), checks.link(*ends_there))
+                    found("switch", " - ".join(map(str, ends_of)), switch_checks.link(*ends_there))
     for name in sorted(fabric.switches):
         switch = seen.switches.get(name)
         if switch:
-            found("switch", name, checks.ecmp(switch.ecmp_fields, reasons(End(name, ""))))
+            found("switch", name, switch_checks.ecmp(switch.ecmp_fields, reasons(End(name, ""))))
     for end in ports:
         look("switch", f"{end}, in", end, lambda port, end=end: entering(port, end))
         look("switch", f"{end}, out", end, lambda port, end=end: leaving(port, end))
     for end in nics:
-        look("receiver", str(end), end, lambda nic: checks.receiver(nic, rdma, POLICY))
-    own = checks.cnp_classification
+        look("receiver", str(end), end, lambda nic: nic_checks.receiver(nic, rdma, POLICY))
+    own = switch_checks.cnp_classification
     for end in ports:
         if marked_where_it_leaves(end):
-            look("cnp", f"{end}, out", end, lambda port: [*own(port, POLICY), *checks.cnp_egress(port, POLICY)])
+            look("cnp", f"{end}, out", end, lambda port: [*own(port, POLICY), *switch_checks.cnp_egress(port, POLICY)])
         else:
             look("cnp", f"{end}, in", end, lambda port: own(port, POLICY))
-            look("cnp", f"{end}, out", end, lambda port: checks.cnp_egress(port, POLICY))
+            look("cnp", f"{end}, out", end, lambda port: switch_checks.cnp_egress(port, POLICY))
     for end in nics:
-        look("cnp", str(end), end, lambda nic: checks.reactor(nic, rdma))
+        look("cnp", str(end), end, lambda nic: nic_checks.reactor(nic, rdma))
     return parts
 
 
@@ -176,7 +178,7 @@ def test_it_finds_what_looking_at_everything_finds(drawn):
 
 def test_parts_that_are_alike_are_looked_at_once(monkeypatch):
     looked = []
-    monkeypatch.setattr(checks, "egress", lambda port, *_more: looked.append(port) or ())
+    monkeypatch.setattr(switch_checks, "egress", lambda port, *_more: looked.append(port) or ())
     fabric = Fabric(LINKS, ["leaf1", "leaf2", "spine1", "spine2"])
     ports = {name: {end.port: QOS for end in fabric.peer if end.device == name} for name in fabric.switches}
     seen = ReadBack({}, {name: Switch(name, "told", each) for name, each in ports.items()})

@@ -21,7 +21,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import registry
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 
 
 def attainable(qos, buffer):

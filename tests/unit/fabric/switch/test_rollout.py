@@ -192,7 +192,60 @@ def test_a_switch_that_the_inventory_does_not_have_is_refused():
         planned({**defaults(), "leaf3": "{}"}, LOSSLESS)
 
 
-# Back
+def test_a_stage_that_remains_after_it_was_sent_names_its_devices():
+    running, _names = come_to(defaults(), LOSSY)
+    first, second = planned(running, LOSSLESS)["stages"]
+    with pytest.raises(FabricError) as caught:
+        planned(running, LOSSLESS, done=first["name"])
+    assert str(caught.value) == (
+        "leaf1, leaf2: the change was sent, and read back it is not there (switches have their classes, queues and "
+        "headroom); check what the device logged, and whether something else configures it"
+    )
+    with pytest.raises(FabricError, match="leaf1, leaf2: the change was sent, and read back it is not there"):
+        planned(running, LOSSLESS, done=second["name"])  # an earlier stage remains
+    assert len(planned(running, LOSSLESS, done=migration.SWITCHES_LESS_PFC)["stages"]) == 2
+    with pytest.raises(FabricError, match="done: there is no stage 'x'; the stages are: NICs no longer pause"):
+        planned(running, LOSSLESS, done="x")
+
+
+def test_a_run_goes_through_all_stages_from_the_first_that_is_left():
+    running, _names = come_to(defaults(), LOSSY)
+    assert planned(running, LOSSLESS)["possible_stages"] == [migration.SWITCHES_SET, migration.SWITCHES_ALL]
+    lossy, lossless = (read_policy(each) for each in (LOSSY, LOSSLESS))
+    buffers = dict.fromkeys(("priority_to_buffer", "buffer_bytes"), (None,) * 8)
+    now, wanted = ({"gpu1": {"mlx5_0": {**asdict(nic(each)), **buffers}}} for each in (lossy, lossless))
+    with_nics = planned(running, LOSSLESS, nics=now, nics_wanted=wanted)["possible_stages"]
+    assert with_nics == [migration.SWITCHES_SET, migration.NICS_SET, migration.SWITCHES_ALL, migration.NICS_ALL]
+    assert planned(running, LOSSY)["possible_stages"] == []
+
+
+# A run that was interrupted
+
+
+JUNOS = {
+    "leaf3": {"system": "junos", "asic": "tomahawk3", "queue_buffer_bytes": 50_000_000, "ports": {"et-0/0/0": LINK}}
+}
+
+
+def unfinished(folder: Path, *changed: str) -> dict[str, Any]:
+    for name in changed:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("")
+    running = {**defaults(), "leaf3": "set interfaces et-0/0/0 mtu 1514\n"}
+    own = str(folder / "20260102T000000Z")
+    return planned(running, LOSSLESS, check=True, switches={**SWITCHES, **JUNOS}, backup_path=own)["unfinished"]
+
+
+def test_switches_that_an_interrupted_run_may_not_have_saved_are_named(tmp_path):
+    last = "20260101T000000Z"
+    assert unfinished(tmp_path) == {"path": "", "switches": []}
+    changed = (f"{last}/leaf2.cumulus.change", f"{last}/leaf3.junos.change")  # Junos saves with each commit
+    assert unfinished(tmp_path, *changed) == {"path": str(tmp_path / last), "switches": ["leaf2"]}
+    assert unfinished(tmp_path, "other/leaf1.sonic.change")["switches"] == ["leaf2"]
+    assert unfinished(tmp_path, f"{last}/finished") == {"path": "", "switches": []}
+
+
+# Restoration
 
 
 def restored(running: Texts, backup: Texts, switches: dict[str, Any]) -> dict[str, Any]:

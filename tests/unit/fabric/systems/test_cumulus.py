@@ -24,6 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Switch,
     Watchdog,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.cumulus import names_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax import block_yaml
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import cumulus
 
@@ -356,7 +357,7 @@ def apart(node: Any) -> Any:
     """The settings as NVUE keeps them: a key each, no ranges."""
     if not isinstance(node, dict):
         return node
-    return {name: apart(value) for key, value in node.items() for name in cumulus._names(key, "")}
+    return {name: apart(value) for key, value in node.items() for name in names_of(key, "")}
 
 
 @pytest.mark.parametrize("running", FOREIGN)

@@ -20,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Watchdog,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import dell_sonic
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import dell_sonic, dell_sonic_render
 
 PORTS = ["Eth1/1", "Eth1/2"]
 TWO = {
@@ -195,7 +195,7 @@ def test_one_map_of_pfc_for_all_ports():
 
 def test_the_same_input_the_same_bytes_with_sorted_keys():
     text = dell_sonic.render(dell())
-    dell_sonic._text.cache_clear()
+    dell_sonic_render._text.cache_clear()
     assert dell_sonic.render(copy.deepcopy(dell())) == text
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
 

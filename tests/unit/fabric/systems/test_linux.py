@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, PortQos, Queue, Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux_script import _red_words
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import linux
 
 PORTS = ["p2", "p1"]
@@ -67,7 +68,7 @@ def test_any_policy_comes_back(policy):
 @given(st.integers(1, 20_000) | st.integers(1, linux.MOST_BYTES - 1), st.integers(1, 100))
 def test_any_threshold_has_the_average_follow_the_queue_as_fast_as_tc_can(minimum, percent):
     words = linux._band_qdisc("p1", Ecn(minimum, minimum, percent)).split()[1:]
-    shown = linux._red_words(words)
+    shown = _red_words(words)
     assert (shown["ewma"], shown["min"], shown["max"]) == (1, minimum, minimum)
     assert round(shown["probability"] * 100) == percent
     assert shown["probability"] * 2**32 < 2**32  # what does not fit in 32 bits is 0 to the kernel

@@ -24,7 +24,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Watchdog,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan, read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import nxos
 

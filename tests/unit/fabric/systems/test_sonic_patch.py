@@ -14,8 +14,8 @@ from switches import policies, switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Pools, Queue, Switch, Watchdog
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import references
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import sonic
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_tables import references
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_wanted import (
     MAPS,
     PFC_TO_PG,

@@ -15,8 +15,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Switch,
     Watchdog,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_tables import ConfigDb
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_terms import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import ConfigDb
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import (
     natural,
     paused_priorities,
     queues_of,

@@ -1,0 +1,48 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Report what a failed task said."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: roce_failure
+short_description: Report what a failed task said
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Returns the message and the error output of a failed task, or of each failed item of its loop, in one line.
+options:
+  _input:
+    description: The result of the task.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+msg: "{{ inventory_hostname }}: {{ ansible_failed_result | sailloft.fleet.roce_failure }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The cause.
+  type: str
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def roce_failure(result: Mapping[str, Any]) -> str:
+    """Return the cause in one line."""
+    failed = [each for each in result.get("results") or [result] if each.get("failed")]
+    causes = [f"{each.get('msg') or ''} {each.get('stderr') or ''}" for each in failed]
+    return "; ".join(" ".join(each.split()) for each in causes if each.strip()) or "see its output"
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters by name."""
+        return {"roce_failure": roce_failure}

@@ -1,0 +1,60 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Checks of one class that the ports of NICs and of switches share. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Queue
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Fault, Finding
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import LOSSLESS, Policy, RdmaClass
+
+
+def pfc_of_class(pfc: tuple[int, ...], rdma: RdmaClass, why_not: str = "") -> Iterator[Finding]:
+    if rdma.mode == LOSSLESS and rdma.priority not in pfc:
+        yield Fault(
+            f"PFC is on for priority {rdma.priority}",
+            rdma.priority,
+            list(pfc),
+            f"pauses are neither sent nor obeyed here, and a full buffer drops{why_not}"
+            if not pfc
+            else "other priorities are paused than the one that RoCE rides on",
+        )
+    elif rdma.mode != LOSSLESS and rdma.priority in pfc:
+        yield Fault(
+            f"PFC is off for priority {rdma.priority}, whose class is lossy",
+            "off",
+            list(pfc),
+            "pauses spread through the fabric that no buffer is planned for",
+        )
+
+
+def pfc_of_others(pfc: tuple[int, ...], rdma: RdmaClass, policy: Policy, apart: tuple[int, ...]) -> Iterator[Finding]:
+    """Check PFC of priorities that belong to no RoCE class. A lossy class has a fault of its own."""
+    known = {*(each.priority for each in policy.classes), *apart}
+    others = [priority for priority in pfc if priority not in known]
+    if others and (rdma.mode != LOSSLESS or rdma.priority in pfc):
+        yield Fault(
+            f"PFC is off for priority {', '.join(map(str, others))}, which no class of RoCE has",
+            [each.priority for each in policy.lossless],
+            list(pfc),
+            "other traffic pauses the link, without headroom that was planned for it",
+        )
+
+
+def share(queue: Queue | None, rdma: RdmaClass, what: str) -> Iterator[Finding]:
+    if queue is not None and queue.strict:
+        yield Fault(
+            f"{what} has a share of {rdma.bandwidth_percent}%",
+            rdma.bandwidth_percent,
+            "strict",
+            "RoCE starves all other traffic, CNPs of a lower queue among it",
+        )
+    elif queue is None or queue.bandwidth_percent != rdma.bandwidth_percent:
+        yield Fault(
+            f"{what} has a share of {rdma.bandwidth_percent}%",
+            rdma.bandwidth_percent,
+            queue.bandwidth_percent if queue else None,
+            "the guaranteed share is another than the policy's",
+        )

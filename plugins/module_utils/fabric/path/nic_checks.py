@@ -1,0 +1,195 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Check the applications and NICs of a RoCE path. Pure.
+
+Each check gets one part as it was read back and returns its findings for one class of the policy; none where the part
+is as the policy says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Application, dscp_of, ecn_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.plan import NEEDED
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.seen import Seen
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.class_checks import (
+    pfc_of_class,
+    pfc_of_others,
+    share,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import Fault, Finding, Unseen, missing
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import (
+    LOSSLESS,
+    ROCE_HEADER_BYTES,
+    Policy,
+    RdmaClass,
+)
+
+NOT_IN_A_GUEST = "a guest does not see what the physical function of its VF trusts"
+
+
+def application(app: Application, rdma: RdmaClass) -> Iterator[Finding]:
+    """Check what the application requests of its NIC."""
+    if dscp_of(app.tos) != rdma.dscp:
+        yield Fault(
+            f"{app.name} asks for DSCP {rdma.dscp} (ToS {rdma.tos})",
+            rdma.tos,
+            app.tos,
+            f"its packets carry DSCP {dscp_of(app.tos)} and ride in another class than {rdma.name} on every hop",
+        )
+    elif ecn_of(app.tos) != rdma.ect:
+        yield Fault(
+            f"{app.name} asks for an ECN-capable transport (ToS {rdma.tos})",
+            rdma.tos,
+            app.tos,
+            "a congested queue drops its packets instead of marking them"
+            if ecn_of(app.tos) == 0
+            else "its packets say of themselves what the network should say",
+        )
+    several = f"{app.name} uses several queue pairs for a connection"
+    if app.queue_pairs is None:
+        yield Unseen(several, "2 or more", f"how many queue pairs {app.name} uses was not given")
+    elif app.queue_pairs == 1:
+        yield Fault(several, "2 or more", 1, "each connection has one UDP source port, and so ECMP keeps it on one way")
+
+
+def sender(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
+    """Check the NIC that sends RoCE packets."""
+    nic = seen.nic
+    if nic.forced_tos is not None and nic.forced_tos != rdma.tos:
+        yield Fault(
+            "the device's traffic class is the policy's ToS, or the application's own",
+            rdma.tos,
+            nic.forced_tos,
+            f"whatever applications ask for, packets carry DSCP {dscp_of(nic.forced_tos)}"
+            + (" and are never marked" if ecn_of(nic.forced_tos) == 0 else ""),
+        )
+    by_rdma_cm = "RDMA-CM gives connections the policy's ToS"
+    if nic.cm_tos is None:
+        consequence = "nobody knows with which DSCP connections by RDMA-CM ride; is rdma_cm loaded?"
+        yield missing("cm_tos", seen.cannot, by_rdma_cm, rdma.tos, consequence)
+    elif nic.cm_tos not in [each.tos for each in policy.classes]:
+        yield Fault(
+            by_rdma_cm,
+            rdma.tos,
+            nic.cm_tos,
+            f"connections by RDMA-CM that set no ToS of their own ride with DSCP {dscp_of(nic.cm_tos)}",
+        )
+    keeps = "this function's packets keep the DSCP that is set"
+    rewritten = "the NIC or the hypervisor's switch rewrites it, and every hop takes them for other traffic"
+    if nic.may_mark is None:
+        yield missing("may_mark", {"may_mark": NOT_IN_A_GUEST} if nic.is_vf else {}, keeps, True, rewritten)
+    elif not nic.may_mark:
+        yield Fault(keeps, True, False, rewritten)
+    yield from _nic(seen, rdma, policy)
+
+
+def reactor(seen: Seen, rdma: RdmaClass) -> Iterator[Finding]:
+    """Check the sender's NIC as the one that receives a CNP."""
+    what = f"the reaction point of priority {rdma.priority} is on"
+    yield from _point("reaction", what, seen, rdma, "CNPs arrive and the sender does not slow down")
+
+
+def receiver(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
+    """Check the NIC that receives RoCE packets and answers marked ones with CNPs."""
+    yield from _nic(seen, rdma, policy)
+    if not seen.nic.is_vf:
+        yield from _buffer(seen, rdma, policy)
+    what = f"the notification point of priority {rdma.priority} is on"
+    consequence = "marked packets are answered with no CNP, and the sender never slows down"
+    yield from _point("notification", what, seen, rdma, consequence)
+    dscp, leave = seen.nic.cnp_dscp, f"CNPs leave with DSCP {policy.cnp.dscp}"
+    consequence = "they wait in the queues that they report on, or in others than the strict one"
+    if dscp is None:
+        yield missing("cnp_dscp", seen.cannot, leave, policy.cnp.dscp, consequence)
+    elif dscp != policy.cnp.dscp:
+        yield Fault(leave, policy.cnp.dscp, dscp, consequence)
+
+
+def _point(field: str, what: str, seen: Seen, rdma: RdmaClass, consequence: str) -> Iterator[Finding]:
+    """Check the notification point or the reaction point."""
+    on = getattr(seen.nic, field)
+    if on is None:
+        yield missing(field, seen.cannot, what, rdma.priority, consequence)
+    elif rdma.priority not in on:
+        yield Fault(what, rdma.priority, list(on), consequence)
+
+
+def _buffer(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
+    """Check the ingress buffer of a lossless priority."""
+    if rdma.mode != LOSSLESS:
+        return
+    nic, lossless = seen.nic, [each.priority for each in policy.lossless]
+    what = f"priority {rdma.priority} has an ingress buffer of its own"
+    consequence = "other traffic, which no pause holds, fills the buffer, and RoCE's packets are dropped"
+    buffer = nic.priority_to_buffer[rdma.priority]
+    if buffer is None:
+        yield missing("priority_to_buffer", seen.cannot, what, "a buffer", consequence)
+        return
+    shared = [at for at, other in enumerate(nic.priority_to_buffer) if other == buffer and at not in lossless]
+    if not shared:
+        if not nic.buffer_bytes[buffer]:
+            yield Fault(f"buffer {buffer} of priority {rdma.priority} has a size", "more than 0 bytes", 0, consequence)
+    elif "own_buffer" in seen.cannot:
+        yield Unseen(what, "a buffer", seen.cannot["own_buffer"])
+    else:
+        seen_there = f"buffer {buffer}, with priority {', '.join(map(str, shared))}"
+        yield Fault(what, "a buffer", seen_there, f"{consequence}; give the NIC its cable_m in roce_host_nics")
+
+
+def _nic(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
+    """Check the settings that every NIC needs, whether it sends or receives."""
+    nic = seen.nic
+    if nic.is_vf and "trust" in seen.cannot:
+        yield Unseen("its port has the policy", "the policy's settings", seen.cannot["trust"])
+    else:
+        yield from _nic_port(seen, rdma, policy)
+    carries = f"the MTU carries RoCE packets of {policy.path_mtu_bytes} bytes"
+    if nic.ip_mtu_bytes is None or nic.ip_mtu_bytes < policy.path_mtu_bytes + ROCE_HEADER_BYTES:
+        yield Fault(
+            carries,
+            policy.path_mtu_bytes + ROCE_HEADER_BYTES,
+            nic.ip_mtu_bytes,
+            "connections fall back to a smaller path MTU, or fail if their ends differ",
+        )
+
+
+def _nic_port(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
+    """Check the settings of a NIC's port. A physical function that lacks one RoCE needs is at fault, whatever the
+    reason.
+    """
+    nic = seen.nic
+    why_not = {name: f": {why}" for name, why in seen.cannot.items() if name in (*NEEDED, "pfc")}
+    if nic.trust != "dscp":
+        yield Fault(
+            "the NIC trusts the DSCP",
+            "dscp",
+            nic.trust,
+            f"packets without a VLAN tag all have priority 0, whatever their DSCP{why_not.get('trust', '')}",
+        )
+    elif nic.dscp_to_priority[rdma.dscp] != rdma.priority:
+        yield Fault(
+            f"DSCP {rdma.dscp} is priority {rdma.priority}",
+            rdma.priority,
+            nic.dscp_to_priority[rdma.dscp],
+            "its buffer, its share of the bandwidth and its pauses are another priority's",
+        )
+    traffic_class = nic.priority_to_class[rdma.priority]
+    if traffic_class != rdma.traffic_class:
+        yield Fault(
+            f"priority {rdma.priority} is traffic class {rdma.traffic_class}",
+            rdma.traffic_class,
+            traffic_class,
+            f"it shares a send queue with other traffic{why_not.get('priority_to_class', '')}",
+        )
+    else:
+        yield from share(nic.queues[traffic_class], rdma, f"traffic class {traffic_class}")
+    yield from pfc_of_class(nic.pfc, rdma, why_not.get("pfc", ""))
+    yield from pfc_of_others(nic.pfc, rdma, policy, ())
+    by_host = "DCBX is the host's"
+    consequence = "firmware or a peer may change these settings at any time"
+    if nic.dcbx_by_host is None:
+        yield missing("dcbx_by_host", seen.cannot, by_host, True, consequence)
+    elif not nic.dcbx_by_host:
+        yield Fault(by_host, True, False, consequence)

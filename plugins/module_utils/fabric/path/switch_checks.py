@@ -1,0 +1,301 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Check the switches and links of a RoCE path. Pure.
+
+Each check gets one part as it was read back (``qos``) and returns its findings for one class of the policy; none where
+the part is as the policy says, so that a fabric of thousands of parts is checked in one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
+    Ecn,
+    Headroom,
+    Nic,
+    PortQos,
+    Watchdog,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.class_checks import (
+    pfc_of_class,
+    pfc_of_others,
+    share,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path.findings import (
+    Fault,
+    Finding,
+    Reasons,
+    missing,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import LOSSLESS, Policy, RdmaClass
+
+# Apart from a wrong unit (bytes, kB, KiB, cells of about 250 bytes), thresholds differ by rounding alone.
+WRONG_UNIT_RATIO = 100
+
+
+def classification(port: PortQos, rdma: RdmaClass) -> Iterator[Finding]:
+    """Check the port whose DSCP map decides this class's packets: where they enter a switch, or where they leave."""
+    traffic_class = port.dscp_to_class[rdma.dscp]
+    if traffic_class != rdma.traffic_class:
+        yield Fault(
+            f"DSCP {rdma.dscp} is traffic class {rdma.traffic_class}",
+            rdma.traffic_class,
+            traffic_class,
+            "RoCE rides with other traffic from here on"
+            if traffic_class is not None
+            else "the port does not look at it, so RoCE rides in the default class from here on",
+        )
+    for dscp, other in enumerate(port.dscp_to_class):
+        if other == rdma.traffic_class and dscp != rdma.dscp:
+            yield Fault(
+                f"traffic class {rdma.traffic_class} is {rdma.name}'s alone",
+                rdma.dscp,
+                dscp,
+                f"packets with DSCP {dscp} fill {rdma.name}'s queue",
+            )
+            break
+
+
+def ingress(
+    port: PortQos, rdma: RdmaClass, policy: Policy, reasons: Reasons, planned: PortQos | None = None
+) -> Iterator[Finding]:
+    """Check the port where RoCE packets of this class enter a switch, except for the classification.
+
+    ``planned``: the port as the policy is compiled for it; None where its numbers are not to be compared.
+    """
+    if rdma.mode == LOSSLESS:
+        if port.class_to_priority[rdma.traffic_class] != rdma.priority:
+            yield Fault(
+                f"traffic class {rdma.traffic_class} pauses priority {rdma.priority}",
+                rdma.priority,
+                port.class_to_priority[rdma.traffic_class],
+                "a full buffer pauses another priority than the sender's, or none, and drops",
+            )
+        yield from _headroom(port, rdma, reasons, planned)
+    yield from _port(port, rdma, policy, reasons)
+
+
+def _headroom(port: PortQos, rdma: RdmaClass, reasons: Reasons, planned: PortQos | None) -> Iterator[Finding]:
+    """Check the headroom for packets that arrive between a pause and its effect, and the threshold that sends the
+    pause.
+    """
+    has = f"priority {rdma.priority} has headroom"
+    dropped = "what arrives between a pause and its effect is dropped"
+    here = port.headroom[rdma.priority]
+    wanted = planned.headroom[rdma.priority] if planned else None
+    if here is None:
+        yield missing("headroom", reasons, has, wanted.xoff_bytes if wanted else "more than 0 bytes", dropped)
+    elif here.xoff_bytes <= 0:
+        yield Fault(has, "more than 0 bytes", here.xoff_bytes, dropped)
+    elif wanted is not None:
+        yield from _compiled_headroom(here, wanted, rdma)
+    # The switch computes headroom itself here.
+    if planned is None or planned.cable_m is None:
+        return
+    for_cable = f"headroom is for a cable of {planned.cable_m} m"
+    if port.cable_m is None:
+        if "cable_m" not in reasons:
+            yield Fault(for_cable, planned.cable_m, None, f"at full speed, {dropped}")
+    elif port.cable_m < planned.cable_m:
+        yield Fault(for_cable, planned.cable_m, port.cable_m, f"at full speed, {dropped}")
+
+
+def _compiled_headroom(here: Headroom, wanted: Headroom, rdma: RdmaClass) -> Iterator[Finding]:
+    if here.xoff_bytes < wanted.xoff_bytes:
+        yield Fault(
+            f"priority {rdma.priority} has the compiled headroom",
+            wanted.xoff_bytes,
+            here.xoff_bytes,
+            "at full speed, what arrives between a pause and its effect is dropped",
+        )
+    if here.alpha_exponent != wanted.alpha_exponent:
+        yield Fault(
+            f"priority {rdma.priority} may fill 2^{wanted.alpha_exponent} times the free shared buffer",
+            wanted.alpha_exponent,
+            here.alpha_exponent,
+            "pauses begin later than planned, and one port takes the others' buffer"
+            if here.alpha_exponent > wanted.alpha_exponent
+            else "pauses begin earlier than planned, before ECN has slowed the senders down",
+        )
+
+
+def egress(
+    port: PortQos, rdma: RdmaClass, policy: Policy, reasons: Reasons, planned: PortQos | None = None
+) -> Iterator[Finding]:
+    """Check the port where RoCE packets of this class leave a switch. ``planned`` as in ``ingress``."""
+    queue = port.class_to_queue[rdma.traffic_class]
+    if queue != rdma.queue:
+        yield Fault(
+            f"traffic class {rdma.traffic_class} leaves by queue {rdma.queue}",
+            rdma.queue,
+            queue,
+            "RoCE waits in another queue than the one that is scheduled and marked for it",
+        )
+    here = port.queues[rdma.queue]
+    if here is None:
+        yield Fault(f"queue {rdma.queue} is scheduled", "a share of the bandwidth", None, "it has no guaranteed share")
+    else:
+        shares = list(share(here, rdma, f"queue {rdma.queue}"))
+        if shares:  # a CNP queue with a share of its own takes it from all others: it is the cause, and named first
+            yield from _strict_cnp(port, policy)
+        yield from shares
+        yield from _marking(here.ecn, rdma, planned)
+    if rdma.mode == LOSSLESS:
+        if port.priority_to_queue[rdma.priority] != rdma.queue:
+            yield Fault(
+                f"a pause of priority {rdma.priority} stops queue {rdma.queue}",
+                rdma.queue,
+                port.priority_to_queue[rdma.priority],
+                "the next hop's pause stops another queue, and its buffer overflows",
+            )
+        yield from _watchdog(port, policy, reasons, planned)
+    yield from _port(port, rdma, policy, reasons)
+
+
+def _watchdog(port: PortQos, policy: Policy, reasons: Reasons, planned: PortQos | None) -> Iterator[Finding]:
+    """Check the PFC watchdog. A system may hold other times than the policy's; the plan then has the system's times."""
+    wanted = planned.watchdog if planned else policy.watchdog
+    if wanted is None:
+        return
+    what, consequence = "the PFC watchdog is on", "a storm of pauses stops the queue for ever, and those before it"
+    if port.watchdog is None:
+        yield missing("watchdog", reasons, what, _times(wanted), consequence)
+    elif planned and port.watchdog != wanted:
+        yield Fault(
+            "the PFC watchdog is the policy's",
+            _times(wanted),
+            _times(port.watchdog),
+            "a storm of pauses is ended later, or another way, than planned",
+        )
+
+
+def _times(watchdog: Watchdog) -> str:
+    return f"{watchdog.detection_ms} ms, {watchdog.restoration_ms} ms, {watchdog.action}"
+
+
+def _port(port: PortQos, rdma: RdmaClass, policy: Policy, reasons: Reasons) -> Iterator[Finding]:
+    yield from _keeps_dscp(port)
+    yield from pfc_of_class(port.pfc, rdma)
+    # A pause of CNPs is a fault of the CNPs' own check.
+    yield from pfc_of_others(port.pfc, rdma, policy, (policy.cnp.priority,))
+    least, passes = policy.ip_mtu_bytes, f"IP packets of {policy.ip_mtu_bytes} bytes pass"
+    dropped = "large packets are dropped, small ones pass"
+    if port.ip_mtu_bytes is None:
+        yield missing("ip_mtu_bytes", reasons, passes, least, dropped)
+    elif port.ip_mtu_bytes < least:
+        yield Fault(passes, least, port.ip_mtu_bytes, dropped)
+
+
+def _keeps_dscp(port: PortQos) -> Iterator[Finding]:
+    if port.rewrites_dscp:
+        yield Fault(
+            "packets keep their DSCP",
+            "as it came",
+            "rewritten",
+            "the next hops and the receiver go by another DSCP than the sender's",
+        )
+
+
+def _marking(ecn: Ecn | None, rdma: RdmaClass, planned: PortQos | None) -> Iterator[Finding]:
+    """Check ECN of RoCE's queue: at the policy's thresholds, or at those compiled for this port."""
+    queue = planned.queues[rdma.queue] if planned else None
+    wanted, whose = (rdma.ecn, "the policy's") if rdma.ecn else (queue.ecn if queue else None, "the compiled")
+    if ecn is None:
+        yield Fault(
+            f"queue {rdma.queue} marks ECN",
+            "thresholds",
+            None,
+            "senders never learn of congestion: "
+            + ("PFC pauses them instead" if rdma.mode == LOSSLESS else "packets are dropped"),
+        )
+    elif wanted and ecn != wanted:
+        yield Fault(
+            f"queue {rdma.queue} marks ECN at {whose} thresholds",
+            _thresholds(wanted),
+            _thresholds(ecn),
+            _of_thresholds(wanted, ecn),
+        )
+
+
+def _thresholds(ecn: Ecn) -> str:
+    return f"{ecn.minimum_bytes} to {ecn.maximum_bytes} bytes, {ecn.probability_percent}%"
+
+
+def _of_thresholds(wanted: Ecn, seen: Ecn) -> str:
+    if seen.minimum_bytes * WRONG_UNIT_RATIO <= wanted.minimum_bytes:
+        return "a queue that is nearly empty is marked, and senders never reach full speed: a wrong unit?"
+    if seen.minimum_bytes >= wanted.minimum_bytes * WRONG_UNIT_RATIO:
+        return "no queue ever gets so long, so that nothing is marked: a wrong unit?"
+    if seen.minimum_bytes > wanted.minimum_bytes:
+        return "marking begins later than planned, perhaps after PFC"
+    return "congestion is answered otherwise than planned"
+
+
+def cnp_classification(port: PortQos, policy: Policy) -> Iterator[Finding]:
+    """Check the port whose DSCP map decides CNPs: where they enter a switch, or where they leave."""
+    traffic_class = port.dscp_to_class[policy.cnp.dscp]
+    if traffic_class != policy.cnp.traffic_class:
+        yield Fault(
+            f"DSCP {policy.cnp.dscp} of CNPs is traffic class {policy.cnp.traffic_class}",
+            policy.cnp.traffic_class,
+            traffic_class,
+            "CNPs wait with other traffic, and senders slow down too late",
+        )
+
+
+def cnp_egress(port: PortQos, policy: Policy) -> Iterator[Finding]:
+    """Check the port where CNPs leave a switch."""
+    yield from _keeps_dscp(port)
+    queue = port.class_to_queue[policy.cnp.traffic_class]
+    if queue != policy.cnp.queue:
+        yield Fault(
+            f"CNPs leave by queue {policy.cnp.queue}",
+            policy.cnp.queue,
+            queue,
+            "they wait in a queue that is not strict",
+        )
+    yield from _strict_cnp(port, policy)
+    here = port.queues[policy.cnp.queue]
+    if here is not None and here.strict and here.ecn is not None:
+        yield Fault(
+            f"queue {policy.cnp.queue} marks nothing", None, _thresholds(here.ecn), "CNPs are marked themselves"
+        )
+    if policy.cnp.priority in port.pfc:
+        yield Fault(
+            f"priority {policy.cnp.priority} of CNPs is never paused", "off", list(port.pfc), "a pause holds CNPs up"
+        )
+
+
+def _strict_cnp(port: PortQos, policy: Policy) -> Iterator[Finding]:
+    here = port.queues[policy.cnp.queue]
+    if here is None or not here.strict:
+        yield Fault(
+            f"queue {policy.cnp.queue} of CNPs is strict",
+            "strict",
+            None if here is None else f"{here.bandwidth_percent}%",
+            "under load CNPs are late, and senders slow down too late",
+        )
+
+
+def link(upstream: PortQos | Nic, downstream: PortQos | Nic) -> Iterator[Finding]:
+    """Check both ends of a cable. Each end's own check covers that both pause, or neither."""
+    large, takes = upstream.ip_mtu_bytes, downstream.ip_mtu_bytes
+    # A NIC that takes less is a fault of its own, by what RoCE needs.
+    if isinstance(downstream, PortQos) and large is not None and takes is not None and large > takes:
+        yield Fault(
+            "what one end sends, the other takes",
+            f"an MTU of at least {large}",
+            takes,
+            "packets of full size are dropped at the link",
+        )
+
+
+def ecmp(fields: tuple[str, ...] | None, reasons: Reasons) -> Iterator[Finding]:
+    """Check how a switch spreads flows over equal paths."""
+    what = "ECMP's hash takes the UDP source port"
+    consequence = "all connections of two hosts share one way, whatever their queue pairs"
+    if fields is None:
+        yield missing("ecmp_fields", reasons, what, "source_port", consequence)
+    elif "source_port" not in fields:
+        yield Fault(what, "source_port", list(fields), consequence)

@@ -1,0 +1,396 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Read an NVUE configuration's QoS, whoever wrote it. Sources: ``systems.cumulus``."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
+    CLASSES,
+    DSCPS,
+    Ecn,
+    Headroom,
+    Octet,
+    PortQos,
+    Queue,
+    Switch,
+    Watchdog,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax import block_yaml
+
+SYSTEM = "cumulus"
+OURS = "sailloft-"  # the prefix of this project's profiles, before a digest of their content
+ALL_PORTS = "default-global"
+HALF_PERCENT = 50
+SECTIONS = ("mapping", "egress-scheduler", "congestion-control", "pfc")
+# Read, and removed: the port where a packet enters decides whether its DSCP is rewritten where it leaves (NVUE
+# reference, "nv set qos remark").
+REWRITING = "remark"
+INDEXED = {"dscp": DSCPS, "pcp": CLASSES, "traffic-class": CLASSES, "switch-priority": CLASSES}
+ECMP = {  # ECMP_FIELDS -> NVUE
+    "destination_ip": "destination-ip",
+    "destination_port": "destination-port",
+    "protocol": "ip-protocol",
+    "source_ip": "source-ip",
+    "source_port": "source-port",
+}
+ALPHAS = {f"alpha_1_{1 << -at}" if at < 0 else f"alpha_{1 << at}": at for at in range(-7, 7)}
+ON, OFF = ("on", "enable", "enabled", "true"), ("off", "disable", "disabled", "false")
+PORT = re.compile(r"swp\d+(s\d+)?")
+RANGE = re.compile(r"(.*?)(\d+)-(\d+)")
+MOST_IN_A_RANGE = 4096
+POLLING_MS = (100, 5000)  # nv list-commands: qos pfc-watchdog polling-interval 100-5000, robustness 1-1000
+ROBUSTNESS = (1, 1000)
+
+DEFAULT_DSCP = tuple(dscp // 8 for dscp in range(DSCPS))
+DEFAULT_WATCHDOG = (100, 3)  # polling interval in ms, robustness
+DEFAULT_ECN = Ecn(150_000, 1_500_000, 100)
+DEFAULT_PERCENT = {queue: 12 + queue % 2 for queue in range(CLASSES)}
+ROCE_QUEUES = {3: 3, 6: 6}
+ROCE_MODES = ("lossless", "lossless-single-ipool", "lossy")
+
+Held = TypeVar("Held")  # the settings that one section's profile results in
+Tree = dict[str, Any]
+
+
+def document(text: str, name: str) -> Tree:
+    """Return the tree of settings, in which ranges are not yet expanded."""
+    place = f"{name}: NVUE configuration"
+    try:
+        found = json.loads(text) if text.lstrip()[:1] in ("[", "{") else block_yaml.read(text)
+    except (ValueError, RecursionError) as error:  # json's and block_yaml's are both ValueErrors
+        raise FabricError(
+            place, f"neither JSON nor YAML ({error})", "give all of what `nv config show -o json` prints"
+        ) from None
+    if isinstance(found, list):
+        if not all(isinstance(each, dict) and set(each) <= {"set", "header"} for each in found) or not found:
+            raise FabricError(
+                place, "a list of other things than header and set", "give what `nv config show` prints, not a patch"
+            )
+        merged: Tree = {}
+        for each in found:
+            merge(merged, each.get("set") or {}, place)
+        found = merged
+    if not isinstance(found, dict) or not {"interface", "qos"} & set(found):
+        raise FabricError(place, "no settings in it", "give what `nv config show -o json` prints")
+    return found
+
+
+def merge(into: Tree, more: Any, place: str) -> None:
+    for key, value in items(more, place):
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            merge(into[key], value, f"{place} {key}")
+        else:
+            into[key] = copy.deepcopy(value)
+
+
+def items(node: Any, place: str) -> Iterator[tuple[str, Any]]:
+    """Return the settings below a node; a lone word or a list of words stands for keys without settings."""
+    if node is None or node == "":
+        return iter(())
+    if isinstance(node, Mapping):
+        return ((str(key), value) for key, value in node.items())
+    if isinstance(node, list) and all(isinstance(each, (str, int)) for each in node):
+        return ((str(each), {}) for each in node)
+    if isinstance(node, (str, int)) and not isinstance(node, bool):
+        return iter([(str(node), {})])
+    raise FabricError(place, f"{str(node)[:60]!r} where settings are expected", "compare it with `nv config show`")
+
+
+def names_of(key: str, place: str) -> list[str]:
+    """Return the names of a range: "swp1-2,5,swp7s0-1" is swp1, swp2, swp5, swp7s0, swp7s1."""
+    if "-" not in key and "," not in key:
+        return [key]
+    found: list[str] = []
+    before = ""
+    for part in key.split(","):
+        match = RANGE.fullmatch(part)
+        first = match[1] + match[2] if match else part
+        if first.isdigit():
+            first = before + first
+        stem = first.rstrip("0123456789")
+        if match:
+            low, high = int(match[2]), int(match[3])
+            if not 0 <= high - low < MOST_IN_A_RANGE:
+                raise FabricError(place, f"{key!r} is not a range", f"give it ascending, {MOST_IN_A_RANGE} at most")
+            found += [f"{stem}{number}" for number in range(low, high + 1)]
+        else:
+            found.append(first)
+        before = stem
+    return found
+
+
+class Reader:
+    """A reader of one configuration; it reads each profile once."""
+
+    def __init__(self, name: str, tree: Tree) -> None:
+        self.name = name
+        self.tree = tree
+        self.place = f"{name}: NVUE configuration"
+        self.qos = self.below(tree, "qos")
+        self.roce = self.read_roce()
+        self.profiles: dict[tuple[str, str], Any] = {}
+        self.ports: dict[tuple[Any, ...], PortQos] = {}
+        mapping = self.below(self.qos, "egress-queue-mapping", ALL_PORTS, place="qos")
+        given = self.indexed(mapping, "switch-priority", f"qos egress-queue-mapping {ALL_PORTS}")
+        self.queue_of = {at: ROCE_QUEUES.get(at, 0) if self.roce else at for at in range(CLASSES)}
+        self.explicit = set(given)
+        for priority, value in given.items():
+            where = f"qos egress-queue-mapping {ALL_PORTS} switch-priority {priority}"
+            self.queue_of[priority] = self.number(value, "traffic-class", where, 0, CLASSES - 1)
+        self.alpha = self.read_alpha()
+        self.watchdog = self.read_watchdog()
+
+    def refuse(self, where: str, why: str, mend: str = "compare it with the switch's `nv config show`") -> FabricError:
+        return FabricError(f"{self.place}: {where}", why, mend)
+
+    def below(self, node: Any, *path: str, place: str = "") -> Tree:
+        """Return the settings at a path; empty where there are none."""
+        for key in path:
+            node = dict(items(node, f"{self.place}: {place}")).get(key)
+            place = f"{place} {key}".strip()
+        return dict(items(node, f"{self.place}: {place}"))
+
+    def indexed(self, node: Tree, key: str, where: str) -> dict[int, Any]:
+        """Return the settings by number below ``key``, with ranges and lists expanded."""
+        found: dict[int, Any] = {}
+        for numbers, value in items(node.get(key), f"{self.place}: {where} {key}"):
+            for number in names_of(numbers.replace(" ", ""), f"{self.place}: {where} {key}"):
+                if not number.isdigit() or int(number) >= INDEXED[key]:
+                    raise self.refuse(f"{where} {key}", f"{number!r} is not a number below {INDEXED[key]}")
+                known = found.get(int(number))
+                if isinstance(known, dict) and isinstance(value, dict):
+                    value = {**known, **value}
+                found[int(number)] = value
+        return found
+
+    def number(self, node: Any, key: str, where: str, least: int, most: int, default: int | None = None) -> int:
+        value = dict(items(node, f"{self.place}: {where}")).get(key, default)
+        text = str(value)
+        if isinstance(value, bool) or not re.fullmatch(r"\d{1,15}", text) or not least <= int(text) <= most:
+            raise self.refuse(where, f"{key} {value!r} is not a number of {least} to {most}")
+        return int(text)
+
+    def is_on(self, value: Any, where: str) -> bool:
+        word = str(value).lower()
+        if word in ON:
+            return True
+        if word in OFF:
+            return False
+        raise self.refuse(where, f"{value!r} is neither on nor off")
+
+    def read_roce(self) -> str | None:
+        """Return the mode of ``qos roce``; None where it is off."""
+        if "roce" not in self.qos:
+            return None
+        roce = self.below(self.qos, "roce", place="qos")
+        if not self.is_on(roce.get("enable", roce.get("state", "on")), "qos roce enable"):
+            return None
+        mode = str(roce.get("mode", ROCE_MODES[0]))
+        if mode not in ROCE_MODES:
+            raise self.refuse(
+                "qos roce mode", f"{mode!r} is not understood", f"use {', '.join(ROCE_MODES)}, or no mode but settings"
+            )
+        return mode
+
+    def read_alpha(self) -> int | None:
+        where = f"qos advance-buffer-config {ALL_PORTS} ingress-lossless-buffer"
+        buffer = self.below(self.qos, "advance-buffer-config", ALL_PORTS, "ingress-lossless-buffer", place="qos")
+        if "shared-alpha" not in buffer:
+            return None
+        alpha = str(buffer["shared-alpha"])
+        if alpha in ("alpha_0", "alpha_infinity"):
+            return None  # no power of two
+        if alpha not in ALPHAS:
+            raise self.refuse(where, f"shared-alpha {alpha!r} is unknown", f"there are {', '.join(ALPHAS)}")
+        return ALPHAS[alpha]
+
+    def read_watchdog(self) -> Watchdog:
+        given = self.below(self.qos, "pfc-watchdog", place="qos")
+        where = "qos pfc-watchdog"
+        interval = self.number(given, "polling-interval", where, *POLLING_MS, default=DEFAULT_WATCHDOG[0])
+        robustness = self.number(given, "robustness", where, *ROBUSTNESS, default=DEFAULT_WATCHDOG[1])
+        return Watchdog(interval * robustness, interval, "drop")
+
+    def has_lossless_pool(self) -> bool:
+        if self.roce in ("lossless", "lossless-single-ipool"):
+            return True
+        for pool in ("default-lossless", "roce-lossless"):
+            given = self.below(self.qos, "traffic-pool", pool, place="qos")
+            if given and self.number(given, "memory-percent", f"qos traffic-pool {pool}", 0, 100, default=0):
+                return True
+        return False
+
+    def switch(self) -> Switch:
+        interfaces: dict[str, Tree] = {}
+        for key, value in items(self.tree.get("interface"), f"{self.place}: interface"):
+            settings = dict(items(value, f"{self.place}: interface {key}"))
+            for port in names_of(key, f"{self.place}: interface {key}"):
+                if port in interfaces:
+                    merge(interfaces[port], settings, f"{self.place}: interface {port}")
+                elif PORT.fullmatch(port) or "qos" in settings:
+                    interfaces[port] = _picked(settings)
+        ports = {port: self.port(port, settings) for port, settings in interfaces.items()}
+        return Switch(self.name, SYSTEM, ports, self.ecmp())
+
+    def ecmp(self) -> tuple[str, ...] | None:
+        given = self.below(self.tree, "system", "forwarding", "ecmp-hash")
+        if not any(key in given for key in ECMP.values()):
+            return None
+        where = "system forwarding ecmp-hash"
+        return tuple(sorted(field for field, key in ECMP.items() if self.is_on(given.get(key, "on"), f"{where} {key}")))
+
+    def port(self, port: str, settings: Tree) -> PortQos:
+        where = f"interface {port}"
+        qos = self.below(settings, "qos", place=where)
+        names: dict[str, str] = {}
+        for section in (*SECTIONS, REWRITING):
+            profile = str(self.below(qos, section, place=f"{where} qos").get("profile", ALL_PORTS))
+            if profile != ALL_PORTS and profile not in self.below(self.qos, section, place="qos"):
+                raise self.refuse(
+                    f"{where} qos {section}",
+                    f"profile {profile!r} is not there",
+                    f"define qos {section} {profile}, or unset it on the port",
+                )
+            names[section] = profile
+        dog = qos.get("pfc-watchdog", "off")
+        on = not isinstance(dog, (str, type(None)))  # `set interface swp1 qos pfc-watchdog` alone turns it on
+        if on:
+            state = self.below(qos, "pfc-watchdog", place=f"{where} qos").get("state", "on")
+            on = self.is_on(state, f"{where} qos pfc-watchdog state")
+        link = self.below(settings, "link", place=where)
+        mtu = self.number(link, "mtu", f"{where} link", 1, 65535) if "mtu" in link else None
+        key = (*names.values(), on, mtu)
+        if key not in self.ports:
+            self.ports[key] = self.assembled(names, on, mtu)
+        return self.ports[key]
+
+    def profile(self, section: str, profile: str, reader: Callable[[Tree, str, str], Held]) -> Held:
+        key = (section, profile)
+        if key not in self.profiles:
+            given = self.below(self.qos, section, place="qos").get(profile)
+            where = f"qos {section} {profile}"
+            self.profiles[key] = reader(dict(items(given, f"{self.place}: {where}")), where, profile)
+        held: Held = self.profiles[key]
+        return held
+
+    def assembled(self, names: Mapping[str, str], watched: bool, mtu: int | None) -> PortQos:
+        """Return the QoS of a port whose sections have the profiles ``names``."""
+        dscps = self.profile("mapping", names["mapping"], self.mapping)
+        shares, set_shares = self.profile("egress-scheduler", names["egress-scheduler"], self.scheduler)
+        ecn, set_ecn = self.profile("congestion-control", names["congestion-control"], self.marking)
+        pfc, headroom = self.profile("pfc", names["pfc"], self.pausing)
+        rewrites = self.profile(REWRITING, names[REWRITING], self.rewriting)
+        classes = self.explicit | {entry for entry in dscps if entry is not None}
+        class_to_queue = tuple(self.queue_of[at] if at in classes else None for at in range(CLASSES))
+        seen = {queue for queue in class_to_queue if queue is not None}
+        seen |= (set(shares) if set_shares else set()) | (set(ecn) if set_ecn else set())
+        return PortQos(
+            dscp_to_class=dscps,
+            rewrites_dscp=rewrites,
+            class_to_queue=class_to_queue,
+            class_to_priority=tuple(at if at in classes else None for at in range(CLASSES)),
+            priority_to_queue=class_to_queue,
+            queues=tuple(
+                Queue(*shares.get(at, (False, 0)), ecn.get(at)) if at in seen else None for at in range(CLASSES)
+            ),
+            pfc=pfc,
+            headroom=tuple(headroom if at in pfc else None for at in range(CLASSES)),
+            watchdog=self.watchdog if watched else None,
+            ip_mtu_bytes=mtu,
+        )
+
+    def mapping(self, given: Tree, where: str, profile: str) -> Octet:
+        roce = self.roce and profile == ALL_PORTS
+        trust = str(given.get("trust", "both" if roce else "l2"))
+        if trust == "port":
+            return (self.number(given, "port-default-sp", where, 0, CLASSES - 1, default=0),) * DSCPS
+        if trust not in ("l2", "l3", "both"):
+            raise self.refuse(where, f"trust {trust!r} is unknown", "there are l2, l3, both and port")
+        if trust == "l2":
+            return (None,) * DSCPS
+        dscps = list(DEFAULT_DSCP)
+        for dscp, value in self.indexed(given, "dscp", where).items():
+            dscps[dscp] = self.number(value, "switch-priority", f"{where} dscp {dscp}", 0, CLASSES - 1)
+        return tuple(dscps)
+
+    def rewriting(self, given: Tree, where: str, _profile: str) -> bool:
+        what = str(given.get("rewrite", "l2"))
+        if what not in ("l2", "l3", "both"):
+            raise self.refuse(where, f"rewrite {what!r} is unknown", "there are l2, l3 and both")
+        return what != "l2"
+
+    def scheduler(self, given: Tree, where: str, profile: str) -> tuple[dict[int, tuple[bool, int | None]], bool]:
+        """Return (strict, percent) by queue, and whether anything but a default sets it."""
+        roce = bool(self.roce) and profile == ALL_PORTS
+        shares: dict[int, tuple[bool, int | None]] = {}
+        if roce:
+            shares = {0: (False, HALF_PERCENT), 3: (False, HALF_PERCENT), 6: (True, None)}
+        by_queue = self.indexed(given, "traffic-class", where)
+        if not by_queue and not roce and profile == ALL_PORTS:
+            return {at: (False, percent) for at, percent in DEFAULT_PERCENT.items()}, False
+        for queue, value in by_queue.items():
+            settings = dict(items(value, f"{self.place}: {where} traffic-class {queue}"))
+            was_strict, was_percent = shares.get(queue, (False, 0))
+            mode = str(settings.get("mode", "strict" if was_strict else "dwrr"))
+            if mode == "strict":
+                shares[queue] = (True, None)
+            elif mode == "dwrr":
+                at = f"{where} traffic-class {queue}"
+                shares[queue] = (False, self.number(settings, "bw-percent", at, 0, 100, default=was_percent or 0))
+            else:
+                raise self.refuse(
+                    f"{where} traffic-class {queue}", f"mode {mode!r} is unknown", "there are dwrr and strict"
+                )
+        return shares, True
+
+    def marking(self, given: Tree, where: str, profile: str) -> tuple[dict[int, Ecn | None], bool]:
+        """Return ECN by queue, and whether anything but a default sets it."""
+        roce = bool(self.roce) and profile == ALL_PORTS
+        ecn: dict[int, Ecn | None] = {0: DEFAULT_ECN, 3: DEFAULT_ECN} if roce else {}
+        by_queue = self.indexed(given, "traffic-class", where)
+        if not by_queue and not roce and profile == ALL_PORTS:
+            return {0: DEFAULT_ECN}, False
+        for queue, value in by_queue.items():
+            at = f"{where} traffic-class {queue}"
+            settings = dict(items(value, f"{self.place}: {at}"))
+            if not self.is_on(settings.get("ecn", "enable"), f"{at} ecn"):
+                ecn[queue] = None
+                continue
+            most = 1 << 40
+            ecn[queue] = Ecn(
+                self.number(settings, "min-threshold", at, 0, most, default=DEFAULT_ECN.minimum_bytes),
+                self.number(settings, "max-threshold", at, 0, most, default=DEFAULT_ECN.maximum_bytes),
+                self.number(settings, "probability", at, 0, 100, default=DEFAULT_ECN.probability_percent),
+            )
+        return ecn, True
+
+    def pausing(self, given: Tree, where: str, profile: str) -> tuple[tuple[int, ...], Headroom | None]:
+        lossless = self.roce in ("lossless", "lossless-single-ipool") and profile == ALL_PORTS
+        pfc = tuple(sorted(self.indexed(given, "switch-priority", where)))
+        if not pfc and lossless:
+            pfc = (3,)
+        if not all(self.is_on(given.get(way, "enable"), f"{where} {way}") for way in ("rx", "tx")):
+            return (), None
+        sizes = ("port-buffer", "xoff-threshold", "xon-threshold")
+        if self.alpha is None or not all(size in given for size in sizes) or not self.has_lossless_pool():
+            return pfc, None
+        whole, xoff, xon = (self.number(given, size, where, 0, 1 << 40) for size in sizes)
+        if xoff > whole:
+            raise self.refuse(
+                where,
+                f"xoff-threshold {xoff} is above port-buffer {whole}, so no pause would be sent",
+                "lower xoff-threshold",
+            )
+        return pfc, Headroom(xoff, whole - xoff, xon, self.alpha, max(0, xoff - xon))
+
+
+def _picked(settings: Tree) -> Tree:
+    """Return the relevant part of an interface's settings, as a copy to which a later range may add."""
+    return {key: copy.deepcopy(settings[key]) for key in ("qos", "link") if key in settings}

@@ -1,0 +1,273 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Read the QoS in what Dell's modules gather, whoever configured it. Sources: ``systems.dell_sonic``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
+    CLASSES,
+    DSCPS,
+    Ecn,
+    Octet,
+    PortQos,
+    Queue,
+    Switch,
+    Watchdog,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import (
+    natural,
+    paused_priorities,
+    queues_of,
+)
+
+SYSTEM = "dell_sonic"
+MODULES = (
+    "sonic_qos_buffer",
+    "sonic_qos_maps",
+    "sonic_qos_wred",
+    "sonic_qos_scheduler",
+    "sonic_qos_pfc",
+    "sonic_qos_interfaces",
+    "sonic_interfaces",
+    "sonic_ecmp_load_share",
+)
+CABLES_M = (5, 40, 300)
+ECN_BYTES = (1000, 12_480_000)
+
+# sonic_qos_maps: its list, the key and the value of an entry, and which option of sonic_qos_interfaces names one.
+DSCP_MAP = ("dscp_maps", "dscp", "fwd_group", "dscp_fwd_group")
+QUEUE_MAP = ("fwd_group_queue_maps", "fwd_group", "queue_index", "fwd_group_queue")
+GROUP_MAP = ("fwd_group_pg_maps", "fwd_group", "pg_index", "fwd_group_pg")
+PFC_QUEUE_MAP = ("pfc_priority_queue_maps", "dot1p", "queue_index", "pfc_priority_queue")
+PFC_GROUP_MAP = ("pfc_priority_pg_maps", "dot1p", "pg_index", "pfc_priority_pg")
+REWRITING = "fwd_group_dscp"  # a port's option: packets leave with the DSCP of their forwarding group
+# ECMP_FIELDS -> the options of sonic_ecmp_load_share without "ipv4_" and "ipv6_".
+HASH = {
+    "destination_ip": ("dst_ip", "dst_ip"),
+    "destination_port": ("l4_dst_port", "l4_dst_port"),
+    "protocol": ("ip_proto", "next_hdr"),
+    "source_ip": ("src_ip", "src_ip"),
+    "source_port": ("l4_src_port", "l4_src_port"),
+}
+
+
+class Reader:
+    """A reader that reads each profile and map once, and gives ports that are alike one object."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self.name = name
+        mend = "gather the switch's network resources again (dellemc.enterprise_sonic.sonic_facts)"
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise FabricError(f"{name}: configuration", f"not JSON ({error})", mend) from None
+        if not isinstance(data, dict):
+            raise FabricError(f"{name}: configuration", f"a JSON {type(data).__name__}, no object of modules", mend)
+        self.config: dict[str, Any] = {}
+        for module in MODULES:
+            arguments = data.get(module)
+            if arguments is None:
+                self.config[module] = data.get(module[len("sonic_") :])
+            elif isinstance(arguments, dict):
+                self.config[module] = arguments.get("config")
+            else:
+                raise FabricError(f"{name}: {module}", f"{arguments!r} are no arguments", mend)
+        self.maps = {
+            kind: self._named("sonic_qos_maps", self.options("sonic_qos_maps", "", self.config["sonic_qos_maps"]), kind)
+            for kind, *_rest in (DSCP_MAP, QUEUE_MAP, GROUP_MAP, PFC_QUEUE_MAP, PFC_GROUP_MAP)
+        }
+        self.wred = self._named("sonic_qos_wred", self.config)
+        self.schedulers = self._named("sonic_qos_scheduler", self.config)
+        self.interfaces = self._named("sonic_qos_interfaces", self.config)
+        self.mtus = self._named("sonic_interfaces", self.config)
+
+    def switch(self) -> Switch:
+        alike: dict[PortQos, PortQos] = {}
+        ports = {}
+        for port in sorted({*self.interfaces, *self.mtus}, key=natural):
+            if port.startswith("Eth"):  # and no VLAN, port channel, loopback or CPU
+                qos = self._port(port)
+                ports[port] = alike.setdefault(qos, qos)
+        return Switch(self.name, SYSTEM, ports, self.ecmp_fields())
+
+    def _refuse(self, module: str, what: str, why: str, mend: str = "correct it on the switch") -> FabricError:
+        return FabricError(f"{self.name}: {module}{what and ' '}{what}", why, mend)
+
+    def options(self, module: str, what: str, value: Any) -> dict[str, Any]:
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise self._refuse(module, what, f"{value!r} is no object of options", "gather it again")
+        return value
+
+    def entries(self, module: str, what: str, value: Any) -> Iterator[dict[str, Any]]:
+        if value is None:
+            return
+        if not isinstance(value, list):
+            raise self._refuse(module, what, f"{value!r} is no list", "gather it again")
+        for each in value:
+            yield self.options(module, what, each)
+
+    def _named(self, module: str, holder: dict[str, Any], option: str | None = None) -> dict[str, dict[str, Any]]:
+        """Return the elements of a list of options by their names."""
+        found: dict[str, dict[str, Any]] = {}
+        for each in self.entries(module, option or "", holder.get(option or module)):
+            name = each.get("name")
+            if not isinstance(name, str):
+                raise self._refuse(module, option or "", f"{each!r} has no name", "gather it again")
+            if name in found:
+                raise self._refuse(module, name, "it stands there twice", "gather it again")
+            found[name] = each
+        return found
+
+    def _number(self, module: str, what: str, holder: dict[str, Any], option: str, least: int, most: int) -> int | None:
+        value = holder.get(option)
+        if value is None:
+            return None
+        number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
+        if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
+            raise self._refuse(module, what, f"{option} {value!r} is not a whole number of {least} to {most}")
+        return number
+
+    def _port(self, port: str) -> PortQos:
+        module = "sonic_qos_interfaces"
+        interface = self.interfaces.get(port, {})
+        bound = self.options(module, f"{port} qos_maps", interface.get("qos_maps"))
+        pfc = self.options(module, f"{port} pfc", interface.get("pfc"))
+        paused = self.paused(port, pfc)
+        groups = self.bound_map(port, bound, GROUP_MAP) or (None,) * CLASSES
+        group_of = self.bound_map(port, bound, PFC_GROUP_MAP) or tuple(range(CLASSES))
+        mtu = self._number("sonic_interfaces", port, self.mtus.get(port, {}), "mtu", 1280, 9216)
+        return PortQos(
+            dscp_to_class=self.bound_map(port, bound, DSCP_MAP) or (None,) * DSCPS,
+            rewrites_dscp=bound.get(REWRITING) is not None,
+            class_to_queue=self.bound_map(port, bound, QUEUE_MAP) or (None,) * CLASSES,
+            class_to_priority=paused_priorities(groups, group_of, paused),
+            priority_to_queue=self.bound_map(port, bound, PFC_QUEUE_MAP) or (None,) * CLASSES,
+            queues=self.queues(port, interface),
+            pfc=paused,
+            watchdog=self._watchdog(port, pfc),
+            ip_mtu_bytes=mtu,
+            cable_m=self._cable(port, interface.get("cable_length")),
+        )
+
+    def paused(self, port: str, pfc: dict[str, Any]) -> tuple[int, ...]:
+        """Return the priorities that have PFC, ascending."""
+        module, what = "sonic_qos_interfaces", f"{port} priorities"
+        return tuple(
+            sorted(
+                dot1p
+                for each in self.entries(module, what, pfc.get("priorities"))
+                for dot1p in [self._number(module, what, each, "dot1p", 0, CLASSES - 1)]
+                if dot1p is not None and each.get("enable") is True
+            )
+        )
+
+    def bound_map(self, port: str, bound: dict[str, Any], form: tuple[str, str, str, str]) -> Octet | None:
+        """Return the map that a port's option names; None where it names none."""
+        kind, key, value, option = form
+        name = bound.get(option)
+        if name is None:
+            return None
+        if not isinstance(name, str) or name not in self.maps[kind]:
+            raise self._refuse(
+                "sonic_qos_interfaces",
+                f"{port} {option}",
+                f"{kind} has no map {name!r}",
+                f"add it to {kind}, or let {option} name one that is there",
+            )
+        values: list[int | None] = [None] * (DSCPS if key == "dscp" else CLASSES)
+        for each in self.entries("sonic_qos_maps", name, self.maps[kind][name].get("entries")):
+            at = self._number("sonic_qos_maps", name, each, key, 0, len(values) - 1)
+            if at is None:
+                raise self._refuse("sonic_qos_maps", name, f"an entry has no {key}", "gather it again")
+            values[at] = self._number("sonic_qos_maps", name, each, value, 0, CLASSES - 1)
+        return tuple(values)
+
+    def by_key(self, kind: str, name: str, key: str) -> dict[str, dict[str, Any]]:
+        """Return the entries of a map by their key; none where there is no such map."""
+        found = {}
+        for each in self.entries("sonic_qos_maps", name, self.maps[kind].get(name, {}).get("entries")):
+            if key not in each:
+                raise self._refuse("sonic_qos_maps", name, f"an entry has no {key}", "gather it again")
+            found[str(each[key])] = each
+        return found
+
+    def queues(self, port: str, interface: dict[str, Any]) -> tuple[Queue | None, ...]:
+        module = "sonic_qos_interfaces"
+        policy = interface.get("scheduler_policy")
+        if policy is not None and str(policy) not in self.schedulers:
+            raise self._refuse(
+                module, f"{port} scheduler_policy", f"sonic_qos_scheduler has no policy {policy!r}", "add it there"
+            )
+        read: dict[int, tuple[bool, int | None, Ecn | None]] = {}
+        schedulers = self.schedulers[str(policy)].get("schedulers") if policy is not None else None
+        for each in self.entries("sonic_qos_scheduler", str(policy), schedulers):
+            number = self._number("sonic_qos_scheduler", str(policy), each, "sequence", 0, 255)
+            if number is not None and number < CLASSES:  # 255 is the port's shaper
+                kind = each.get("scheduler_type")
+                if kind not in (None, "dwrr", "strict", "wrr"):
+                    raise self._refuse("sonic_qos_scheduler", str(policy), f"scheduler_type {kind!r} is unknown")
+                strict = kind == "strict"
+                weight = self._number("sonic_qos_scheduler", str(policy), each, "weight", 1, 100)
+                read[number] = strict, None if strict else weight, None
+        for each in self.entries(module, f"{port} queues", interface.get("queues")):
+            number = self._number(module, f"{port} queues", each, "id", 0, 47)
+            profile = each.get("wred_profile")
+            if number is None or number >= CLASSES or profile is None:
+                continue
+            if str(profile) not in self.wred:
+                why = f"sonic_qos_wred has no profile {profile!r}"
+                raise self._refuse(module, f"{port} queue {number}", why, "add it there")
+            strict, weight, _ecn = read.get(number, (False, None, None))
+            read[number] = strict, weight, self._ecn(str(profile))
+        return queues_of(read)
+
+    def _ecn(self, name: str) -> Ecn | None:
+        """Return the marking; None where green packets (all that no policer coloured) are not marked."""
+        module = "sonic_qos_wred"
+        profile = self.wred[name]
+        green = self.options(module, name, profile.get("green"))
+        minimum = self._number(module, name, green, "min_threshold", 0, ECN_BYTES[1])
+        maximum = self._number(module, name, green, "max_threshold", 0, ECN_BYTES[1])
+        probability = self._number(module, name, green, "drop_probability", 0, 100)
+        if minimum is None or maximum is None or profile.get("ecn") != "green" or green.get("enable") is not True:
+            return None
+        if minimum > maximum:
+            raise self._refuse(module, name, f"min_threshold {minimum} is above max_threshold {maximum}")
+        # The module leaves a probability of 0 out when it gathers.
+        return Ecn(minimum, maximum, probability or 0)
+
+    def _watchdog(self, port: str, pfc: dict[str, Any]) -> Watchdog | None:
+        module, what = "sonic_qos_interfaces", f"{port} pfc"
+        detection = self._number(module, what, pfc, "watchdog_detect_time", 100, 5000)
+        restoration = self._number(module, what, pfc, "watchdog_restore_time", 100, 60000)
+        action = pfc.get("watchdog_action", "drop")
+        if action not in ("alert", "drop", "forward"):
+            raise self._refuse(module, what, f"watchdog_action {action!r} is unknown")
+        return None if detection is None or restoration is None else Watchdog(detection, restoration, action)
+
+    def _cable(self, port: str, length: Any) -> int | None:
+        if length is None:
+            return None
+        lengths = {f"{each}m": each for each in CABLES_M}
+        if str(length) not in lengths:
+            raise self._refuse("sonic_qos_interfaces", port, f"cable_length {length!r} is none of {', '.join(lengths)}")
+        return lengths[str(length)]
+
+    def ecmp_fields(self) -> tuple[str, ...] | None:
+        """Return the packet fields of the hash for both IP versions; None where neither is set."""
+        module = "sonic_ecmp_load_share"
+        config = self.options(module, "", self.config[module])
+        taken: set[str] | None = None
+        for at, family in enumerate(("ipv4", "ipv6")):
+            if config.get(family) is not None:
+                options = self.options(module, family, config[family])
+                of_family = {field for field, names in HASH.items() if options.get(f"{family}_{names[at]}") is True}
+                taken = of_family if taken is None else taken & of_family
+        return None if taken is None else tuple(sorted(taken))

@@ -1,0 +1,367 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Read a Junos configuration's class of service, whoever wrote it. Sources: ``systems.junos``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
+    CLASSES,
+    DSCPS,
+    Ecn,
+    PortQos,
+    Queue,
+    Switch,
+    Watchdog,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_lines import (
+    CLASS,
+    HASH,
+    MACRO,
+    NOT_HASHED,
+    Line,
+    set_lines,
+)
+
+SYSTEM = "junos"
+PORT = re.compile(r"(?:et|xe|ge|mge)-\d+/\d+/\d+(?::\d+)?")
+ETHERNET_BYTES = 14
+TAGGED_BYTES = {"vlan-tagging": 18, "flexible-vlan-tagging": 22}
+DEFAULT_STOPPED = {3: {3}, 4: {4}}  # priority -> queues, in a profile without output
+POLL_MS, DETECTION, RECOVERY_MS = 100, 2, 200
+CABLE_M, MRU_BYTES, MTU_BYTES = 100, 2500, 1500  # where nothing is said; the MTU is the IP packet's
+ALIASES = {"be": 0, "ef": 46, "nc1": 48, "nc2": 56, **{f"cs{at}": 8 * at for at in range(1, 8)}}
+ALIASES.update({f"af{at}{drop}": 8 * at + 2 * drop for at in range(1, 5) for drop in range(1, 4)})
+
+
+def bytes_of(percent: int, buffer: int) -> int:
+    """Return that percentage of a buffer in bytes, rounded up: a queue of this many bytes is that full."""
+    return -(-percent * buffer // 100)
+
+
+class Reader:
+    """A reader of one configuration, object by object."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self.name = name
+        lines, inactive = set_lines(text, name)
+        self.lines = [line for line in lines if not any(line[: len(path)] == path for path in inactive)]
+        self.inactive = inactive
+        self.cos: dict[str, list[Line]] = {}
+        self.interfaces: dict[str, list[Line]] = {}
+        self.hash: list[Line] = []
+        for line in self.lines:
+            if line[0] == "class-of-service" and len(line) > 2:
+                self.cos.setdefault(line[1], []).append(line[2:])
+            elif line[0] == "interfaces" and len(line) > 2:
+                self.interfaces.setdefault(line[1], []).append(line[2:])
+            elif line[:2] == HASH:
+                self.hash.append(line[2:])
+        self.buffer = self.read_buffer()
+        self.aliases = dict(ALIASES)
+        for _family, alias, bits in (line[:3] for line in self.cos.get("code-point-aliases", []) if len(line) > 2):
+            self.aliases[alias] = self.code_point(bits)
+        self.classes = self.read_classes()
+        self.known: dict[tuple[Any, ...], Any] = {}
+
+    def refuse(self, where: str, why: str, mend: str = "compare it with the switch's configuration") -> FabricError:
+        return FabricError(f"{self.name}: Junos configuration: {where}", why, mend)
+
+    def under(self, section: str, *path: str) -> list[Line]:
+        """Return the lines below a path of a section, in their order."""
+        return [line[len(path) :] for line in self.cos.get(section, []) if line[: len(path)] == path]
+
+    def object(self, section: str, *path: str, by: str) -> list[Line]:
+        found = self.under(section, *path)
+        if not found:
+            raise self.refuse(by, f"{' '.join((section, *path))} is not there", "define it, or delete what names it")
+        return [line for line in found if line]
+
+    def number(self, words: Line, after: str, where: str, least: int, most: int) -> int | None:
+        """Return the number after a word; None where the word is not there."""
+        if after not in words:
+            return None
+        rest = words[words.index(after) + 1 :]
+        if not rest or not rest[0].isdigit() or not least <= int(rest[0]) <= most:
+            raise self.refuse(where, f"{after} {' '.join(rest[:1])!r} is not a number of {least} to {most}")
+        return int(rest[0])
+
+    def code_point(self, bits: str, digits: int = 6) -> int:
+        if re.fullmatch(rf"[01]{{{digits}}}", bits):
+            return int(bits, 2)
+        if digits == 6 and bits in self.aliases:
+            return self.aliases[bits]
+        raise self.refuse("class-of-service", f"code point {bits!r} is neither {digits} bits nor a known alias")
+
+    def read_buffer(self) -> int | None:
+        for line in self.lines:
+            if line[: len(MACRO)] == MACRO:
+                return self.number(line[len(MACRO) - 1 :], MACRO[-1], " ".join(MACRO[:-1]), 1, 1 << 40)
+        return None
+
+    def read_classes(self) -> dict[str, dict[str, Any]]:
+        """Return, by name of a forwarding class, its number, queue, priority, and whether it is lossless."""
+        found: dict[str, dict[str, Any]] = {}
+        words: Line
+        for line in self.cos.get("forwarding-classes", []):
+            if line[0] == "queue" and len(line) > 2:  # the older words: queue NUMBER NAME
+                name, words = line[2], ("queue-num", line[1])
+            elif line[0] == "class" and len(line) > 2:
+                name, words = line[1], line[2:]
+            else:
+                continue
+            where = f"forwarding-classes class {name}"
+            known = found.setdefault(name, {"queue": None, "priority": None, "lossless": False, "multicast": False})
+            queue = self.number(words, "queue-num", where, 0, 11)
+            if queue is not None:
+                known["queue"], known["multicast"] = queue, queue >= CLASSES
+            priority = self.number(words, "pfc-priority", where, 0, CLASSES - 1)
+            known["priority"] = known["priority"] if priority is None else priority
+            known["lossless"] = known["lossless"] or "no-loss" in words
+        found = {name: each for name, each in found.items() if not each["multicast"]}
+        taken: set[int] = set()
+        for name, each in sorted(found.items(), key=lambda pair: not CLASS.fullmatch(pair[0])):  # ours first
+            if each["queue"] is None:
+                raise self.refuse(f"forwarding-classes class {name}", "it has no queue-num", "give it one")
+            match = CLASS.fullmatch(name)
+            number = int(match[1]) if match else each["queue"]
+            free = [number, *(at for at in range(CLASSES) if at not in taken)]
+            each["number"] = next((at for at in free if at not in taken), number)
+            taken.add(each["number"])
+            if match and not each["lossless"]:
+                each["priority"] = int(match[2])
+        return found
+
+    def ecmp(self) -> tuple[str, ...] | None:
+        if not self.hash or ("hash-mode", "layer2-header") in self.hash:
+            return None
+        found = [
+            tuple(sorted(field for field, word in words.items() if (family, word) not in self.hash))
+            for family, words in NOT_HASHED.items()
+        ]
+        return found[0] if found[0] == found[1] else None
+
+    def switch(self) -> Switch:
+        by_name: dict[str, list[Line]] = {}
+        for line in self.cos.get("interfaces", []):
+            by_name.setdefault(line[0], []).extend([line[1:]] if line[1:] else [])
+        wild = {name: lines for name, lines in by_name.items() if "*" in name or name == "all"}
+        ports = dict.fromkeys(name for name in by_name if name not in wild)
+        ports.update(dict.fromkeys(name for name in self.interfaces if PORT.fullmatch(name)))
+        found = {}
+        for port in ports:
+            lines = [
+                line
+                for name, each in wild.items()
+                if name == "all" or fnmatchcase(port, name)
+                for line in each
+            ]  # fmt: skip
+            found[port] = self.port(port, [*lines, *by_name.get(port, [])])
+        return Switch(self.name, SYSTEM, found, self.ecmp(), self.buffer)
+
+    def port(self, port: str, lines: list[Line]) -> PortQos:
+        """Return a port's QoS. ``lines``: its lines below [edit class-of-service interfaces]; later lines override."""
+        names: dict[str, str | None] = {"map": None, "pfc": None}
+        units: dict[str, str] = {}
+        rewrites = False
+        for line in lines:
+            if rewrites_dscps(line):
+                rewrites = True
+            elif line[0] == "scheduler-map" and len(line) > 1:
+                names["map"] = line[1]
+            elif line[0] == "congestion-notification-profile" and len(line) > 1:
+                names["pfc"] = line[1]
+            elif line[0] == "unit" and line[2:4] == ("classifiers", "dscp") and len(line) > 4:
+                units[line[1]] = line[4]
+            elif line[:2] == ("classifiers", "dscp") and len(line) > 2:
+                units.setdefault("*", line[2])
+        classifiers = tuple(dict.fromkeys(units.values()))
+        mtu = self.mtu(port)
+        key = (classifiers, *names.values(), mtu, rewrites)
+        if key not in self.known:
+            qos = self.qos(f"class-of-service interfaces {port}", classifiers, names, mtu)
+            self.known[key] = replace(qos, rewrites_dscp=rewrites)
+        return self.known[key]
+
+    def mtu(self, port: str) -> int | None:
+        found = None
+        header = ETHERNET_BYTES
+        inner = []
+        for line in self.interfaces.get(port, []):
+            where = f"interfaces {port}"
+            if line[0] == "mtu":
+                found = self.number(line, "mtu", where, 256, 65535)
+            elif line[0] in TAGGED_BYTES:
+                header = TAGGED_BYTES[line[0]]
+            elif line[0] == "unit" and line[2:5] in (("family", "inet", "mtu"), ("family", "inet6", "mtu")):
+                inner.append(self.number(line, "mtu", where, 256, 65535))
+        if found is None:
+            return None
+        return min([found - header, *(each for each in inner if each is not None)])
+
+    def forwarding_class(self, name: str, by: str) -> dict[str, Any]:
+        if name not in self.classes:
+            raise self.refuse(by, f"forwarding class {name} is not there", "define it, or delete what names it")
+        return self.classes[name]
+
+    def qos(self, by: str, classifiers: Line, names: dict[str, str | None], mtu: int | None) -> PortQos:
+        tables: list[list[str | None]] = []
+        for name in classifiers:
+            tables.append([None] * DSCPS)
+            if name != "default":
+                self.classifier(tables[-1], name, by, ())
+        # Units may have classifiers of their own: only what is the same in all of them is the port's.
+        dscps = [each[0] if len(set(each)) == 1 else None for each in zip(*tables)] or [None] * DSCPS
+        schedulers = {}
+        for line in self.object("scheduler-maps", names["map"], by=by) if names["map"] else []:
+            if line[0] == "forwarding-class" and line[2:3] == ("scheduler",) and len(line) > 3:
+                schedulers[line[1]] = line[3]
+        used = dict.fromkeys([*(each for each in dscps if each is not None), *schedulers])
+        classes = {name: self.forwarding_class(name, by) for name in used}
+        class_to_queue: list[int | None] = [None] * CLASSES
+        class_to_priority: list[int | None] = [None] * CLASSES
+        priority_to_queue: list[int | None] = [None] * CLASSES
+        queues: list[Queue | None] = [None] * CLASSES
+        for name, each in classes.items():
+            class_to_queue[each["number"]] = each["queue"]
+            class_to_priority[each["number"]] = each["priority"]
+            if name in schedulers:
+                queues[each["queue"]] = self.scheduler(schedulers[name], by)
+            elif queues[each["queue"]] is None:
+                queues[each["queue"]] = Queue(False, 0)  # no scheduler: what others leave
+            if each["priority"] is not None and not each["lossless"]:
+                priority_to_queue[each["priority"]] = each["queue"]
+        frame = (MTU_BYTES if mtu is None else mtu) + ETHERNET_BYTES
+        pfc, watchdog, cable = self.pausing(names["pfc"], by, dscps, classes, priority_to_queue, frame)
+        return PortQos(
+            dscp_to_class=tuple(None if name is None else classes[name]["number"] for name in dscps),
+            class_to_queue=tuple(class_to_queue),
+            class_to_priority=tuple(class_to_priority),
+            priority_to_queue=tuple(priority_to_queue),
+            queues=tuple(queues),
+            pfc=pfc,
+            watchdog=watchdog,
+            ip_mtu_bytes=mtu,
+            cable_m=cable,
+        )
+
+    def classifier(self, dscps: list[str | None], name: str, by: str, above: Line) -> None:
+        """Write the forwarding class of each DSCP that a classifier names."""
+        if name in above:
+            raise self.refuse(by, f"classifier {name} imports itself", "break the circle")
+        lines = self.object("classifiers", "dscp", name, by=by)
+        for line in lines:
+            if line[0] == "import" and len(line) > 1 and line[1] != "default":
+                self.classifier(dscps, line[1], f"classifiers dscp {name}", (*above, name))
+        for line in lines:
+            if line[0] == "forwarding-class" and "code-points" in line:
+                points = line[line.index("code-points") + 1 :]
+                if not points:
+                    raise self.refuse(f"classifiers dscp {name}", "code-points without one")
+                for bits in points:
+                    dscps[self.code_point(bits)] = line[1]
+
+    def scheduler(self, name: str, by: str) -> Queue:
+        if ("scheduler", name) not in self.known:
+            where = f"schedulers {name}"
+            strict, percent, marks = False, 0, False
+            profile = None
+            for line in self.object("schedulers", name, by=by):
+                if line[0] == "priority":
+                    strict = line[1:2] == ("strict-high",)
+                elif line[0] == "transmit-rate":
+                    percent = self.number(line, "percent", where, 0, 100) or 0
+                elif line[0] == "explicit-congestion-notification":
+                    marks = True
+                elif line[0] == "drop-profile-map" and "drop-profile" in line[:-1]:
+                    loss = line[line.index("loss-priority") + 1] if "loss-priority" in line[:-1] else "any"
+                    if loss in ("any", "low"):
+                        profile = line[line.index("drop-profile") + 1]
+            ecn = self.drop_profile(profile, where) if marks and profile is not None else None
+            self.known["scheduler", name] = Queue(strict, None if strict else percent, ecn)
+        return self.known["scheduler", name]
+
+    def drop_profile(self, name: str, by: str) -> Ecn:
+        where = f"drop-profiles {name}"
+        levels: list[int] = []
+        chances: list[int] = []
+        for line in self.object("drop-profiles", name, by=by):
+            words = line[1:] if line[0] == "interpolate" else line
+            for at, word in enumerate(words):
+                if word in ("fill-level", "drop-probability"):
+                    percent = self.number(words[at:], word, where, 0, 100)
+                    if percent is not None:
+                        (levels if word == "fill-level" else chances).append(percent)
+            if line[0] != "interpolate" and "fill-level" in line:
+                raise self.refuse(where, "a profile of steps, not interpolated", "interpolate between two fill levels")
+        if len(levels) != 2 or len(chances) != 2 or chances[0] != 0 or levels[0] >= levels[1]:
+            raise self.refuse(
+                where,
+                f"fill levels {levels} with drop probabilities {chances} are no straight line from 0",
+                "give two of each, rising, with 0 as the first probability",
+            )
+        if self.buffer is None:
+            raise self.refuse(
+                where,
+                "its thresholds are percents of a queue's buffer, and how many bytes that has is not told",
+                f"set {' '.join(MACRO)} BYTES on the switch; it has no effect there",
+            )
+        return Ecn(bytes_of(levels[0], self.buffer), bytes_of(levels[1], self.buffer), chances[1])
+
+    def pausing(
+        self,
+        name: str | None,
+        by: str,
+        dscps: list[str | None],
+        classes: dict[str, dict[str, Any]],
+        priority_to_queue: list[int | None],
+        frame_bytes: int,
+    ) -> tuple[tuple[int, ...], Watchdog | None, int | None]:
+        """Return (pfc, watchdog, cable_m), and write the queue that a pause of each priority stops."""
+        if name is None:
+            return (), None, None
+        where = f"congestion-notification-profile {name}"
+        points: dict[int, int] = {}  # to their MRU
+        cable = CABLE_M
+        stopped: dict[int, set[int]] = {}
+        watched, action = False, "drop"
+        times = {"poll-interval": POLL_MS, "detection": DETECTION, "recovery": RECOVERY_MS}
+        for line in self.object("congestion-notification-profile", name, by=by):
+            if line[:3] == ("input", "dscp", "code-point") and line[4:5] == ("pfc",):
+                point = self.code_point(line[3])
+                points[point] = self.number(line, "mru", where, 0, 65535) or points.get(point, MRU_BYTES)
+            elif line[:2] == ("input", "cable-length"):
+                cable = self.number(line, "cable-length", where, 0, 1 << 20) or CABLE_M
+            elif line[:3] == ("output", "ieee-802.1", "code-point") and len(line) > 3:
+                queue = self.number(line, "flow-control-queue", where, 0, 11)
+                if queue is not None:
+                    stopped.setdefault(self.code_point(line[3], 3), set()).add(queue)
+            elif line[0] == "pfc-watchdog":
+                watched = True
+                for word, held in times.items():
+                    times[word] = self.number(line, word, where, 1, 1 << 20) or held
+                if line[1:2] == ("watchdog-action",) and len(line) > 2:
+                    action = line[2]
+        for priority, queues in (stopped or DEFAULT_STOPPED).items():
+            priority_to_queue[priority] = min(queues)
+        pfc = set()
+        for class_name, each in classes.items():
+            own = {dscp for dscp, at in enumerate(dscps) if at == class_name}
+            pauses = each["lossless"] and each["priority"] is not None and own and own <= points.keys()
+            if pauses and each["queue"] in (stopped or DEFAULT_STOPPED).get(each["priority"], ()):
+                pfc.add(each["priority"])
+                if any(points[dscp] < frame_bytes for dscp in own):
+                    cable = 0
+        watchdog = Watchdog(times["poll-interval"] * times["detection"], times["recovery"], action)
+        return tuple(sorted(pfc)), watchdog if watched else None, cable if pfc else None
+
+
+def rewrites_dscps(line: Line) -> bool:
+    """Return true where a line of a port, or of a unit of it, rewrites DSCPs of packets that leave."""
+    rule = line[2:] if line[0] == "unit" else line
+    return rule[:1] == ("rewrite-rules",) and rule[1:2] in (("dscp",), ("dscp-ipv6",), ("inet-precedence",))

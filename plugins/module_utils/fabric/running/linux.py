@@ -1,0 +1,243 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Read the QoS of a Linux machine's ports, whoever configured it. Sources: ``systems.linux``."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
+    CLASSES,
+    DSCPS,
+    Ecn,
+    Octet,
+    PortQos,
+    Queue,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.linux_script import (
+    PRIORITIES,
+    Model,
+    Script,
+)
+
+SYSTEM = "linux"
+CHILD = re.compile(r"10([0-7])([0-7]):")
+ECMP_BITS = {"source_ip": 1, "destination_ip": 2, "protocol": 4, "source_port": 16, "destination_port": 32}
+ECMP_POLICIES = {0: 1 | 2, 1: 1 | 2 | 4 | 16 | 32}
+FAMILIES = ("ipv4", "ipv6")
+HASH = "net.{}.fib_multipath_hash_{}"
+PROTOCOLS = {"ip": 1, "ipv6": 2}  # -> the preference of its filters: one preference has one protocol
+# Run with sh on the machine, it prints what parse reads.
+READING = r"""printf '{"links":'; ip -j link show; printf ',"qdiscs":'; tc -d -j qdisc show; printf ',"filters":{'
+comma=; for dev in $(ls /sys/class/net); do found=$(tc -j filter show dev "$dev"); printf '%s"%s":%s' "$comma" "$dev" \
+"${found:-[]}"; comma=,; done; printf '},"sysctl":{'; comma=
+for key in net.ipv4.fib_multipath_hash_policy net.ipv4.fib_multipath_hash_fields net.ipv6.fib_multipath_hash_policy \
+net.ipv6.fib_multipath_hash_fields; do printf '%s"%s":"%s"' "$comma" "$key" "$(sysctl -n "$key")"; comma=,; done
+printf '}}\n'
+"""
+
+
+def read_model(text: str, name: str) -> Model:
+    if text.lstrip()[:1] != "{":
+        return Script(text, name).model
+    place = f"{name}: what was read by tc"
+    try:
+        found = json.loads(text, object_pairs_hook=_pairs)
+    except (ValueError, RecursionError) as error:
+        raise FabricError(place, f"not JSON ({error})", "read it again with the script READING") from None
+    shape = {"links": list, "qdiscs": list, "filters": dict, "sysctl": dict}
+    for key, kind in shape.items():
+        if not isinstance(found.get(key), kind):
+            raise FabricError(place, f"without {key}, or not as tc and ip show it", "read it with the script READING")
+    try:
+        links = {each["ifname"]: int(each["mtu"]) for each in found["links"] if each.get("link_type") != "loopback"}
+        qdiscs: dict[str, list[Model]] = {}
+        for each in found["qdiscs"]:
+            qdiscs.setdefault(each["dev"], []).append(each)
+        filters = {  # less what tc shows besides: a heading by preference, and u32's hash tables
+            dev: [each for each in listed if "options" in each and "ht_divisor" not in each["options"]]
+            for dev, listed in found["filters"].items()
+        }
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise FabricError(place, f"not as tc and ip show it ({error!r})", "read it with the script READING") from None
+    return {"links": links, "qdiscs": qdiscs, "filters": filters, "sysctl": found["sysctl"]}
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; several u32 matches under one key make that filter unreadable instead of shorter."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        found["match"] = None
+    return found
+
+
+def ecmp_of(sysctl: dict[str, Any], name: str) -> tuple[str, ...] | None:
+    found = []
+    for family in FAMILIES:
+        policy, fields = (sysctl.get(HASH.format(family, key)) for key in ("policy", "fields"))
+        if policy is None:
+            return None
+        try:
+            mask = int(str(fields), 0) if int(policy) == 3 else ECMP_POLICIES.get(int(policy))
+        except ValueError:
+            raise FabricError(
+                f"{name}: sysctl {HASH.format(family, 'policy')}", f"{policy!r} with {fields!r}", "read it again"
+            ) from None
+        if mask is None:
+            return None
+        found.append(tuple(sorted(field for field, bit in ECMP_BITS.items() if mask & bit)))
+    return found[0] if found[0] == found[1] else None
+
+
+class Port:
+    """One device of a model."""
+
+    def __init__(self, name: str, port: str, model: Model) -> None:
+        self.place = f"{name}: {port}"
+        self.mtu = model["links"][port]
+        self.qdiscs = model["qdiscs"].get(port, [])
+        self.filters = model["filters"].get(port)
+
+    def refuse(self, why: str, mend: str = "compare it with `tc -d qdisc show` there") -> FabricError:
+        return FabricError(self.place, why, mend)
+
+    def options(self, each: Model, *keys: str) -> list[Any]:
+        options = each.get("options")
+        found = [options.get(key) if isinstance(options, dict) else None for key in keys]
+        if None in found:
+            raise self.refuse(f"qdisc {each.get('kind')} {each.get('handle')} without {keys[found.index(None)]}")
+        return found
+
+    def qos(self) -> PortQos:
+        root = next((each for each in self.qdiscs if each.get("root")), None)
+        if root is None or root.get("kind") not in ("ets", "prio"):
+            for each in self.qdiscs:
+                if root is None and each.get("kind") not in ("ingress", "clsact"):
+                    raise self.refuse(f"qdisc {each.get('kind')} {each.get('handle')} hangs on nothing that was read")
+            return PortQos(ip_mtu_bytes=self.mtu)
+        bands = self.bands(root)
+        children = self.children(root, len(bands))
+        numbers = self.numbers(children, len(bands))
+        queues: list[Queue | None] = [None] * CLASSES
+        class_to_queue: list[int | None] = [None] * CLASSES
+        for at, (queue, traffic_class) in enumerate(numbers):
+            queues[queue] = Queue(*bands[at], self.ecn(children.get(at)))
+            class_to_queue[traffic_class] = queue
+        dscps = tuple(None if at is None else numbers[at][1] for at in self.dscp_to_band(root, len(bands)))
+        return PortQos(
+            dscp_to_class=dscps, class_to_queue=tuple(class_to_queue), queues=tuple(queues), ip_mtu_bytes=self.mtu
+        )
+
+    def numbers(self, children: dict[int, Model], count: int) -> list[tuple[int, int]]:
+        """Return (queue, traffic class) by band. A band whose qdisc does not give them, or is missing (a script may
+        have been stopped before it), gets the highest that no other band has.
+        """
+        named = {}
+        for at, child in children.items():
+            if match := CHILD.fullmatch(child.get("handle", "")):
+                named[at] = int(match[1]), int(match[2])
+        queues, classes = ({pair[which] for pair in named.values()} for which in (0, 1))
+        if not 1 <= count <= CLASSES or len(queues) < len(named) or len(classes) < len(named):
+            raise self.refuse(f"{count} bands are not 1 to {CLASSES} queues and classes, each with a number of its own")
+        free = zip(*(sorted(set(range(CLASSES)) - taken, reverse=True) for taken in (queues, classes)))
+        return [named[at] if at in named else next(free) for at in range(count)]
+
+    def bands(self, root: Model) -> list[tuple[bool, int | None]]:
+        """Return (strict, percent) by band."""
+        (count,) = self.options(root, "bands")
+        if root["kind"] == "prio":
+            return [(True, None)] * count
+        strict = root["options"].get("strict", 0)
+        quanta = root["options"].get("quanta", [])
+        if not isinstance(quanta, list) or strict + len(quanta) != count or not all(quanta):
+            raise self.refuse(f"ets has {count} bands, {strict} strict, and quanta {quanta}")
+        return [(True, None)] * strict + [(False, round(quantum * 100 / sum(quanta))) for quantum in quanta]
+
+    def children(self, root: Model, count: int) -> dict[int, Model]:
+        """Return the qdiscs of the bands, by band."""
+        found: dict[int, Model] = {}
+        for each in self.qdiscs:
+            major, _colon, minor = str(each.get("parent", "")).partition(":")
+            if each.get("root") or each.get("kind") in ("ingress", "clsact") or f"{major}:" != root.get("handle"):
+                continue
+            try:
+                at = int(minor, 16) - 1
+            except ValueError:
+                at = -1
+            if not 0 <= at < count:
+                raise self.refuse(f"qdisc {each.get('handle')} hangs on {each['parent']}, and there are {count} bands")
+            found[at] = each
+        return found
+
+    def ecn(self, child: Model | None) -> Ecn | None:
+        if child is None or child.get("kind") != "red":
+            return None
+        minimum, maximum = self.options(child, "min", "max")
+        options = child["options"]
+        if not options.get("ecn") or options.get("harddrop") or options.get("adaptive"):
+            return None
+        if "probability" in options:
+            probability = options["probability"]
+        elif "Plog" in options:  # include/net/red.h: max_P = (max - min) / 2^Plog
+            probability = (maximum - minimum) / 2 ** options["Plog"]
+        else:
+            raise self.refuse("red without its probability", "read it with tc's -d (details)")
+        if not 0 <= probability <= 1:
+            raise self.refuse(f"red with probability {probability}")
+        return Ecn(minimum, maximum, round(probability * 100))
+
+    def dscp_to_band(self, root: Model, count: int) -> Octet:
+        (priomap,) = self.options(root, "priomap")
+        default = priomap[0] if len(priomap) == PRIORITIES and len(set(priomap)) == 1 else None
+        if self.filters is None:
+            raise self.refuse("its filters were not read", "read it with the script READING")
+        by_protocol = []
+        for protocol in PROTOCOLS:
+            rules = [
+                self.rule(each, protocol, root, count)
+                for each in sorted(self.filters, key=lambda each: each.get("pref", 0))
+                if each.get("protocol") in (protocol, "all") and each.get("parent", root["handle"]) == root["handle"]
+            ]
+            by_protocol.append([self.first(rules, dscp, default) for dscp in range(DSCPS)])
+        return tuple(four if four == six else None for four, six in zip(*by_protocol))
+
+    def rule(self, each: Model, protocol: str, root: Model, count: int) -> tuple[int | None, int, int]:
+        """Return (band, value, mask) of a filter on the ToS byte; band None where it matches more than that."""
+        options = each["options"]
+        target = str(options.get("classid", options.get("flowid", "")))
+        major, _colon, minor = target.partition(":")
+        value, mask = 0, 0
+        known = False
+        if each.get("kind") == "flower":
+            keys = {key: found for key, found in options.get("keys", {}).items() if key != "eth_type"}
+            value = keys.pop("ip_tos", 0)
+            mask = int(str(keys.pop("ip_tos_mask", "ff" if "ip_tos" in options["keys"] else "0")), 16)
+            known = not keys
+        elif each.get("kind") == "matchall":
+            known = True
+        elif each.get("kind") == "u32" and isinstance(options.get("match"), dict):
+            match, shift = options["match"], 16 if protocol == "ip" else 20  # where the header's first word has it
+            value, mask = (int(str(match.get(key, "0")) or "0", 16) for key in ("value", "mask"))
+            known = match.get("off") == 0 and match.get("offmask", "") == "" and mask & ~(0xFF << shift) == 0
+            value, mask = value >> shift & 0xFF, mask >> shift & 0xFF
+        try:
+            band = int(minor, 16) - 1
+        except ValueError:
+            known, band = False, 0
+        if known and (f"{major}:" != root["handle"] or not 0 <= band < count):
+            raise self.refuse(
+                f"a filter leads to {target}, and {root['handle']} has {count} bands", "delete the filter"
+            )
+        return (band, value, mask) if known else (None, 0, 0)
+
+    @staticmethod
+    def first(rules: list[tuple[int | None, int, int]], dscp: int, default: int | None) -> int | None:
+        """Return the band of the first rule that takes a DSCP's packets; None where it takes only some of them."""
+        for band, value, mask in rules:
+            upper = mask & 0xFC
+            if (dscp << 2) & upper == value & upper:
+                return None if mask & 3 else band
+        return default

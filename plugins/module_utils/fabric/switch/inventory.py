@@ -1,0 +1,276 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Read the inventory's switches and their links, and refuse what is wrong with them before anything is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.settings import Record
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS, Asic
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asics import (
+    ASICS_VARIABLE,
+    MOST_BYTES,
+    MOST_CABLE_M,
+    find_asic,
+    read_asics,
+    read_speed,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS, SwitchSystem
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+
+HOST, SWITCH = "host", "switch"
+LONGEST_PORT_NAME = 64
+LEAST_QUEUE_BUFFER_BYTES = 100_000  # ten packets: less is a number in kilobytes
+
+
+@dataclass(frozen=True)
+class Peer:
+    """The far end of a port's link. ``port``: as its owner calls it; of a host, the RDMA device ("mlx5_0")."""
+
+    kind: str  # HOST or SWITCH
+    name: str
+    port: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}'s {self.port}"
+
+
+@dataclass(frozen=True)
+class PortSpec:
+    """One port as given in the inventory."""
+
+    speed_gbit_s: int
+    cable_m: int | None
+    peer: Peer | None
+
+
+@dataclass(frozen=True)
+class SwitchSpec:
+    """One switch as given in the inventory. ``asic`` is None only where the system sends no pauses.
+
+    ``own_headroom``: the user's xoff in bytes, by (speed, longest cable).
+    ``queue_buffer_bytes``: the bytes that one queue can fill, for systems with thresholds in percent of it, else None.
+    """
+
+    name: str
+    system: str
+    asic: Asic | None
+    ports: Mapping[str, PortSpec]
+    own_headroom: Mapping[tuple[int, int], int]
+    queue_buffer_bytes: int | None
+    system_module: SwitchSystem
+
+    @property
+    def needs_headroom(self) -> bool:
+        """Return true where headroom is planned: the system gets its bytes, or the cable to compute them from."""
+        return not getattr(self.system_module, "SIZES_HEADROOM", False)
+
+    @property
+    def sizes_headroom(self) -> bool:
+        """Return true where the system computes headroom itself; the planned value then only bounds ECN."""
+        return "headroom" in self.system_module.NOT_HELD
+
+    def held_cable_m(self, cable_m: int) -> int:
+        """Return the length for which the system keeps headroom where a cable is so long."""
+        held: Callable[[int], int] | None = getattr(self.system_module, "held_cable_m", None)
+        return cable_m if held is None else held(cable_m)
+
+
+def read_switches(
+    switches: Mapping[str, Any],
+    hosts: Mapping[str, Any] | None = None,
+    asics: Any = None,
+    systems: Mapping[str, SwitchSystem] | None = None,
+) -> list[SwitchSpec]:
+    """Return the inventory's switches, in its order, each checked alone and against the others.
+
+    ``switches``: name -> system, asic, ports, headroom and queue_buffer_bytes, each as in roce_switch_system and so on.
+    ``hosts``: name -> roce_host_nics of all hosts, None for a host without that variable; None as a whole: the hosts at
+    the far ends are not checked. ``asics``: roce_asics. Raises FabricError for the first error.
+    """
+    if not isinstance(switches, Mapping) or not switches:
+        raise FabricError("switches", "there are none", "put switches into the inventory's group roce_switches")
+    known = read_asics(asics)
+    specs = {
+        name: _read_switch(name, data, known, SYSTEMS if systems is None else systems)
+        for name, data in switches.items()
+    }
+    _check_links(specs)
+    if hosts is not None:
+        _check_hosts(specs, hosts)
+    return list(specs.values())
+
+
+def _read_switch(name: str, data: Any, asics: Mapping[str, Asic], systems: Mapping[str, SwitchSystem]) -> SwitchSpec:
+    record = Record(f"switch {name}", data)
+    record.only("system", "asic", "ports", "headroom", "queue_buffer_bytes")
+    system = record.data.get("system")
+    if not isinstance(system, str) or system not in systems:
+        raise record.refuse(
+            f"system {system!r} is unknown" if system is not None else "roce_switch_system is missing",
+            f"there are {', '.join(sorted(systems))}",
+        )
+    asic = None
+    if "asic" in record.data or "pfc" not in systems[system].NOT_HELD:
+        asic = find_asic(asics, record.data.get("asic"), record.subject)
+        _check_runs_on(record, system, systems[system], asic)
+    given = Record(f"{record.subject}: ports", record.data.get("ports", {})).data
+    if not given:
+        raise record.refuse("no ports are given", "name each with its speed_gbit_s and cable_m in roce_switch_ports")
+    ports: dict[str, PortSpec] = {}
+    spelled: dict[str, str] = {}
+    for port, port_data in given.items():
+        _check_port_name(record.subject, port, systems[system])
+        first = spelled.setdefault(port.casefold(), port)
+        if first != port:
+            raise record.refuse(f"port {port} is there twice, the other time as {first}", "keep one of them")
+        ports[port] = _read_port(f"{record.subject}: port {port}", port_data)
+    buffer = None
+    if hasattr(systems[system], "attainable"):
+        if "queue_buffer_bytes" not in record.data:
+            raise record.refuse(
+                "roce_switch_queue_buffer_bytes is missing, of which this system counts thresholds in percent",
+                "give it",
+            )
+        buffer = record.number("queue_buffer_bytes", 0, LEAST_QUEUE_BUFFER_BYTES, MOST_BYTES)
+    return SwitchSpec(name, system, asic, ports, _read_own(record), buffer, systems[system])
+
+
+def _check_runs_on(record: Record, name: str, system: SwitchSystem, asic: Asic) -> None:
+    """Refuse a table ASIC that no switch with this system has. A user's own ASIC is not checked."""
+    runs_on = getattr(system, "ASICS", None)
+    if runs_on is None or asic.name in runs_on or ASICS.get(asic.name) is not asic:
+        return
+    why = getattr(system, "NOT_ASICS", {}).get(asic.name, f"{name} runs on no switch with {asic.title}")
+    known = f"there are {', '.join(runs_on)}; or give" if runs_on else "give"
+    raise record.refuse(why, f"{known} the switch's own numbers and their source in {ASICS_VARIABLE}")
+
+
+def _check_port_name(subject: str, port: Any, system: SwitchSystem) -> None:
+    try:
+        text = values.text(port, LONGEST_PORT_NAME)
+    except values.InvalidValueError as error:
+        raise FabricError(f"{subject}: port {port!r}", error.cause, error.remedy) from None
+    form = getattr(system, "PORT", None)
+    if form is not None and not form.fullmatch(text):
+        raise FabricError(
+            f"{subject}: port {port}", "the system has no port of such a name", f"write it as {system.PORT_EXAMPLE}"
+        )
+
+
+def _read_port(subject: str, data: Any) -> PortSpec:
+    record = Record(subject, data)
+    record.only("speed_gbit_s", "cable_m", "peer")
+    record.need("speed_gbit_s")
+    cable = record.number("cable_m", 1, 1, MOST_CABLE_M) if "cable_m" in record.data else None
+    return PortSpec(read_speed(record), cable, _read_peer(record))
+
+
+def _read_peer(record: Record) -> Peer | None:
+    if "peer" not in record.data:
+        return None
+    peer = Record(f"{record.subject}: peer", record.data["peer"])
+    peer.only(HOST, SWITCH, "port")
+    if (HOST in peer.data) == (SWITCH in peer.data):
+        raise peer.refuse("not one host or one switch", "write {switch: spine1, port: Ethernet0}")
+    peer.need("port")
+    kind = HOST if HOST in peer.data else SWITCH
+    return Peer(kind, peer.text(kind, ""), peer.text("port", ""))
+
+
+def _read_own(record: Record) -> dict[tuple[int, int], int]:
+    rows = record.data.get("headroom", [])
+    if not isinstance(rows, list):
+        raise record.refuse(
+            "headroom is not a list", "write rows of {speed_gbit_s: 400, cable_m: 40, headroom_bytes: 120000}"
+        )
+    own: dict[tuple[int, int], int] = {}
+    for at, data in enumerate(rows, 1):
+        row = Record(f"{record.subject}: headroom, row {at}", data)
+        row.only("speed_gbit_s", "cable_m", "headroom_bytes")
+        row.need("speed_gbit_s", "cable_m", "headroom_bytes")
+        key = read_speed(row), row.number("cable_m", 0, 1, MOST_CABLE_M)
+        if key in own:
+            raise row.refuse(f"{key[0]} Gbit/s and {key[1]} m are there twice", "keep one of the rows")
+        own[key] = row.number("headroom_bytes", 0, 1, MOST_BYTES)
+    return own
+
+
+def _check_links(specs: Mapping[str, SwitchSpec]) -> None:
+    """Check that both ends of each link between switches agree."""
+    for spec in specs.values():
+        for name, port in spec.ports.items():
+            peer = port.peer
+            if peer is None or peer.kind != SWITCH:
+                continue
+            subject = f"switch {spec.name}: port {name}"
+            other = specs.get(peer.name)
+            if other is None:
+                raise FabricError(
+                    subject, f"its peer, switch {peer.name}, is not in the inventory", "add it, or correct the name"
+                )
+            far = other.ports.get(peer.port)
+            if far is None:
+                raise FabricError(
+                    subject, f"its peer, switch {peer.name}, has no port {peer.port}", "add it, or correct the name"
+                )
+            if far.peer != Peer(SWITCH, spec.name, name) or (peer.name, peer.port) == (spec.name, name):
+                raise FabricError(
+                    subject,
+                    f"it names {peer} as its peer, which names {far.peer or 'none'}",
+                    "correct the one that is wrong",
+                )
+            for what, here, there in (
+                ("speed_gbit_s", port.speed_gbit_s, far.speed_gbit_s),
+                ("cable_m", port.cable_m, far.cable_m),
+            ):
+                if here != there:
+                    raise FabricError(
+                        subject,
+                        f"its {what} is {here}, and {there} at the other end, {peer}",
+                        "give both ends the same",
+                    )
+
+
+def _check_hosts(specs: Mapping[str, SwitchSpec], hosts: Mapping[str, Any]) -> None:
+    """Check that each host at a port exists with that NIC, and that no NIC is at two ports."""
+    taken: dict[Peer, str] = {}
+    for spec in specs.values():
+        for name, port in spec.ports.items():
+            peer = port.peer
+            if peer is None or peer.kind != HOST:
+                continue
+            subject = f"switch {spec.name}: port {name}"
+            if peer.name in specs:
+                raise FabricError(
+                    subject,
+                    f"its peer, host {peer.name}, is a switch",
+                    f"write {{switch: {peer.name}, port: ...}}",
+                )
+            if peer.name not in hosts:
+                raise FabricError(
+                    subject, f"its peer, host {peer.name}, is not in the inventory", "add it, or correct the name"
+                )
+            taken_by = taken.setdefault(peer, subject)
+            if taken_by != subject:
+                raise FabricError(subject, f"{peer} is at {taken_by} too", "correct the one that is wrong")
+            if hosts[peer.name] is None:
+                continue
+            nics = Record(f"host {peer.name}: roce_host_nics", hosts[peer.name]).data
+            if peer.port not in nics:
+                raise FabricError(
+                    subject,
+                    f"its peer, host {peer.name}, has no NIC {peer.port} in roce_host_nics",
+                    f"there are {', '.join(sorted(nics))}" if nics else f"describe {peer.name}'s NICs there",
+                )
+            speed = Record(f"host {peer.name}: roce_host_nics: {peer.port}", nics[peer.port]).data.get("speed_gbit_s")
+            if speed is not None and speed != port.speed_gbit_s:
+                raise FabricError(
+                    subject,
+                    f"its speed_gbit_s is {port.speed_gbit_s}, and {speed} at the other end, {peer}",
+                    "give both ends the same",
+                )

@@ -1,0 +1,162 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Compute the patch from one NVUE configuration to another. Sources: ``systems.cumulus``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.cumulus import (
+    ALL_PORTS,
+    INDEXED,
+    OFF,
+    ON,
+    OURS,
+    REWRITING,
+    SECTIONS,
+    Reader,
+    Tree,
+    document,
+    items,
+    merge,
+    names_of,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.cumulus_render import text_of, tree_of
+
+
+def remediation(running: str, wanted: Switch) -> str:
+    """Return the patch that changes a running configuration to ``wanted``: a document like render's, in which null
+    removes a key; "" where nothing differs. Settings that are not this project's stay, except those that contradict the
+    policy.
+    """
+    reader = Reader(wanted.name, document(running, wanted.name))
+    have = _normal(reader)
+    want = tree_of(wanted)
+    patch: Tree = {}
+    _difference(patch, want, have, ())
+    qos = have.get("qos", {})
+    if reader.roce:
+        _remove(patch, "qos", "roce")
+    if wanted.ports and "roce-lossless" in qos.get("traffic-pool", {}):
+        _remove(patch, "qos", "traffic-pool", "roce-lossless")  # a switch has one lossless pool
+    for section in SECTIONS:
+        ours = want.get("qos", {}).get(section, {})
+        for profile in qos.get(section, {}):
+            if profile.startswith(OURS) and profile not in ours:
+                _remove(patch, "qos", section, profile)
+    known = want.get("qos", {}).get("egress-queue-mapping", {}).get(ALL_PORTS, {}).get("switch-priority")
+    for priority in reader.explicit if known else ():
+        if str(priority) not in known:  # it would lead other traffic into a class's queue
+            _remove(patch, "qos", "egress-queue-mapping", ALL_PORTS, "switch-priority", str(priority))
+    if qos.get("pfc", {}).get(ALL_PORTS) and any(not port.pfc for port in wanted.ports.values()):
+        _remove(patch, "qos", "pfc", ALL_PORTS)  # it would make a port pause that must not
+    if reader.rewriting(reader.below(reader.qos, REWRITING, ALL_PORTS, place="qos"), f"qos {REWRITING}", ALL_PORTS):
+        _remove(patch, "qos", REWRITING, ALL_PORTS, "rewrite")
+    for port, settings in want["interface"].items():
+        there = have.get("interface", {}).get(port, {}).get("qos", {})
+        here = settings.get("qos", {})
+        extra = [section for section in (*SECTIONS, "pfc-watchdog") if section in there and section not in here]
+        if REWRITING in there and reader.port(port, have["interface"][port]).rewrites_dscp:
+            extra.append(REWRITING)
+        if "pfc" in here and "link-pause" in there:
+            extra.append("link-pause")  # a port has one of the two
+        for section in extra:
+            _remove(patch, "interface", port, "qos", section)
+    return text_of(patch) if patch else ""
+
+
+def restoration(before: str, now: str, name: str) -> str:
+    """Return the patch, as remediation's, from ``now`` back to ``before`` in all that a policy can change; "" where
+    nothing differs. Other settings (passwords, which NVUE does not show) are not in it.
+    """
+    old, new = (_ours(document(text, name)) for text in (before, now))
+    for port in new["interface"]:
+        old["interface"].setdefault(port, {"qos": {}, "link": {}})
+    patch = _back(old, new)
+    return text_of(patch) if patch else ""
+
+
+def _ours(tree: Tree) -> Tree:
+    """Return the settings of all kinds that a policy can change."""
+    hashing = ((tree.get("system") or {}).get("forwarding") or {}).get("ecmp-hash")
+    ports = {
+        port: settings if isinstance(settings, dict) else {} for port, settings in tree.get("interface", {}).items()
+    }
+    mtus = {port: (settings.get("link") or {}).get("mtu") for port, settings in ports.items()}
+    return {
+        "interface": {
+            port: {"qos": settings.get("qos") or {}, "link": {"mtu": mtus[port]} if mtus[port] is not None else {}}
+            for port, settings in ports.items()
+        },
+        "qos": tree.get("qos") or {},
+        "system": {"forwarding": {"ecmp-hash": hashing} if hashing else {}},
+    }
+
+
+def _back(old: Any, new: Any) -> Tree:
+    """Return a merge patch (RFC 7396) that changes ``new`` back to ``old``."""
+    patch: Tree = {key: None for key in new if key not in old}
+    for key, value in old.items():
+        if key not in new:
+            patch[key] = value
+        elif isinstance(value, dict) and isinstance(new[key], dict):
+            inner = _back(value, new[key])
+            if inner:
+                patch[key] = inner
+        elif value != new[key]:
+            patch[key] = value
+    return patch
+
+
+def _normal(reader: Reader) -> Tree:
+    """Return the running tree with ranges expanded, as far as this project writes into it."""
+    tree = {key: reader.tree.get(key) or {} for key in ("interface", "qos", "system")}
+    interfaces: Tree = {}
+    for key, value in items(tree["interface"], f"{reader.place}: interface"):
+        for port in names_of(key, f"{reader.place}: interface {key}"):
+            merge(interfaces.setdefault(port, {}), value, f"{reader.place}: interface {port}")
+    return {"interface": interfaces, "qos": _apart(reader, tree["qos"], "qos"), "system": tree["system"]}
+
+
+def _apart(reader: Reader, node: Any, where: str) -> Any:
+    if not isinstance(node, dict):
+        return node
+    found: Tree = {}
+    for key, value in node.items():
+        if (key in INDEXED and isinstance(value, (dict, list))) or (key == "switch-priority" and "pool" in where):
+            by_number = reader.indexed(node, key, where)
+            found[key] = {str(at): _apart(reader, each, f"{where} {key} {at}") for at, each in by_number.items()}
+        else:
+            found[key] = _apart(reader, value, f"{where} {key}")
+    return found
+
+
+def _difference(patch: Tree, want: Tree, have: Any, path: tuple[str, ...]) -> None:
+    """Add to ``patch`` what ``want`` has and ``have`` lacks, and remove what else a profile of this project has."""
+    there = have if isinstance(have, dict) else {}
+    for key, value in want.items():
+        if isinstance(value, dict) and value:
+            _difference(patch, value, there.get(key), (*path, key))
+        elif key not in there or (value != {} and not _alike(value, there[key])):
+            _put(patch, (*path, key), value)
+    if len(path) > 2 and path[0] == "qos" and path[2].startswith(OURS):
+        for key in there:
+            if key not in want:
+                _put(patch, (*path, key), None)
+
+
+def _alike(value: Any, other: Any) -> bool:
+    """Return true where two values mean the same to NVUE: later releases say "enabled" for "enable" and "on"."""
+    one, two = str(value).lower(), str(other).lower()
+    return one == two or any(one in words and two in words for words in (ON, OFF))
+
+
+def _put(patch: Tree, path: tuple[str, ...], value: Any) -> None:
+    for key in path[:-1]:
+        patch = patch.setdefault(key, {})
+    patch[path[-1]] = value
+
+
+def _remove(patch: Tree, *path: str) -> None:
+    _put(patch, path, None)

@@ -1,0 +1,220 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Render the QoS of a switch as an NVUE document. Sources: ``systems.cumulus``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, PortQos, Switch, Watchdog
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.cumulus import (
+    ALL_PORTS,
+    ALPHAS,
+    ECMP,
+    HALF_PERCENT,
+    OURS,
+    POLLING_MS,
+    ROBUSTNESS,
+    Tree,
+)
+
+
+def render(switch: Switch) -> str:
+    """Return the document of ``switch``; see the module. Raises FabricError for what NVUE cannot hold."""
+    return text_of(tree_of(switch))
+
+
+def text_of(tree: Tree) -> str:
+    """Return JSON with one line for each port and for each kind of profile, so that a reader can compare.
+
+    json's own indentation would take longer than the rest of this function.
+    """
+    known: dict[int, str] = {}  # ports that are alike share one tree
+    sections = []
+    for key, section in tree.items():
+        lines = []
+        for name, settings in section.items():
+            if id(settings) not in known:
+                known[id(settings)] = json.dumps(settings)
+            lines.append(f"  {json.dumps(name)}: {known[id(settings)]}")
+        sections.append(f" {json.dumps(key)}: {{\n" + ",\n".join(lines) + "\n }")
+    return '[{"set": {\n' + ",\n".join(sections) + "\n}}]\n"
+
+
+def tree_of(switch: Switch) -> Tree:
+    qos: Tree = {}
+    interfaces: Tree = {}
+    by_port: dict[int, Tree] = {}
+    for port, wanted in switch.ports.items():
+        settings = by_port.get(id(wanted))
+        if settings is None:
+            settings = by_port[id(wanted)] = _port_tree(f"{switch.name}: {port}", wanted, qos)
+        interfaces[port] = settings
+    tree: Tree = {"interface": interfaces}
+    _whole_switch(switch, qos)
+    if qos:
+        tree["qos"] = {key: qos[key] for key in sorted(qos)}
+    if switch.ecmp_fields is not None:
+        fields = {key: "on" if field in switch.ecmp_fields else "off" for field, key in ECMP.items()}
+        tree["system"] = {"forwarding": {"ecmp-hash": fields}}
+    return tree
+
+
+def _port_tree(subject: str, wanted: PortQos, qos: Tree) -> Tree:
+    """Return a port's own settings; its profiles are added to ``qos``."""
+    _check_one_number(subject, wanted)
+    contents: dict[str, Tree] = {}
+    if any(entry is not None for entry in wanted.dscp_to_class):
+        if None in wanted.dscp_to_class:
+            raise FabricError(
+                subject, "some DSCPs have a class and some have none", "give every DSCP a class, as NVUE does"
+            )
+        dscps = {str(dscp): {"switch-priority": entry} for dscp, entry in enumerate(wanted.dscp_to_class)}
+        contents["mapping"] = {"trust": "l3", "dscp": dscps}
+    queues = {str(number): queue for number, queue in enumerate(wanted.queues) if queue is not None}
+    if queues:
+        contents["egress-scheduler"] = {
+            "traffic-class": {
+                number: {"mode": "strict"}
+                if queue.strict
+                else {"mode": "dwrr", "bw-percent": _percent(subject, queue.bandwidth_percent)}
+                for number, queue in queues.items()
+            }
+        }
+        # A profile without a queue would mark nothing, where default-global marks queue 0.
+        contents["congestion-control"] = {
+            "traffic-class": {number: _ecn_tree(queue.ecn) for number, queue in queues.items()}
+        }
+    if wanted.pfc:
+        contents["pfc"] = _pfc_tree(subject, wanted)
+    settings: Tree = {}
+    for section, content in contents.items():
+        profile = OURS + hashlib.sha256(json.dumps(content).encode()).hexdigest()[:8]
+        qos.setdefault(section, {})[profile] = content
+        settings[section] = {"profile": profile}
+    if wanted.watchdog is not None:
+        settings["pfc-watchdog"] = {"state": "enable"}
+    found: Tree = {"qos": settings} if settings else {}
+    if wanted.ip_mtu_bytes is not None:
+        found["link"] = {"mtu": wanted.ip_mtu_bytes}
+    return found
+
+
+def _check_one_number(subject: str, wanted: PortQos) -> None:
+    own = tuple(number if queue is not None else None for number, queue in enumerate(wanted.class_to_queue))
+    if wanted.class_to_priority != own or wanted.priority_to_queue != wanted.class_to_queue:
+        raise FabricError(
+            subject,
+            "a class has another traffic class than priority, and NVUE has one number for both, the switch priority",
+            "give each class of roce_policy the same traffic_class and priority",
+        )
+
+
+def _percent(subject: str, percent: int | None) -> int:
+    if percent is None or not 1 <= percent <= 100:
+        raise FabricError(
+            subject, f"a queue that is not strict has {percent} as its share", "give it bandwidth_percent of 1 to 100"
+        )
+    return percent
+
+
+def _ecn_tree(ecn: Ecn | None) -> Tree:
+    if ecn is None:
+        return {"ecn": "disable"}
+    return {
+        "ecn": "enable",
+        "min-threshold": ecn.minimum_bytes,
+        "max-threshold": ecn.maximum_bytes,
+        "probability": ecn.probability_percent,
+    }
+
+
+def _pfc_tree(subject: str, wanted: PortQos) -> Tree:
+    found: Tree = {
+        "switch-priority": {str(priority): {} for priority in wanted.pfc},
+        "rx": "enable",
+        "tx": "enable",
+    }
+    rooms = {wanted.headroom[priority] for priority in wanted.pfc}
+    others = [priority for priority, room in enumerate(wanted.headroom) if room and priority not in wanted.pfc]
+    if len(rooms) > 1 or others:
+        raise FabricError(
+            subject,
+            "its priorities have different headroom, and NVUE keeps one for all lossless priorities of a port",
+            "give each lossless priority, and no other, the same headroom",
+        )
+    room = rooms.pop()
+    if room is not None:
+        if room.xon_bytes != max(0, room.reserved_bytes - room.xon_offset_bytes):
+            raise FabricError(
+                subject,
+                f"its pauses are to end at {room.xon_bytes} bytes whenever they began, and NVUE knows only how far "
+                "below their beginning",
+                "name in roce_switch_asic the Spectrum that the switch has; in roce_asics, leave xon_bytes out",
+            )
+        found["port-buffer"] = room.reserved_bytes + room.xoff_bytes
+        found["xoff-threshold"] = room.reserved_bytes
+        found["xon-threshold"] = room.xon_offset_bytes
+    return found
+
+
+def _whole_switch(switch: Switch, qos: Tree) -> None:
+    """Return the settings that NVUE keeps once for all ports."""
+    every = list({id(port): port for port in switch.ports.values()}.values())
+    if not every:
+        return
+    classes = _the_same(switch, "the queue of a class", [port.class_to_queue for port in every])
+    if any(queue is not None for queue in classes):
+        mapping = {str(at): {"traffic-class": queue} for at, queue in enumerate(classes) if queue is not None}
+        qos["egress-queue-mapping"] = {ALL_PORTS: {"switch-priority": mapping}}
+    rooms = [room for port in every for room in port.headroom if room is not None]
+    if any(port.pfc for port in every):
+        qos["traffic-pool"] = {
+            "default-lossless": {"memory-percent": HALF_PERCENT},
+            "default-lossy": {"memory-percent": 100 - HALF_PERCENT},
+        }
+    if rooms:
+        exponent = _the_same(switch, "the alpha of lossless priorities", [room.alpha_exponent for room in rooms])
+        names = [name for name, known in ALPHAS.items() if known == exponent]
+        if not names:
+            raise FabricError(
+                switch.name,
+                f"alpha_exponent {exponent} is not one of NVUE's",
+                f"give one of {min(ALPHAS.values())} to {max(ALPHAS.values())}",
+            )
+        qos["advance-buffer-config"] = {ALL_PORTS: {"ingress-lossless-buffer": {"shared-alpha": names[0]}}}
+    watchdogs = [port.watchdog for port in every if port.watchdog is not None]
+    if watchdogs:
+        qos["pfc-watchdog"] = _watchdog_tree(switch, _the_same(switch, "the PFC watchdog", watchdogs))
+
+
+def _the_same(switch: Switch, what: str, values: list[Any]) -> Any:
+    if any(value != values[0] for value in values):
+        raise FabricError(
+            switch.name,
+            f"{what} differs between its ports, and NVUE keeps one for the whole switch",
+            "give all ports the same",
+        )
+    return values[0]
+
+
+def _watchdog_tree(switch: Switch, watchdog: Watchdog) -> Tree:
+    interval, rest = watchdog.restoration_ms, watchdog.detection_ms % watchdog.restoration_ms
+    robustness = watchdog.detection_ms // interval
+    if (
+        watchdog.action != "drop"
+        or rest
+        or not POLLING_MS[0] <= interval <= POLLING_MS[1]
+        or not ROBUSTNESS[0] <= robustness <= ROBUSTNESS[1]
+    ):
+        raise FabricError(
+            switch.name,
+            f"its PFC watchdog cannot be {watchdog.action} after {watchdog.detection_ms} ms until "
+            f"{watchdog.restoration_ms} ms: Cumulus drops, and ends after one of its polling intervals",
+            f"give action drop, restoration_ms of {POLLING_MS[0]} to {POLLING_MS[1]}, and a multiple of it as "
+            "detection_ms",
+        )
+    return {"polling-interval": interval, "robustness": robustness}

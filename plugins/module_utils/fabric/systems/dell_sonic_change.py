@@ -1,0 +1,297 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Compute the module calls from the gathered settings to the wanted ones. Sources: ``systems.dell_sonic``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
+    CLASSES,
+    DSCPS,
+    Ecn,
+    Octet,
+    Queue,
+    Switch,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.dell_sonic import (
+    DSCP_MAP,
+    GROUP_MAP,
+    PFC_GROUP_MAP,
+    PFC_QUEUE_MAP,
+    QUEUE_MAP,
+    REWRITING,
+    Reader,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.dell_sonic_render import render
+
+Config = dict[str, Any]
+_BOUND = (DSCP_MAP, QUEUE_MAP, GROUP_MAP, PFC_QUEUE_MAP)
+CABLE_UNSET = "40m"  # what the modules gather, and write, where no cable is set
+
+
+def remediation(running: str, wanted: Switch) -> str:
+    """Return the modules' calls, in order, that change what was gathered to ``wanted``: JSON, a list of ``{"module":
+    ..., "config": ..., "state": "merged" or "deleted"}``; "" where nothing differs.
+
+    A port keeps settings that already mean the same, under any name. Settings that contradict on a wanted port are
+    deleted, and so are objects of this project that no port uses any more.
+    """
+    steps = _Change(Reader(running, wanted.name), wanted).steps()
+    return json.dumps(steps, indent=2, sort_keys=True) + "\n" if steps else ""
+
+
+class _Change:
+    """The differences between a switch's settings and the wanted ones."""
+
+    def __init__(self, reader: Reader, wanted: Switch) -> None:
+        self.reader = reader
+        self.wanted = wanted
+        self.want = {module: each["config"] for module, each in json.loads(render(wanted)).items()}
+        self.used: set[tuple[str, str]] = set()  # what each port refers to in the end, by kind and name
+        self.new: set[tuple[str, str]] = set()  # the part of it that a port is given
+
+    def steps(self) -> list[Config]:
+        """Return the calls: objects, then ports, contradictions before wanted settings, and unused objects last."""
+        steps: list[Config] = []
+
+        def add(module: str, state: str, config: Any) -> None:
+            if config:
+                steps.append({"module": module, "state": state, "config": config})
+
+        taken, given = self.ports()
+        if self.want.get("sonic_qos_buffer") and self.has("sonic_qos_buffer").get("buffer_init") is not True:
+            add("sonic_qos_buffer", "merged", self.want["sonic_qos_buffer"])
+        extra, lacking = self.maps()
+        add("sonic_qos_maps", "deleted", extra)
+        add("sonic_qos_maps", "merged", lacking)
+        add("sonic_qos_wred", "merged", self.objects("sonic_qos_wred", self.reader.wred))
+        add("sonic_qos_scheduler", "deleted", self.sequences())
+        add("sonic_qos_scheduler", "merged", self.objects("sonic_qos_scheduler", self.reader.schedulers))
+        has = self.has("sonic_qos_pfc")
+        if any(has.get(option) != each for option, each in self.want.get("sonic_qos_pfc", {}).items()):
+            add("sonic_qos_pfc", "merged", self.want["sonic_qos_pfc"])
+        add("sonic_qos_interfaces", "deleted", taken)
+        add("sonic_qos_interfaces", "merged", given)
+        add("sonic_interfaces", "merged", self.mtus())
+        if self.wanted.ecmp_fields is not None and self.reader.ecmp_fields() != self.wanted.ecmp_fields:
+            add("sonic_ecmp_load_share", "merged", self.want["sonic_ecmp_load_share"])
+        for module, config in self.leftovers():
+            add(module, "deleted", config)
+        return steps
+
+    def has(self, module: str) -> Config:
+        return self.reader.options(module, "", self.reader.config[module])
+
+    def ports(self) -> tuple[list[Config], list[Config]]:
+        """Return (to delete, to merge) of sonic_qos_interfaces, and record what is used."""
+        taken, given = [], []
+        interfaces = {each["name"]: each for each in self.want.get("sonic_qos_interfaces", [])}
+        for port, interface in self.reader.interfaces.items():
+            if port not in self.wanted.ports:
+                self.uses(port, interface)
+        for port in self.wanted.ports:
+            less, more = self.port(port, interfaces.get(port, {}))
+            if less:
+                taken.append({"name": port, **less})
+            if more:
+                given.append({"name": port, **more})
+        return taken, given
+
+    def port(self, port: str, want: Config) -> tuple[Config, Config]:
+        has = self.reader.interfaces.get(port, {})
+        less: Config = {}
+        more: Config = {}
+        self.bindings(port, has, want, less, more)
+        self.queues(port, has, want, less, more)
+        self.pfc(port, has, want, less, more)
+        cable = has.get("cable_length") or CABLE_UNSET
+        if want.get("cable_length", cable) != cable:
+            more["cable_length"] = want["cable_length"]
+        elif more:  # or the module writes its default
+            more["cable_length"] = cable
+        return less, more
+
+    def bindings(self, port: str, has: Config, want: Config, less: Config, more: Config) -> None:
+        """Return the maps of a port."""
+        qos = self.wanted.ports[port]
+        octets = (qos.dscp_to_class, qos.class_to_queue, qos.class_to_priority, qos.priority_to_queue)
+        bound = self.reader.options("sonic_qos_interfaces", f"{port} qos_maps", has.get("qos_maps"))
+        names = want.get("qos_maps", {})
+        drop: Config = {}
+        put: Config = {}
+        for form, octet in zip(_BOUND, octets):
+            kind, _key, _value, option = form
+            if self.octet(port, bound, form) == octet:
+                if option in bound:
+                    self.used.add((kind, str(bound[option])))
+            elif option in names:
+                put[option] = names[option]
+                self.used.add((kind, names[option]))
+                self.new.add((kind, names[option]))
+            else:
+                drop[option] = bound[option]
+        if bound.get(REWRITING) is not None:
+            drop[REWRITING] = bound[REWRITING]
+        kind, _key, _value, option = PFC_GROUP_MAP
+        if bound.get(option) is not None:
+            if self.octet(port, bound, PFC_GROUP_MAP) == tuple(range(CLASSES)):
+                self.used.add((kind, str(bound[option])))
+            else:
+                drop[option] = bound[option]
+        less.update({"qos_maps": drop} if drop else {})
+        more.update({"qos_maps": put} if put else {})
+
+    def octet(self, port: str, bound: Config, form: tuple[str, str, str, str]) -> Octet | None:
+        """Return the content of a map that a port names; None where it cannot be understood, and is replaced."""
+        try:
+            found = self.reader.bound_map(port, bound, form)
+        except FabricError:
+            return None
+        return (None,) * (DSCPS if form is DSCP_MAP else CLASSES) if found is None else found
+
+    def queues(self, port: str, has: Config, want: Config, less: Config, more: Config) -> None:
+        """Return the scheduler policy and the WRED profiles of a port."""
+        try:
+            seen = self.reader.queues(port, has)
+        except FabricError:
+            seen = None
+        wanted = self.wanted.ports[port].queues
+        policy = has.get("scheduler_policy")
+        if seen is not None and [_served(each) for each in seen] == [_served(each) for each in wanted]:
+            if policy is not None:
+                self.used.add(("scheduler", str(policy)))
+        elif "scheduler_policy" in want:
+            more["scheduler_policy"] = want["scheduler_policy"]
+            self.used.add(("scheduler", want["scheduler_policy"]))
+            self.new.add(("scheduler", want["scheduler_policy"]))
+        else:
+            less["scheduler_policy"] = policy
+        profiles = {each["id"]: each["wred_profile"] for each in want.get("queues", [])}
+        there = {
+            each.get("id"): each["wred_profile"]
+            for each in self.reader.entries("sonic_qos_interfaces", f"{port} queues", has.get("queues"))
+            if each.get("wred_profile") is not None and each.get("id") in range(CLASSES)
+        }
+        drop, put = [], []
+        for number in range(CLASSES):
+            same = seen is not None and _marks(seen[number]) == _marks(wanted[number])
+            if number in profiles and not same:
+                put.append({"id": number, "wred_profile": profiles[number]})
+                self.used.add(("wred", profiles[number]))
+                self.new.add(("wred", profiles[number]))
+            elif number in there and (not same or (number not in profiles and there[number] in profiles.values())):
+                drop.append({"id": number, "wred_profile": there[number]})  # what marks, or would from now on
+            elif number in there:
+                self.used.add(("wred", str(there[number])))
+        less.update({"queues": drop} if drop else {})
+        more.update({"queues": put} if put else {})
+
+    def pfc(self, port: str, has: Config, want: Config, less: Config, more: Config) -> None:
+        """Return the pauses and the watchdog of a port."""
+        pfc = self.reader.options("sonic_qos_interfaces", f"{port} pfc", has.get("pfc"))
+        wanted = self.wanted.ports[port].pfc
+        paused = self.reader.paused(port, pfc)
+        drop: Config = {}
+        put: Config = {}
+        off = [{"dot1p": each, "enable": True} for each in paused if each not in wanted]
+        on = [{"dot1p": each, "enable": True} for each in wanted if each not in paused]
+        if off:
+            drop["priorities"] = off
+        if on:
+            put["priorities"] = on
+        if wanted and pfc.get("asymmetric") is True:
+            put["asymmetric"] = False
+        action = pfc.get("watchdog_action", "drop")
+        dog = {option: each for option, each in want.get("pfc", {}).items() if option.startswith("watchdog")}
+        for option in ("watchdog_detect_time", "watchdog_restore_time"):
+            if option not in dog and pfc.get(option) is not None:
+                drop[option] = pfc[option]
+            elif option in dog and pfc.get(option) != dog[option]:
+                put[option] = dog[option]
+        if put or dog.get("watchdog_action", action) != action:  # or the module writes its default
+            put["watchdog_action"] = dog.get("watchdog_action", action)
+        less.update({"pfc": drop} if drop else {})
+        more.update({"pfc": put} if put else {})
+
+    def maps(self) -> tuple[Config, Config]:
+        """Return (entries to delete, maps to merge) of sonic_qos_maps, for the maps that ports are given."""
+        extra: Config = {}
+        lacking: Config = {}
+        for kind, key, _value, _option in _BOUND:
+            for each in self.want.get("sonic_qos_maps", {}).get(kind, []):
+                name, entries = each["name"], each["entries"]
+                if (kind, name) not in self.new:
+                    continue
+                there = self.reader.by_key(kind, name, key)
+                gone = sorted(there.keys() - {str(entry[key]) for entry in entries})
+                missing = [entry for entry in entries if there.get(str(entry[key])) != entry]
+                if gone:
+                    extra.setdefault(kind, []).append({"name": name, "entries": [{key: there[at][key]} for at in gone]})
+                if missing:
+                    lacking.setdefault(kind, []).append({"name": name, "entries": missing})
+        return extra, lacking
+
+    def objects(self, module: str, there: dict[str, Config]) -> list[Config]:
+        """Return the profiles or policies that ports are given and that are missing or different."""
+        kind = module.rpartition("_")[2]
+        return [
+            each
+            for each in self.want.get(module, [])
+            if (kind, each["name"]) in self.new and there.get(each["name"]) != each
+        ]
+
+    def sequences(self) -> list[Config]:
+        """Return, for policies that ports are given, the queues that were added or given another kind of service."""
+        found = []
+        for policy in self.objects("sonic_qos_scheduler", self.reader.schedulers):
+            wanted = {each["sequence"]: each["scheduler_type"] for each in policy["schedulers"]}
+            there = self.reader.schedulers.get(policy["name"], {}).get("schedulers")
+            gone = [
+                {"sequence": each["sequence"]}
+                for each in self.reader.entries("sonic_qos_scheduler", policy["name"], there)
+                if each.get("sequence") in range(CLASSES)
+                and wanted.get(each["sequence"]) != each.get("scheduler_type", "dwrr")
+            ]
+            if gone:
+                found.append({"name": policy["name"], "schedulers": gone})
+        return found
+
+    def mtus(self) -> list[Config]:
+        return [
+            each
+            for each in self.want.get("sonic_interfaces", [])
+            if self.reader.mtus.get(each["name"], {}).get("mtu") != each["mtu"]
+        ]
+
+    def uses(self, port: str, interface: Config) -> None:
+        """Record the objects that a port uses for which nothing is wanted."""
+        bound = self.reader.options("sonic_qos_interfaces", f"{port} qos_maps", interface.get("qos_maps"))
+        self.used |= {(kind, str(bound.get(option))) for kind, _key, _value, option in (*_BOUND, PFC_GROUP_MAP)}
+        self.used.add(("scheduler", str(interface.get("scheduler_policy"))))
+        for each in self.reader.entries("sonic_qos_interfaces", f"{port} queues", interface.get("queues")):
+            self.used.add(("wred", str(each.get("wred_profile"))))
+
+    def leftovers(self) -> Iterator[tuple[str, Any]]:
+        """Return this project's objects that nothing uses."""
+
+        def unused(kind: str, there: dict[str, Config]) -> list[Config]:
+            return [{"name": name} for name in sorted(there) if name.startswith(OWN) and (kind, name) not in self.used]
+
+        yield "sonic_qos_scheduler", unused("scheduler", self.reader.schedulers)
+        yield "sonic_qos_wred", unused("wred", self.reader.wred)
+        kinds = {kind: unused(kind, there) for kind, there in sorted(self.reader.maps.items())}
+        yield "sonic_qos_maps", {kind: each for kind, each in kinds.items() if each}
+
+
+def _served(queue: Queue | None) -> tuple[bool, int | None]:
+    """Return how a queue is served; one that only marks is served like one that is not there."""
+    return (False, None) if queue is None else (queue.strict, queue.bandwidth_percent)
+
+
+def _marks(queue: Queue | None) -> Ecn | None:
+    return queue.ecn if queue else None

@@ -1,0 +1,257 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Render the class of service of a switch as Junos ``set`` lines. Sources: ``systems.junos``."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
+    ECMP_FIELDS,
+    Ecn,
+    PortQos,
+    Queue,
+    Switch,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos import (
+    DETECTION,
+    ETHERNET_BYTES,
+    POLL_MS,
+    RECOVERY_MS,
+    bytes_of,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.junos_lines import (
+    COS,
+    HASH,
+    HASH_MODE,
+    MACRO,
+    NOT_HASHED,
+    OURS,
+    Line,
+)
+
+MOST_MTU = 9216
+
+
+def attainable(qos: PortQos, queue_buffer_bytes: int) -> PortQos:
+    """Return ``qos`` with thresholds that are whole percents of ``queue_buffer_bytes``, none above its earlier value.
+
+    Raises FabricError where an upper threshold is below 1%.
+    """
+    return replace(
+        qos,
+        queues=tuple(
+            queue and replace(queue, ecn=queue.ecn and _attainable(queue.ecn, queue_buffer_bytes))
+            for queue in qos.queues
+        ),
+    )
+
+
+def _attainable(ecn: Ecn, buffer: int) -> Ecn:
+    high = min(ecn.maximum_bytes * 100 // buffer, 99)
+    low = min(ecn.minimum_bytes * 100 // buffer, high - 1)
+    if high < 1:
+        raise FabricError(
+            f"a threshold of {ecn.maximum_bytes} bytes",
+            f"below 1% of a queue's {buffer} bytes, the least that Junos can tell from none",
+            f"give {bytes_of(1, buffer)} or more as maximum_bytes",
+        )
+    return Ecn(bytes_of(low, buffer), bytes_of(high, buffer), ecn.probability_percent)
+
+
+def wanted_lines(switch: Switch) -> list[Line]:
+    found: dict[Line, None] = {}  # in their order, each once
+    ports: list[Line] = []
+    by_qos: dict[int, list[Line]] = {}
+    for port, wanted in switch.ports.items():
+        if id(wanted) not in by_qos:
+            shared, by_qos[id(wanted)] = _port_lines(switch, f"{switch.name}: {port}", wanted)
+            found.update(dict.fromkeys(shared))
+        ports += [tuple(port if word == "PORT" else word for word in line) for line in by_qos[id(wanted)]]
+    lines: list[Line] = []
+    if switch.queue_buffer_bytes is not None:
+        lines.append((*MACRO, str(switch.queue_buffer_bytes)))
+    lines += [*found, *ports]
+    if switch.ecmp_fields is not None:
+        lines.append(HASH_MODE)
+        for family, words in NOT_HASHED.items():
+            lines += [(*HASH, family, words[field]) for field in ECMP_FIELDS if field not in switch.ecmp_fields]
+    _check_one_meaning(switch)
+    return lines
+
+
+def _check_one_meaning(switch: Switch) -> None:
+    """Check that each class has one queue and one priority on all ports: forwarding classes are the switch's."""
+    known: dict[str, int] = {}
+    for wanted in {id(port): port for port in switch.ports.values()}.values():
+        for at, (queue, priority) in enumerate(zip(wanted.class_to_queue, wanted.class_to_priority)):
+            for what, number in ((f"queue of class {at}", queue), (f"priority of class {at}", priority)):
+                if number is not None and known.setdefault(what, number) != number:
+                    raise FabricError(
+                        switch.name,
+                        f"the {what} differs between its ports, and Junos keeps one for the whole switch",
+                        "give all ports the same",
+                    )
+
+
+def _port_lines(switch: Switch, subject: str, wanted: PortQos) -> tuple[list[Line], list[Line]]:
+    """Return the objects to which a port's settings refer, and the settings, in which PORT stands for its name."""
+    shared: list[Line] = []
+    own: list[Line] = []
+    names = _class_names(subject, wanted)
+    for at, name in names.items():
+        line = (*COS, "forwarding-classes", "class", name)
+        shared.append((*line, "queue-num", str(wanted.class_to_queue[at])))
+        if wanted.class_to_priority[at] in wanted.pfc:
+            shared += [(*line, "no-loss"), (*line, "pfc-priority", str(wanted.class_to_priority[at]))]
+    if any(entry is not None for entry in wanted.dscp_to_class):
+        code_points: list[Line] = []
+        for dscp, led_to in enumerate(wanted.dscp_to_class):
+            if led_to is not None:
+                if led_to not in names:
+                    raise FabricError(
+                        subject, f"DSCP {dscp} leads to class {led_to}, which has no queue", "give it one"
+                    )
+                class_name = names[led_to]
+                code_points.append(
+                    ("forwarding-class", class_name, "loss-priority", "low", "code-points", f"{dscp:06b}")
+                )
+        name = _named(shared, (*COS, "classifiers", "dscp"), code_points)
+        own.append((*COS, "interfaces", "PORT", "unit", "*", "classifiers", "dscp", name))
+    content: list[Line] = []
+    for at, forwarding_class in names.items():
+        number = wanted.class_to_queue[at]
+        queue = None if number is None else wanted.queues[number]
+        if queue is not None:
+            scheduler = _scheduler(switch, subject, queue, shared)
+            content.append(("forwarding-class", forwarding_class, "scheduler", scheduler))
+    if content:
+        name = _named(shared, (*COS, "scheduler-maps"), content)
+        own.append((*COS, "interfaces", "PORT", "scheduler-map", name))
+    if wanted.pfc:
+        name = _named(shared, (*COS, "congestion-notification-profile"), _pfc(subject, wanted))
+        own.append((*COS, "interfaces", "PORT", "congestion-notification-profile", name))
+    elif wanted.watchdog is not None:
+        raise FabricError(subject, "a PFC watchdog without a lossless priority", "take it away")
+    if wanted.ip_mtu_bytes is not None:
+        mtu = wanted.ip_mtu_bytes + ETHERNET_BYTES
+        if mtu > MOST_MTU:
+            raise FabricError(
+                subject,
+                f"an IP MTU of {wanted.ip_mtu_bytes} needs {mtu} bytes with its Ethernet header; a QFX has {MOST_MTU}",
+                f"give {MOST_MTU - ETHERNET_BYTES} or less as roce_policy's switch_mtu_bytes",
+            )
+        own.append(("interfaces", "PORT", "mtu", str(mtu)))
+    return shared, own
+
+
+def _class_names(subject: str, wanted: PortQos) -> dict[int, str]:
+    """Return the forwarding class of each traffic class that has a queue."""
+    names = {}
+    queues = [queue for queue in wanted.class_to_queue if queue is not None]
+    for at, queue in enumerate(wanted.class_to_queue):
+        priority = wanted.class_to_priority[at]
+        if queue is None and priority is None:
+            continue
+        if queue is None or priority is None or wanted.priority_to_queue[priority] != queue:
+            raise FabricError(
+                subject,
+                f"class {at} has queue {queue} and priority {priority}, and a pause of that stops another queue",
+                "give each class a queue and a priority, and the priority the same queue",
+            )
+        names[at] = f"{OURS}tc{at}-pri{priority}"
+    priorities = [priority for priority in wanted.class_to_priority if priority is not None]
+    missing = [at for at, queue in enumerate(wanted.queues) if queue is not None and at not in queues]
+    stray = [at for at, queue in enumerate(wanted.priority_to_queue) if queue is not None and at not in priorities]
+    if missing or stray or len(set(queues)) < len(queues) or not set(wanted.pfc) <= set(priorities):
+        raise FabricError(
+            subject, "not every queue and priority has one class of its own", "give each class of roce_policy its own"
+        )
+    return names
+
+
+def _named(shared: list[Line], path: Line, content: Iterable[Line]) -> str:
+    """Add an object of this content to ``shared`` and return its name, which is derived from the content."""
+    content = list(content)
+    name = OURS + hashlib.sha256(repr(content).encode()).hexdigest()[:8]
+    shared += [(*path, name, *line) for line in content]
+    return name
+
+
+def _scheduler(switch: Switch, subject: str, queue: Queue, shared: list[Line]) -> str:
+    content: list[Line] = []
+    if queue.strict:
+        content.append(("priority", "strict-high"))
+    else:
+        if queue.bandwidth_percent is None or not 1 <= queue.bandwidth_percent <= 100:
+            raise FabricError(
+                subject,
+                f"a queue that is not strict has {queue.bandwidth_percent} as its share",
+                "give it bandwidth_percent of 1 to 100",
+            )
+        content += [("priority", "low"), ("transmit-rate", "percent", str(queue.bandwidth_percent))]
+    if queue.ecn is not None:
+        profile = _named(shared, (*COS, "drop-profiles"), _drop_profile(switch, subject, queue.ecn))
+        content += [
+            ("drop-profile-map", "loss-priority", "any", "protocol", "any", "drop-profile", profile),
+            ("explicit-congestion-notification",),
+        ]
+    return _named(shared, (*COS, "schedulers"), content)
+
+
+def _drop_profile(switch: Switch, subject: str, ecn: Ecn) -> list[Line]:
+    buffer = switch.queue_buffer_bytes
+    if not buffer or buffer < 0:
+        raise FabricError(
+            subject,
+            "Junos marks at percents of a queue's buffer, and how many bytes that has is not told",
+            "give the switch its queue_buffer_bytes",
+        )
+    can = _attainable(ecn, buffer)
+    if can != ecn:
+        raise FabricError(
+            subject,
+            f"thresholds of {ecn.minimum_bytes} and {ecn.maximum_bytes} bytes are not whole percents, 1 to 99, of a "
+            f"queue's {buffer} bytes",
+            f"give {can.minimum_bytes} and {can.maximum_bytes}, or another buffer",
+        )
+    levels = [str(threshold * 100 // buffer) for threshold in (ecn.minimum_bytes, ecn.maximum_bytes)]
+    return [
+        *(("interpolate", "fill-level", level) for level in levels),
+        *(("interpolate", "drop-probability", percent) for percent in ("0", str(ecn.probability_percent))),
+    ]
+
+
+def _pfc(subject: str, wanted: PortQos) -> list[Line]:
+    """Return the contents of a congestion notification profile."""
+    content: list[Line] = []
+    mru = () if wanted.ip_mtu_bytes is None else ("mru", str(wanted.ip_mtu_bytes + ETHERNET_BYTES))
+    for dscp, at in enumerate(wanted.dscp_to_class):
+        if at is not None and wanted.class_to_priority[at] in wanted.pfc:
+            content.append(("input", "dscp", "code-point", f"{dscp:06b}", "pfc", *mru))
+    if wanted.cable_m:
+        content.append(("input", "cable-length", str(wanted.cable_m)))
+    for priority in wanted.pfc:
+        queue = wanted.priority_to_queue[priority]
+        content.append(("output", "ieee-802.1", "code-point", f"{priority:03b}", "flow-control-queue", str(queue)))
+    if wanted.watchdog is None:
+        return content
+    dog = wanted.watchdog
+    detection, rest = divmod(dog.detection_ms, POLL_MS)
+    if rest:
+        raise FabricError(
+            subject,
+            f"its PFC watchdog cannot wait {dog.detection_ms} ms: Junos counts polling intervals of {POLL_MS} ms",
+            f"give a multiple of {POLL_MS} as detection_ms",
+        )
+    content.append(("pfc-watchdog",))
+    if detection != DETECTION:
+        content.append(("pfc-watchdog", "detection", str(detection)))
+    if dog.restoration_ms != RECOVERY_MS:
+        content.append(("pfc-watchdog", "recovery", str(dog.restoration_ms)))
+    if dog.action != "drop":
+        content.append(("pfc-watchdog", "watchdog-action", dog.action))
+    return content

@@ -1,0 +1,108 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Compute the lines that change objects and ports of an NX-OS configuration. Sources: ``nxos``."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import PortQos
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.nxos import (
+    INPUT,
+    OUTPUT,
+    WATCHDOG,
+    Model,
+    Settings,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import OWN_NAME, Line, same
+
+NOT_HELD = {
+    "headroom": "NX-OS sizes the headroom of a no-drop class itself, from its MTU and the port's speed",
+    "cable_m": "and no line tells it of cables",
+}
+# Lines of which an object has only one: another replaces it.
+_SINGLE = re.compile(r"(set qos-group|mtu|pause|bandwidth|priority|random-detect)\b")
+
+Tree = dict[str, "Tree"]
+
+
+def lines_of(tree: Tree, depth: int = 0) -> list[str]:
+    return [line for head, under in tree.items() for line in (" " * depth + head, *lines_of(under, depth + 2))]
+
+
+def is_as_wanted(model: Model, port: str, qos: PortQos) -> bool:
+    if port not in model.ports:
+        return False
+    try:
+        seen = model.port_qos(port)
+    except FabricError:  # what cannot be understood is replaced
+        return False
+    return same(seen, qos, NOT_HELD)
+
+
+def kind_and_name(head: str) -> tuple[str, str]:
+    words = head.split(" ")
+    return words[2], words[-1]
+
+
+def object_changes(model: Model, head: str, tree: Tree) -> list[str]:
+    """Return the lines that make the class map or policy map ``head``: all, or the difference where it was changed."""
+    there = (model.class_maps if head.startswith("class-map") else model.policy_maps).get(kind_and_name(head))
+    if there is None:
+        return lines_of({head: tree})
+    changes = _differences(there.children, tree, 2)
+    return [head, *changes] if changes else []
+
+
+def _differences(there: list[Line], wanted: Tree, depth: int) -> list[str]:
+    blank = " " * depth
+    has = {line.text: line for line in there}
+    missing = [head for head in wanted if head not in has]
+    replaced = {match[1] for match in map(_SINGLE.match, missing) if match}
+    lines = []
+    for text in has:
+        single = _SINGLE.match(text)
+        if text not in wanted and not (single and single[1] in replaced):
+            lines.append(f"{blank}no {text}")
+    for head, under in wanted.items():
+        if head not in has:
+            lines += lines_of({head: under}, depth)
+        else:
+            deeper = _differences(has[head].children, under, depth + 2)
+            lines += [f"{blank}{head}", *deeper] if deeper else []
+    return lines
+
+
+def port_changes(own: Settings, wanted: dict[str, str]) -> list[str]:
+    lines = [
+        f"  no {own.values[key][1].text}" for key in (INPUT, OUTPUT) if own.get(key) not in (None, wanted.get(key))
+    ]
+    if WATCHDOG in own.values and own.get(WATCHDOG) != (WATCHDOG in wanted, False, None):
+        lines.append(f"  no {own.values[WATCHDOG][1].text}")
+    for key, value in wanted.items():
+        has = own.get(key)
+        if key == WATCHDOG:
+            has = "on" if has == (True, False, None) else None
+        if str(has) != value:
+            lines.append(f"  {key} {value}")
+    return lines
+
+
+def leftovers(model: Model, used: set[tuple[str, str]]) -> list[str]:
+    """Return the removal of this project's unused objects: policy maps first, for they use class maps."""
+    policies = [key for key in model.policy_maps if OWN_NAME.fullmatch(key[1]) and key not in used]
+    needed = {
+        ("qos", entry.text.split(" ")[-1])
+        for key, line in model.policy_maps.items()
+        if key not in policies
+        for entry in line.children
+    }
+    return [
+        *(f"no policy-map type {kind} {name}" for kind, name in policies),
+        *(
+            f"no {line.text}"
+            for key, line in model.class_maps.items()
+            if OWN_NAME.fullmatch(key[1]) and key not in needed and key not in used
+        ),
+    ]
