@@ -1,26 +1,52 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whatever a switch answers, a system's reader understands it or says in one error what it does not."""
+"""Each system of the registry fulfils the contract; whatever a switch answers is read or refused in one error."""
 
 from __future__ import annotations
 
 import contextlib
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 import switches
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import PortQos
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import cumulus, dell_sonic, junos, linux
 
+ROLE = Path(__file__).parents[4] / "roles/roce_switch"
 PORT = {cumulus: "swp1", dell_sonic: "Eth1/1", junos: "et-0/0/0", linux: "p1"}
 TEXTS = [(system, system.render(switches.switch(system.SYSTEM, [port]))) for system, port in PORT.items()]
 TEXTS.append((linux, Path(__file__).parents[1].joinpath("systems/linux_reading.json").read_text()))
 BITS = ['"', "{", "}", "[", "]", ":", ",", "null", "true", "-1", "9" * 20, "'", "\n", "  ", "- ", "0x", "{}", "1e400"]
 PLACES = st.integers(0, 1 << 16)
 SPLICES = st.lists(st.tuples(PLACES, st.integers(0, 40), st.sampled_from(["", *BITS])), min_size=1, max_size=4)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_system_has_all_names_and_task_files_of_the_contract(name):
+    system = SYSTEMS[name]
+    assert name == system.SYSTEM
+    assert set(system.NOT_HELD) <= {field.name for field in fields(PortQos)} | {"ecmp_fields"}
+    assert system.PORT.fullmatch(system.PORT_EXAMPLE.split(",")[0].split(":")[0])
+    assert all(callable(function) for function in (system.render, system.parse, system.remediation))
+    saved = set() if getattr(system, "SAVES_WITH_CHANGE", False) else {"save.yml"}
+    files = {path.name for path in (ROLE / "tasks" / name).iterdir()}
+    assert {"read.yml", "apply.yml", "restore.yml", *saved} <= files
+    assert ("save.yml" in files) == bool(saved)
+    restored_by_library = "restoration.yml" in (ROLE / "tasks" / name / "restore.yml").read_text()
+    assert restored_by_library == hasattr(system, "restoration")
+
+
+def test_the_role_takes_the_systems_of_the_registry():
+    options = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
+    assert options["roce_switch_system"]["choices"] == sorted(SYSTEMS)
+    assert {path.name for path in (ROLE / "tasks").iterdir() if path.is_dir()} == set(SYSTEMS)
 
 
 @pytest.mark.parametrize(
