@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: roce_hosts
-short_description: What the module roce_switch_config wants of hosts, out of their variables
+short_description: Convert the variables of hosts for the module roce_switch_config
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)

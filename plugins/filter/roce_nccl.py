@@ -13,7 +13,7 @@ author:
 description:
   - Adds C(NCCL_IB_TC) (the class's whole ToS byte), C(NCCL_IB_FIFO_TC), C(NCCL_IB_GID_INDEX) and
     C(NCCL_IB_QPS_PER_CONNECTION) to other settings of NCCL.
-  - What the other settings say otherwise is refused.
+  - Settings that contradict the policy are refused.
 positional: policy
 options:
   _input:
@@ -25,10 +25,10 @@ options:
     type: dict
     required: true
   rdma_class:
-    description: The policy's class for NCCL's data; its first, unless told otherwise.
+    description: The policy's class for NCCL's data. The first class by default.
     type: str
   fifo_class:
-    description: The policy's class for NCCL's control messages; that of the data, unless told otherwise.
+    description: The policy's class for NCCL's control messages. The class of the data by default.
     type: str
   gid_index:
     description: The GID that NCCL uses; without it NCCL chooses.

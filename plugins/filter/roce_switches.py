@@ -6,13 +6,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: roce_switches
-short_description: What the module roce_switch_config wants of switches, out of their variables
+short_description: Convert the variables of switches for the module roce_switch_config
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
   - Takes C(roce_switch_system), C(roce_switch_asic), C(roce_switch_ports), C(roce_switch_headroom) and
-    C(roce_switch_queue_buffer_bytes) of each switch. The module says what is wrong with them.
+    C(roce_switch_queue_buffer_bytes) of each switch. The module checks them.
 options:
   _input:
     description: The names of the switches.

@@ -17,11 +17,11 @@ description:
   - It asks no device and needs none. Run it once, on the controller.
 options:
   name:
-    description: What the proof is called.
+    description: The name of the proof.
     type: str
     default: fabric
   policy:
-    description: The policy, as in the variable C(roce_policy). What it leaves out is at its default.
+    description: The policy, as in the variable C(roce_policy). Settings that it omits have their defaults.
     type: dict
     default: {}
   switches:
@@ -45,7 +45,7 @@ options:
         there keeps its driver's own ingress buffers, and then none is claimed to be RoCE's alone.
     type: dict
   applications:
-    description: What sends from each host, as M(sailloft.fleet.roce_path_info) takes it.
+    description: The applications that send from each host, in the form of M(sailloft.fleet.roce_path_info).
     type: dict
     default: {}
 seealso:
@@ -69,11 +69,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 holds:
-  description: Whether all that is claimed holds.
+  description: V(true) if all claims hold.
   returned: always, unless what was given cannot be read
   type: bool
 first:
-  description: The first thing amiss, in a sentence; "" where there is none.
+  description: The first fault, in a sentence; "" where there is none.
   returned: as RV(holds)
   type: str
 counts:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: roce_path_info
-short_description: Whether RoCE traffic is treated as the policy says on every hop, and where it first is not
+short_description: Check every hop of RoCE traffic against the policy, and report the first fault
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
@@ -20,7 +20,7 @@ description:
   - It asks no device and needs none. Run it once, on the controller.
 options:
   policy:
-    description: The policy, as in the variable C(roce_policy). What it leaves out is at its default.
+    description: The policy, as in the variable C(roce_policy). Settings that it omits have their defaults.
     type: dict
     default: {}
   switches:
@@ -60,14 +60,14 @@ options:
     elements: dict
     default: []
   rdma_class:
-    description: The class of the policy to follow; all of them unless told otherwise.
+    description: The class of the policy to follow. All classes by default.
     type: str
   thresholds:
-    description: Whether ECN thresholds and headroom are held against those that are compiled for each port.
+    description: Compare ECN thresholds and headroom with those that are compiled for each port.
     type: bool
     default: true
   name:
-    description: What the proof is called.
+    description: The name of the proof.
     type: str
     default: fabric
 attributes:
@@ -104,14 +104,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 holds:
-  description: Whether every part is as the policy says.
+  description: V(true) if every part is as the policy says.
   returned: success
   type: bool
 message:
   description: The first broken hop in a sentence, or that there is none.
   returned: success
   type: str
-  sample: "leaf1 Ethernet0, in: DSCP 26 is traffic class 3: wanted 3, seen 1: RoCE rides with other traffic"
+  sample: "leaf1 Ethernet0, in: DSCP 26 is traffic class 3: wanted 3, seen 1: RoCE shares a class with other traffic"
 first_fault:
   description: The first broken hop; null where there is none.
   returned: success
@@ -121,14 +121,14 @@ first_fault:
     what: DSCP 26 is traffic class 3
     wanted: 3
     seen: 1
-    consequence: RoCE rides with other traffic from here on
+    consequence: RoCE shares a class with other traffic from here on
 faults:
   description: All of them, in the order in which packets meet them.
   returned: success
   type: list
   elements: dict
 unseen:
-  description: What cannot be read on such a device, and so is neither held nor failed.
+  description: Settings that cannot be read on such a device; they neither hold nor fail.
   returned: success
   type: list
   elements: dict

@@ -2,40 +2,40 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Switches' RoCE configurations from one policy."""
+"""Render, compare and plan RoCE configurations of switches from one policy."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: roce_switch_config
-short_description: Switches' RoCE configurations from one policy, with no switch at hand
+short_description: Render, compare and plan RoCE configurations of switches from one policy
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Renders one RoCE policy for all switches of an inventory in one call, each in its own system's format; reads running
-    configurations back into the policy's terms; and tells what of the policy a running configuration does not have.
-  - It asks no switch and needs none. Run it once, on the controller.
+  - Renders one RoCE policy for all switches of an inventory in one call, each in the format of its system; parses
+    running configurations into the terms of the policy; and reports how they differ from the policy.
+  - It contacts no switch. Run it once, on the controller.
   - ECN thresholds and headroom are compiled for each port from the switch's ASIC, the port's speed, its cable and the
     MTU. ECN marks before PFC pauses, or the task fails.
   - All of the policy and of the inventory is checked before anything is rendered, and all is rendered before anything
-    is written. The first thing amiss fails the task with the switch, the port, the cause and the next step.
+    is written. The first error fails the task with the switch, the port, the cause and the next step.
 options:
   state:
     description:
-      - V(rendered) makes configurations of O(policy) and O(switches).
-      - V(parsed) reads O(running). Of O(switches), only C(system) is looked at.
-      - V(compared) does both, and tells the differences.
-      - V(planned) tells in which stages the switches of O(running) and the NICs come to the policy, and what the first
-        of them sends to each switch. Call it again before each stage, with what was read back after the one before.
-      - V(restored) tells whether the switches of O(running) are again as in O(backup), and, for systems that have no
-        way back of their own, what to send to them for that.
+      - V(rendered) renders configurations from O(policy) and O(switches).
+      - V(parsed) parses O(running). Of O(switches), it uses only C(system).
+      - V(compared) does both, and returns the differences.
+      - V(planned) returns the stages in which the switches of O(running) and the NICs are changed to the policy, and
+        what the first stage sends to each switch. Call it again before each stage, with what was read after the last.
+      - V(restored) returns whether the switches of O(running) are again as in O(backup), and, for systems without a
+        rollback of their own, what to send to restore them.
     type: str
     choices: [rendered, parsed, compared, planned, restored]
     default: rendered
   policy:
     description:
-      - The policy, as in the variable C(roce_policy). What it leaves out is at its default.
+      - The policy, as in the variable C(roce_policy). Settings that it omits have their defaults.
       - It has C(classes), C(cnp), C(default), C(mtu_bytes), C(switch_mtu_bytes), C(path_mtu_bytes), C(pfc_watchdog) and
         C(ecmp_fields), which docs/roce.md describes.
     type: dict
@@ -116,7 +116,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: The configurations of all switches, as files
+- name: Render the configurations of all switches as files
   sailloft.fleet.roce_switch_config:
     policy: "{{ roce_policy | default({}) }}"
     switches: "{{ groups.roce_switches | sailloft.fleet.roce_switches(hostvars) }}"
@@ -125,7 +125,7 @@ EXAMPLES = r"""
   delegate_to: localhost
   run_once: true
 
-- name: Of two switches, returned
+- name: Render two switches and return their configurations
   sailloft.fleet.roce_switch_config:
     policy:
       classes:
@@ -144,7 +144,7 @@ EXAMPLES = r"""
           Ethernet0: {speed_gbit_s: 800, cable_m: 30, peer: {switch: leaf1, port: Ethernet8}}
   delegate_to: localhost
 
-- name: What a running configuration says
+- name: Parse a running configuration
   sailloft.fleet.roce_switch_config:
     state: parsed
     switches:
@@ -153,7 +153,7 @@ EXAMPLES = r"""
       leaf1: "{{ lookup('ansible.builtin.file', 'config_db.json') }}"
   delegate_to: localhost
 
-- name: What of the policy it does not have
+- name: Compare a running configuration with the policy
   sailloft.fleet.roce_switch_config:
     state: compared
     switches: "{{ groups.roce_switches | sailloft.fleet.roce_switches(hostvars) }}"
@@ -207,12 +207,12 @@ differences:
         seen: 50%, no ECN
         message: "leaf1: Ethernet0: queue 3: wanted 50%, ECN 600000 to 6000000 bytes at 100%, seen 50%, no ECN"
 as_wanted:
-  description: Whether no switch differs.
+  description: V(true) if no switch differs.
   returned: O(state=compared)
   type: bool
 stages:
   description:
-    - The stages that are left, in order. Each is over on all its switches and hosts before the next one begins.
+    - The remaining stages, in order. Each is completed on all its switches and hosts before the next one begins.
     - C(switches) and C(hosts) are those that something changes on. C(step) is how far the stage goes, as
       M(sailloft.fleet.roce_nic) has it.
   returned: O(state=planned)
@@ -243,7 +243,7 @@ unfinished:
 changes:
   description:
     - Of O(state=planned), what the first stage sends to each of its switches, in the form of its system.
-    - Of O(state=restored), what brings back each switch that is not as in its backup and has no way back of its own.
+    - Of O(state=restored), the change that restores each switch whose system has no rollback, where it is needed.
   returned: O(state=planned) and O(state=restored)
   type: dict
 whole:

@@ -39,21 +39,21 @@ CABLE_M_AT_MOST = 1000  # mlx5 takes no longer one (MLX5E_MAX_CABLE_LENGTH in en
 
 
 @dataclass(frozen=True)
-class Wish:
+class NicRequest:
     """The inventory's settings of a NIC. With ``cable_m``, its lossless priorities get buffers of their own."""
 
     speed_gbit_s: int | None = None
     cable_m: int | None = None
 
 
-def read_nics(given: Any) -> dict[str, Wish]:
+def read_nics(given: Any) -> dict[str, NicRequest]:
     """Read the variable ``roce_host_nics``: ``{"mlx5_0": {"speed_gbit_s": 400, "cable_m": 5}}``. Raises FabricError."""
     if not isinstance(given, Mapping) or not given:
         raise FabricError(NICS, "not a dictionary of at least one NIC", "write it as mlx5_0: {speed_gbit_s: 400}")
-    return {name: _wish(name, data) for name, data in given.items()}
+    return {name: _request(name, data) for name, data in given.items()}
 
 
-def _wish(name: Any, data: Any) -> Wish:
+def _request(name: Any, data: Any) -> NicRequest:
     subject = f"{NICS}: {name}"
     if not isinstance(name, str) or not name or "/" in name or name.startswith("."):
         raise FabricError(subject, "not a name of an RDMA device", "'ls /sys/class/infiniband' shows them")
@@ -70,7 +70,7 @@ def _wish(name: Any, data: Any) -> Wish:
         raise FabricError(subject, f"unknown setting {unknown[0]!r}", f"there are {', '.join(sorted(numbers))}")
     if numbers["cable_m"] is not None and numbers["speed_gbit_s"] is None:
         raise FabricError(subject, "cable_m without speed_gbit_s", "give both: headroom follows from the two")
-    return Wish(**numbers)
+    return NicRequest(**numbers)
 
 
 def class_of(policy: Policy, name: str | None) -> RdmaClass:
@@ -85,7 +85,7 @@ def class_of(policy: Policy, name: str | None) -> RdmaClass:
 
 
 def plan(
-    policy: Policy, rdma_class: RdmaClass, wish: Wish, seen: Seen, parent: Nic | None
+    policy: Policy, rdma_class: RdmaClass, request: NicRequest, seen: Seen, parent: Nic | None
 ) -> tuple[Nic, dict[str, str]]:
     """Return the wanted settings of the function, and the reason for each field of Nic that it cannot have.
 
@@ -93,7 +93,7 @@ def plan(
     to be seen. A field is None where the function has no such setting. Raises FabricError where the policy would not
     hold.
     """
-    whole = _whole(policy, rdma_class, wish, seen)
+    whole = _whole(policy, rdma_class, request, seen)
     cannot = {name: why for name, why in seen.cannot.items() if getattr(whole, name) != _unset(name)}
     if seen.nic.is_vf:
         _check_marks(seen, parent)
@@ -107,7 +107,7 @@ def _unset(name: str) -> Any:
     return next(each.default for each in fields(Nic) if each.name == name)
 
 
-def _whole(policy: Policy, rdma_class: RdmaClass, wish: Wish, seen: Seen) -> Nic:
+def _whole(policy: Policy, rdma_class: RdmaClass, request: NicRequest, seen: Seen) -> Nic:
     """Return the settings of a function that supports all of them."""
     priority_of_dscp = {each.dscp: each.priority for each in policy.with_dscp}
     class_of_priority = {each.priority: each.traffic_class for each in policy.all_classes}
@@ -136,12 +136,12 @@ def _whole(policy: Policy, rdma_class: RdmaClass, wish: Wish, seen: Seen) -> Nic
         ip_mtu_bytes=policy.ip_mtu_bytes,
         dcbx_by_host=True,
     )
-    if wish.cable_m is None or not lossless or "buffer_bytes" in seen.cannot or seen.dcb is None:
+    if request.cable_m is None or not lossless or "buffer_bytes" in seen.cannot or seen.dcb is None:
         return nic
     priority_to_buffer, buffer_bytes = buffers(
-        seen, lossless, wish.speed_gbit_s or 0, wish.cable_m, nic.ip_mtu_bytes or 0
+        seen, lossless, request.speed_gbit_s or 0, request.cable_m, nic.ip_mtu_bytes or 0
     )
-    return replace(nic, priority_to_buffer=priority_to_buffer, buffer_bytes=buffer_bytes, cable_m=wish.cable_m)
+    return replace(nic, priority_to_buffer=priority_to_buffer, buffer_bytes=buffer_bytes, cable_m=request.cable_m)
 
 
 def _check_marks(seen: Seen, parent: Nic | None) -> None:

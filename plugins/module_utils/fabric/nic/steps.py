@@ -101,11 +101,11 @@ def steps(seen: Seen, wanted: Nic) -> list[Step]:
         commands("dscp_to_priority", _tool(seen).map_dscps(interface, table))
     for setting, point in (("notification", "roce_np"), ("reaction", "roce_rp")):
         if setting in differing:
-            wish, now = getattr(wanted, setting), getattr(seen.nic, setting) or ()
+            goal, now = getattr(wanted, setting), getattr(seen.nic, setting) or ()
             for priority in range(CLASSES):
-                if (priority in wish) != (priority in now):
+                if (priority in goal) != (priority in now):
                     path = f"{seen.ecn_path}/{point}/enable/{priority}"
-                    written.append(Step(setting, path=path, text=str(int(priority in wish))))
+                    written.append(Step(setting, path=path, text=str(int(priority in goal))))
     if "cnp_dscp" in differing:
         written.append(Step("cnp_dscp", path=seen.cnp_path, text=str(wanted.cnp_dscp)))
     if "cm_tos" in differing:

@@ -19,7 +19,7 @@ def pfc_of_class(pfc: tuple[int, ...], rdma: RdmaClass, why_not: str = "") -> It
             list(pfc),
             f"pauses are neither sent nor obeyed here, and a full buffer drops{why_not}"
             if not pfc
-            else "other priorities are paused than the one that RoCE rides on",
+            else "other priorities are paused than the one that RoCE uses",
         )
     elif rdma.mode != LOSSLESS and rdma.priority in pfc:
         yield Fault(

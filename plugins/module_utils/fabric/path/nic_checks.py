@@ -36,7 +36,7 @@ def application(app: Application, rdma: RdmaClass) -> Iterator[Finding]:
             f"{app.name} asks for DSCP {rdma.dscp} (ToS {rdma.tos})",
             rdma.tos,
             app.tos,
-            f"its packets carry DSCP {dscp_of(app.tos)} and ride in another class than {rdma.name} on every hop",
+            f"its packets carry DSCP {dscp_of(app.tos)} and use another class than {rdma.name} on every hop",
         )
     elif ecn_of(app.tos) != rdma.ect:
         yield Fault(
@@ -67,14 +67,14 @@ def sender(seen: Seen, rdma: RdmaClass, policy: Policy) -> Iterator[Finding]:
         )
     by_rdma_cm = "RDMA-CM gives connections the policy's ToS"
     if nic.cm_tos is None:
-        consequence = "nobody knows with which DSCP connections by RDMA-CM ride; is rdma_cm loaded?"
+        consequence = "the DSCP of connections by RDMA-CM is unknown; is rdma_cm loaded?"
         yield missing("cm_tos", seen.cannot, by_rdma_cm, rdma.tos, consequence)
     elif nic.cm_tos not in [each.tos for each in policy.classes]:
         yield Fault(
             by_rdma_cm,
             rdma.tos,
             nic.cm_tos,
-            f"connections by RDMA-CM that set no ToS of their own ride with DSCP {dscp_of(nic.cm_tos)}",
+            f"connections by RDMA-CM that set no ToS of their own use DSCP {dscp_of(nic.cm_tos)}",
         )
     keeps = "this function's packets keep the DSCP that is set"
     rewritten = "the NIC or the hypervisor's switch rewrites it, and every hop takes them for other traffic"

@@ -55,7 +55,7 @@ def astray(bytes_by_priority: tuple[int, ...], rdma: RdmaClass, policy: Policy, 
     wrong = {at: count for at, count in enumerate(bytes_by_priority) if count and at not in allowed}
     if sum(wrong.values()) > MOST_ASTRAY_SHARE * total:
         yield Fault(
-            f"the canary's bytes ride priority {rdma.priority}",
+            f"the canary's bytes use priority {rdma.priority}",
             f"at least {1 - MOST_ASTRAY_SHARE:.0%}",
             shares(bytes_by_priority),
             "some of the traffic evades the marking: queue pairs that set a ToS of their own, or none",

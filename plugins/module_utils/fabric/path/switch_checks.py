@@ -42,9 +42,9 @@ def classification(port: PortQos, rdma: RdmaClass) -> Iterator[Finding]:
             f"DSCP {rdma.dscp} is traffic class {rdma.traffic_class}",
             rdma.traffic_class,
             traffic_class,
-            "RoCE rides with other traffic from here on"
+            "RoCE shares a class with other traffic from here on"
             if traffic_class is not None
-            else "the port does not look at it, so RoCE rides in the default class from here on",
+            else "the port does not look at it, so RoCE uses the default class from here on",
         )
     for dscp, other in enumerate(port.dscp_to_class):
         if other == rdma.traffic_class and dscp != rdma.dscp:

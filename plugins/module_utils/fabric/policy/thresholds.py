@@ -225,7 +225,7 @@ def free_bytes(asic: Asic, need: HeadroomSum, shares: BufferShares | None, subje
     profile, or, where the switch sizes them itself, half of what headroom leaves, if that is less. Raises FabricError,
     in the name of ``subject``, with the sum where it does not fit.
     """
-    mend = (
+    remedy = (
         "make a class lossy, take shorter cables or fewer ports, or describe the pools that the switch has in "
         f"{ASICS_VARIABLE}"
     )
@@ -238,11 +238,11 @@ def free_bytes(asic: Asic, need: HeadroomSum, shares: BufferShares | None, subje
                 subject,
                 f"{headroom}, does not fit into the {shares.headroom_percent}% that the system keeps for headroom of "
                 f"{asic.title}'s {buffer}: {int(part)}",
-                mend,
+                remedy,
             )
         return Fraction(buffer * shares.lossless_percent, 100)
     if need.bytes >= buffer and (shares is not None or asic.sizes_pools):
-        raise FabricError(subject, f"{headroom}, does not fit into {asic.title}'s buffer of {buffer}", mend)
+        raise FabricError(subject, f"{headroom}, does not fit into {asic.title}'s buffer of {buffer}", remedy)
     if shares is not None:
         return Fraction((buffer - need.bytes) * shares.lossless_percent, 100)
     if asic.sizes_pools:
@@ -254,7 +254,7 @@ def free_bytes(asic: Asic, need: HeadroomSum, shares: BufferShares | None, subje
                 subject,
                 f"{headroom}, and the pools, {asic.pool_bytes} for lossless and {asic.lossy_pool_bytes} for lossy "
                 f"packets, are {need.bytes + pools} together, and {asic.title} has {buffer}",
-                mend,
+                remedy,
             )
         return Fraction(asic.pool_bytes)
     if need.xoff_bytes > OVERSUBSCRIPTION * asic.headroom_pool_bytes:
@@ -262,14 +262,14 @@ def free_bytes(asic: Asic, need: HeadroomSum, shares: BufferShares | None, subje
             subject,
             f"the headroom of {need.words} is {need.xoff_bytes} bytes, more than {OVERSUBSCRIPTION} times the pool of "
             f"{asic.headroom_pool_bytes} bytes that they share on {asic.title}",
-            mend,
+            remedy,
         )
     if need.reserved_bytes >= asic.shared_bytes:
         raise FabricError(
             subject,
             f"what is kept for {need.words}, {need.reserved_bytes} bytes, leaves nothing of {asic.title}'s pool of "
             f"{asic.shared_bytes}",
-            mend,
+            remedy,
         )
     return Fraction(asic.shared_bytes - need.reserved_bytes)
 

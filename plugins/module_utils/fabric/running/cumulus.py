@@ -147,8 +147,10 @@ class Reader:
         self.alpha = self.read_alpha()
         self.watchdog = self.read_watchdog()
 
-    def refuse(self, where: str, why: str, mend: str = "compare it with the switch's `nv config show`") -> FabricError:
-        return FabricError(f"{self.place}: {where}", why, mend)
+    def refuse(
+        self, where: str, why: str, remedy: str = "compare it with the switch's `nv config show`"
+    ) -> FabricError:
+        return FabricError(f"{self.place}: {where}", why, remedy)
 
     def below(self, node: Any, *path: str, place: str = "") -> Tree:
         """Return the settings at a path; empty where there are none."""

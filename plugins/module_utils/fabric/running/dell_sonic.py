@@ -61,13 +61,13 @@ class Reader:
 
     def __init__(self, text: str, name: str) -> None:
         self.name = name
-        mend = "gather the switch's network resources again (dellemc.enterprise_sonic.sonic_facts)"
+        remedy = "gather the switch's network resources again (dellemc.enterprise_sonic.sonic_facts)"
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise FabricError(f"{name}: configuration", f"not JSON ({error})", mend) from None
+            raise FabricError(f"{name}: configuration", f"not JSON ({error})", remedy) from None
         if not isinstance(data, dict):
-            raise FabricError(f"{name}: configuration", f"a JSON {type(data).__name__}, no object of modules", mend)
+            raise FabricError(f"{name}: configuration", f"a JSON {type(data).__name__}, no object of modules", remedy)
         self.config: dict[str, Any] = {}
         for module in MODULES:
             arguments = data.get(module)
@@ -76,7 +76,7 @@ class Reader:
             elif isinstance(arguments, dict):
                 self.config[module] = arguments.get("config")
             else:
-                raise FabricError(f"{name}: {module}", f"{arguments!r} are no arguments", mend)
+                raise FabricError(f"{name}: {module}", f"{arguments!r} are no arguments", remedy)
         self.maps = {
             kind: self._named("sonic_qos_maps", self.options("sonic_qos_maps", "", self.config["sonic_qos_maps"]), kind)
             for kind, *_rest in (DSCP_MAP, QUEUE_MAP, GROUP_MAP, PFC_QUEUE_MAP, PFC_GROUP_MAP)
@@ -95,8 +95,8 @@ class Reader:
                 ports[port] = alike.setdefault(qos, qos)
         return Switch(self.name, SYSTEM, ports, self.ecmp_fields())
 
-    def _refuse(self, module: str, what: str, why: str, mend: str = "correct it on the switch") -> FabricError:
-        return FabricError(f"{self.name}: {module}{what and ' '}{what}", why, mend)
+    def _refuse(self, module: str, what: str, why: str, remedy: str = "correct it on the switch") -> FabricError:
+        return FabricError(f"{self.name}: {module}{what and ' '}{what}", why, remedy)
 
     def options(self, module: str, what: str, value: Any) -> dict[str, Any]:
         if value is None:

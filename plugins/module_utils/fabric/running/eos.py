@@ -38,7 +38,7 @@ STRICT, PERCENT, ECN = "priority", "bandwidth percent", "random-detect ecn"  # o
 DEFAULT_DSCP_MAP = tuple({0: 1, 1: 0}.get(dscp // 8, dscp // 8) for dscp in range(DSCPS))
 _DEFAULT_MTU_BYTES = 1500  # of a routed port
 _UNIT_BYTES = {"bytes": 1, "kbytes": 1000, "mbytes": 1_000_000}
-_MEND = "correct it on the switch"
+_REMEDY = "correct it on the switch"
 _KNOWN = re.compile(r"(interface |qos |hostname |end$)")
 _FOREIGN = re.compile(r"(system qos$|feature |vdc |vrf context |policy-map type (network-qos|queuing) )")
 _WHOLE = "! Command: show running-config"  # text that includes this ends with "end"
@@ -293,7 +293,7 @@ class Model(Reader):
         elif line.text == "qos rewrite dscp":
             self.rewrites_dscp = True
         elif re.match(r"qos map (dscp \d|traffic-class .* to (uc-)?tx-queue)", line.text):
-            raise self.refuse(line, "not a map of EOS", _MEND)
+            raise self.refuse(line, "not a map of EOS", _REMEDY)
 
     def _settings(self, to: Settings, line: Line) -> None:
         for child in line.children:
@@ -332,7 +332,7 @@ class Model(Reader):
         elif text == "no switchport":
             to[ROUTED] = (True, line)
         elif text.startswith((TRUST, PFC, INPUT, PROFILE)):
-            raise self.refuse(line, "not a setting of EOS's QoS", _MEND)
+            raise self.refuse(line, "not a setting of EOS's QoS", _REMEDY)
 
     def _queue_setting(self, to: dict[str, tuple[Any, Line]], line: Line) -> None:
         text = line.text
@@ -346,7 +346,7 @@ class Model(Reader):
         elif text.startswith((ECN, STRICT, "bandwidth ")) and not re.fullmatch(
             rf"{ECN} count|bandwidth guaranteed( percent)? \d+.*", text
         ):
-            raise self.refuse(line, "not a setting of EOS's queues", _MEND)
+            raise self.refuse(line, "not a setting of EOS's queues", _REMEDY)
 
 
 def _hash_fields(words: list[str]) -> tuple[str, ...]:

@@ -69,8 +69,8 @@ class Reader:
         self.classes = self.read_classes()
         self.known: dict[tuple[Any, ...], Any] = {}
 
-    def refuse(self, where: str, why: str, mend: str = "compare it with the switch's configuration") -> FabricError:
-        return FabricError(f"{self.name}: Junos configuration: {where}", why, mend)
+    def refuse(self, where: str, why: str, remedy: str = "compare it with the switch's configuration") -> FabricError:
+        return FabricError(f"{self.name}: Junos configuration: {where}", why, remedy)
 
     def under(self, section: str, *path: str) -> list[Line]:
         """Return the lines below a path of a section, in their order."""

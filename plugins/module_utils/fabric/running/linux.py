@@ -101,8 +101,8 @@ class Port:
         self.qdiscs = model["qdiscs"].get(port, [])
         self.filters = model["filters"].get(port)
 
-    def refuse(self, why: str, mend: str = "compare it with `tc -d qdisc show` there") -> FabricError:
-        return FabricError(self.place, why, mend)
+    def refuse(self, why: str, remedy: str = "compare it with `tc -d qdisc show` there") -> FabricError:
+        return FabricError(self.place, why, remedy)
 
     def options(self, each: Model, *keys: str) -> list[Any]:
         options = each.get("options")

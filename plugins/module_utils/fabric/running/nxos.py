@@ -34,7 +34,7 @@ LOAD_SHARING = "ip load-sharing address source-destination port source-destinati
 WATCHDOG_DEFAULTS = {INTERVAL: 100, SHUTDOWN: 1, RESTORE: 10}
 _DEFAULT_MTU_BYTES = 1500
 _UNIT_BYTES = {"bytes": 1, "kbytes": 1000, "mbytes": 1_000_000}
-_MEND = "correct it on the switch"
+_REMEDY = "correct it on the switch"
 _KNOWN = re.compile(r"(interface |class-map |policy-map |system qos$|hostname |feature |vdc |version )")
 _FOREIGN = re.compile(r"(qos (map|profile|rewrite|random-detect)\b|transceiver qsfp |service routing protocols )")
 _STRAY = re.compile(
@@ -215,7 +215,7 @@ class Model(Reader):
                 elif line.text.startswith("mtu "):
                     mtu = self.number(line, line.text.split(" ")[1], 576, 9216)
                 elif line.text.startswith("pause") and line.text != "pause no-drop":
-                    raise self.refuse(line, "not a pause of NX-OS", _MEND)
+                    raise self.refuse(line, "not a pause of NX-OS", _REMEDY)
             if values:
                 paused[group] = (mtu, values)
         return paused
@@ -244,7 +244,7 @@ class Model(Reader):
             elif line.text.startswith("random-detect"):
                 ecn = self._ecn(line)
             elif line.text.startswith(("bandwidth", "priority")):
-                raise self.refuse(line, "not a setting of NX-OS's queues", _MEND)
+                raise self.refuse(line, "not a setting of NX-OS's queues", _REMEDY)
         return Queue(strict, None if strict else percent, ecn)
 
     def _ecn(self, line: Line) -> Ecn | None:
@@ -282,7 +282,7 @@ class Model(Reader):
         elif words[0] == "class-map":
             match = _CLASS_MAP.fullmatch(line.text)
             if not match:
-                raise self.refuse(line, "not a class map", _MEND)
+                raise self.refuse(line, "not a class map", _REMEDY)
             self.class_maps[match[1] or "qos", match[3]] = line
         elif words[0] == "policy-map":
             match = _POLICY_MAP.fullmatch(line.text)
@@ -301,12 +301,12 @@ class Model(Reader):
         elif line.text.startswith((INTERVAL, SHUTDOWN, RESTORE)):
             key, _blank, number = line.text.rpartition(" ")
             if key not in self.watchdog:
-                raise self.refuse(line, "not a setting of the watchdog", _MEND)
+                raise self.refuse(line, "not a setting of the watchdog", _REMEDY)
             self.watchdog[key] = self.number(line, number, 0, 1000)
         elif line.text.startswith("ip load-sharing address "):
             match = _SHARING.fullmatch(line.text)
             if not match:
-                raise self.refuse(line, "not a way of NX-OS to share load", _MEND)
+                raise self.refuse(line, "not a way of NX-OS to share load", _REMEDY)
             self.ecmp_fields = _fields(match[1], match[2])
 
     def _settings(self, to: Settings, line: Line) -> None:
@@ -325,7 +325,7 @@ class Model(Reader):
             elif text.startswith("mtu "):
                 to.values[MTU] = (self.number(child, text.split(" ")[1], 68, 65535), child)
             elif text.startswith(("service-policy", "priority-flow-control ")):
-                raise self.refuse(child, "not a setting of NX-OS's QoS", _MEND)
+                raise self.refuse(child, "not a setting of NX-OS's QoS", _REMEDY)
 
 
 def _fields(addresses: str, ports: str | None) -> tuple[str, ...]:

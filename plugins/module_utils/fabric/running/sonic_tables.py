@@ -29,13 +29,13 @@ class ConfigDb:
     def __init__(self, text: str, name: str) -> None:
         """Parse ``text``. Raises FabricError where it is no JSON of tables."""
         self.name = name
-        mend = "give what `sonic-cfggen -d --print-data` prints on the switch, or its /etc/sonic/config_db.json"
+        remedy = "give what `sonic-cfggen -d --print-data` prints on the switch, or its /etc/sonic/config_db.json"
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise FabricError(f"{name}: ConfigDB", f"not JSON ({error})", mend) from None
+            raise FabricError(f"{name}: ConfigDB", f"not JSON ({error})", remedy) from None
         if not isinstance(data, dict):
-            raise FabricError(f"{name}: ConfigDB", f"a JSON {type(data).__name__}, no object of tables", mend)
+            raise FabricError(f"{name}: ConfigDB", f"a JSON {type(data).__name__}, no object of tables", remedy)
         self._hold(data)
 
     def with_tables(self, tables: dict[str, Any]) -> ConfigDb:
@@ -48,9 +48,9 @@ class ConfigDb:
         self.tables = tables
         self._checked: set[str] = set()
 
-    def refuse(self, table: str, key: str, why: str, mend: str) -> FabricError:
+    def refuse(self, table: str, key: str, why: str, remedy: str) -> FabricError:
         """Return the refusal of the entry at ``table|key``."""
-        return FabricError(f"{self.name}: {table}|{key}", why, mend)
+        return FabricError(f"{self.name}: {table}|{key}", why, remedy)
 
     @property
     def is_old(self) -> bool:

@@ -50,9 +50,9 @@ class Reader:
         """Keep the switch's ``name``, which refusals mention."""
         self.name = name
 
-    def refuse(self, line: Line, why: str, mend: str) -> FabricError:
+    def refuse(self, line: Line, why: str, remedy: str) -> FabricError:
         """Return a FabricError that names the switch and the line."""
-        return FabricError(f"{self.name}: line {line.number} {line.text!r}", why, mend)
+        return FabricError(f"{self.name}: line {line.number} {line.text!r}", why, remedy)
 
     def tree(self, text: str, system: str, known: re.Pattern[str], foreign: re.Pattern[str]) -> list[Line]:
         """Return the lines at the left margin, without comments ("!") and banners. FabricError where it is not

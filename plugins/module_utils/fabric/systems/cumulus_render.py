@@ -138,26 +138,26 @@ def _pfc_tree(subject: str, wanted: PortQos) -> Tree:
         "rx": "enable",
         "tx": "enable",
     }
-    rooms = {wanted.headroom[priority] for priority in wanted.pfc}
-    others = [priority for priority, room in enumerate(wanted.headroom) if room and priority not in wanted.pfc]
-    if len(rooms) > 1 or others:
+    headrooms = {wanted.headroom[priority] for priority in wanted.pfc}
+    others = [priority for priority, headroom in enumerate(wanted.headroom) if headroom and priority not in wanted.pfc]
+    if len(headrooms) > 1 or others:
         raise FabricError(
             subject,
             "its priorities have different headroom, and NVUE keeps one for all lossless priorities of a port",
             "give each lossless priority, and no other, the same headroom",
         )
-    room = rooms.pop()
-    if room is not None:
-        if room.xon_bytes != max(0, room.reserved_bytes - room.xon_offset_bytes):
+    headroom = headrooms.pop()
+    if headroom is not None:
+        if headroom.xon_bytes != max(0, headroom.reserved_bytes - headroom.xon_offset_bytes):
             raise FabricError(
                 subject,
-                f"its pauses are to end at {room.xon_bytes} bytes whenever they began, and NVUE knows only how far "
+                f"its pauses are to end at {headroom.xon_bytes} bytes whenever they began, and NVUE knows only how far "
                 "below their beginning",
                 "name in roce_switch_asic the Spectrum that the switch has; in roce_asics, leave xon_bytes out",
             )
-        found["port-buffer"] = room.reserved_bytes + room.xoff_bytes
-        found["xoff-threshold"] = room.reserved_bytes
-        found["xon-threshold"] = room.xon_offset_bytes
+        found["port-buffer"] = headroom.reserved_bytes + headroom.xoff_bytes
+        found["xoff-threshold"] = headroom.reserved_bytes
+        found["xon-threshold"] = headroom.xon_offset_bytes
     return found
 
 
@@ -170,14 +170,16 @@ def _whole_switch(switch: Switch, qos: Tree) -> None:
     if any(queue is not None for queue in classes):
         mapping = {str(at): {"traffic-class": queue} for at, queue in enumerate(classes) if queue is not None}
         qos["egress-queue-mapping"] = {ALL_PORTS: {"switch-priority": mapping}}
-    rooms = [room for port in every for room in port.headroom if room is not None]
+    headrooms = [headroom for port in every for headroom in port.headroom if headroom is not None]
     if any(port.pfc for port in every):
         qos["traffic-pool"] = {
             "default-lossless": {"memory-percent": HALF_PERCENT},
             "default-lossy": {"memory-percent": 100 - HALF_PERCENT},
         }
-    if rooms:
-        exponent = _the_same(switch, "the alpha of lossless priorities", [room.alpha_exponent for room in rooms])
+    if headrooms:
+        exponent = _the_same(
+            switch, "the alpha of lossless priorities", [headroom.alpha_exponent for headroom in headrooms]
+        )
         names = [name for name, known in ALPHAS.items() if known == exponent]
         if not names:
             raise FabricError(

@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 NOT_HELD: dict[str, str] = {
-    "headroom": "the system reckons it from the port's speed and cable_length, and no module binds a buffer profile",
+    "headroom": "the system computes it from the port's speed and cable_length, and no module binds a buffer profile",
     "cable_m": "held as 5, 40 or 300 m, the least that is not shorter",
 }
 # From sonic-buildimage's device/dell: Z9264F, Z9332F, Z9664F, Z9864F, S5200F and Z9432F.

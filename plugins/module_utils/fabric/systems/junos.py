@@ -143,7 +143,7 @@ def _check_partitions(reader: Reader, wanted: Switch) -> None:
         if not seen.isdecimal() or int(seen) < planned:
             raise FabricError(
                 f"{reader.name}: {' '.join(path)}",
-                f"it is {seen}, and the plan reckons with {planned}",
+                f"it is {seen}, and the plan assumes {planned}",
                 "describe the switch's pools in roce_asics (like, source, pool_bytes, headroom_pool_bytes), or set it "
                 "when no traffic has to pass, for changing it stops all ports",
             )

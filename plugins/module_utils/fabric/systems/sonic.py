@@ -34,7 +34,7 @@ HAS_POOLS = True
 PORT = re.compile(r"Ethernet(0|[1-9][0-9]{0,3})")  # sonic-port.yang
 PORT_EXAMPLE = "Ethernet0"
 NOT_HELD: dict[str, str] = {
-    "cable_m": "a port's headroom is written in bytes, so SONiC need not reckon it from the cable",
+    "cable_m": "a port's headroom is written in bytes, so SONiC need not compute it from the cable",
 }
 
 

@@ -177,18 +177,18 @@ class _Target:
                 self.tables[table][key] = entry
 
     def _check_image(self, wanted: WantedPort) -> None:
-        mend = "`config qos reload` on the switch makes what its image has for its platform"
+        remedy = "`config qos reload` on the switch makes what its image has for its platform"
         if any(table == "BUFFER_PROFILE" for table, _name in wanted.shared):
             pool = self.db.entry("BUFFER_POOL", INGRESS_POOL)
             if not pool:
-                raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, "headroom needs this pool, and it is missing", mend)
+                raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, "headroom needs this pool, and it is missing", remedy)
             if pool.get("mode") != "dynamic":
                 why = f"its mode is {pool.get('mode')!r}, and an alpha needs a dynamic pool"
-                raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, why, mend)
+                raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, why, remedy)
         lossy = refer("BUFFER_PROFILE", INGRESS_LOSSY, self.brackets) in wanted.groups.values()
         for name, needed in ((INGRESS_LOSSY, lossy), (EGRESS_LOSSLESS, bool(wanted.lossless_queues))):
             if needed and not self.db.entry("BUFFER_PROFILE", name):
-                raise self.db.refuse("BUFFER_PROFILE", name, "the policy needs this profile, and it is missing", mend)
+                raise self.db.refuse("BUFFER_PROFILE", name, "the policy needs this profile, and it is missing", remedy)
 
     def _check_pools(self) -> None:
         """Refuse pools other than those that ECN's thresholds and the headroom were computed with.
@@ -198,18 +198,18 @@ class _Target:
         wanted = self.wanted.pools
         if wanted is None or not self.db.entry("BUFFER_POOL", INGRESS_POOL):
             return
-        mend = (
+        remedy = (
             "describe the switch's pools in roce_asics (like, source, pool_bytes, headroom_pool_bytes, "
             "lossy_pool_bytes), or change them"
         )
         size = self.db.number("BUFFER_POOL", INGRESS_POOL, "size", 0, MOST_POOL_BYTES)
         headroom = self.db.number("BUFFER_POOL", INGRESS_POOL, "xoff", 0, MOST_POOL_BYTES) or 0
         if headroom < wanted.headroom_bytes or (headroom > 0) != (wanted.headroom_bytes > 0):
-            why = f"its xoff is {headroom} bytes, and the plan reckons with {wanted.headroom_bytes}"
-            raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, why, mend)
+            why = f"its xoff is {headroom} bytes, and the plan assumes {wanted.headroom_bytes}"
+            raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, why, remedy)
         if size is not None and size < wanted.lossless_bytes:
-            why = f"its size is {size} bytes, and the plan reckons with {wanted.lossless_bytes}"
-            raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, why, mend)
+            why = f"its size is {size} bytes, and the plan assumes {wanted.lossless_bytes}"
+            raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, why, remedy)
         if wanted.ingress_bytes is None:
             return
         sizes = [
@@ -222,7 +222,7 @@ class _Target:
                 f"the ingress pools have {sum(sizes)} bytes, and the headroom of all ports leaves "
                 f"{wanted.ingress_bytes} of the buffer"
             )
-            raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, why, mend)
+            raise self.db.refuse("BUFFER_POOL", INGRESS_POOL, why, remedy)
 
     def _port(self, port: str, wanted: WantedPort) -> None:
         fields = self._table("PORT_QOS_MAP").setdefault(port, {})
@@ -270,8 +270,8 @@ class _Target:
             profile = next((each for each in known if self.db.entry("BUFFER_PROFILE", each)), "")
             if not profile:
                 why = f"neither {known[0]} nor {known[1]} is there for lossy queues"
-                mend = "`config qos reload` on the switch makes what its image has for its platform"
-                raise self.db.refuse("BUFFER_PROFILE", EGRESS_LOSSY, why, mend)
+                remedy = "`config qos reload` on the switch makes what its image has for its platform"
+                raise self.db.refuse("BUFFER_PROFILE", EGRESS_LOSSY, why, remedy)
         queues[key] = {**now, "profile": refer("BUFFER_PROFILE", profile, self.brackets)}
 
     def _drop_ports(self, ports: set[str]) -> None:

@@ -48,7 +48,7 @@ def params(system, **changes):
 
 # Why a system does not show its headroom.
 NO_HEADROOM = {
-    "dell_sonic": "the system reckons it from the port's speed and cable_length, and no module binds a buffer profile",
+    "dell_sonic": "the system computes it from the port's speed and cable_length, and no module binds a buffer profile",
     "eos": "EOS sizes the headroom of a lossless priority itself",
     "junos": "Junos computes it from cable length and MRU",
     "nxos": "NX-OS sizes the headroom of a no-drop class itself, from its MTU and the port's speed",

@@ -381,9 +381,9 @@ def cut(lossless: int, headroom: int) -> str:
 @pytest.mark.parametrize(
     ("running", "planned", "why"),
     [
-        (cut(5, 45), BufferShares(9, 45), "lossless percent: it is 5, and the plan reckons with 9"),
-        (cut(66, 24), BufferShares(9, 45), "lossless-headroom percent: it is 24, and the plan reckons with 45"),
-        ("", BufferShares(61, 25), "lossless percent: it is 9, and the plan reckons with 61"),
+        (cut(5, 45), BufferShares(9, 45), "lossless percent: it is 5, and the plan assumes 9"),
+        (cut(66, 24), BufferShares(9, 45), "lossless-headroom percent: it is 24, and the plan assumes 45"),
+        ("", BufferShares(61, 25), "lossless percent: it is 9, and the plan assumes 61"),
     ],
 )
 def test_smaller_partitions_than_those_planned_with_are_refused(running, planned, why):
