@@ -1,0 +1,92 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Fabrics: oversubscription, rail alignment, and the ports of a NIC at different switches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.finding import Finding
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Device, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import Promise
+
+
+def check_fabric(site: Site, promise: Promise) -> Iterator[Finding]:
+    """Return what of a fabric's declaration does not hold, but for failures."""
+    if promise.oversubscription:
+        yield from _oversubscription(site, promise)
+    if promise.nic_ports_apart:
+        yield from _apart(site, promise)
+    if promise.rail_aligned:
+        yield from _rails(site, promise)
+
+
+def nic_of(device: Device, group: str, port: str) -> tuple[str, int]:
+    """Return the card of a port: its group of ports, and its number there."""
+    assert device.kind.model is not None
+    ports = device.kind.model.ports[group]
+    return group, ports.names.index(port) // ports.nic_ports
+
+
+def _oversubscription(site: Site, promise: Promise) -> Iterator[Finding]:
+    """A switch's bandwidth to devices below it, divided by that to switches above it."""
+    down: dict[str, float] = {}
+    up: dict[str, float] = {}
+    for cable in site.cables:
+        if cable.rule.fabric == promise.fabric and cable.a.kind is not cable.b.kind:
+            down[cable.b.name] = down.get(cable.b.name, 0) + cable.speed_gbit_s
+            up[cable.a.name] = up.get(cable.a.name, 0) + cable.speed_gbit_s
+    over: dict[tuple[float, float], list[str]] = {}
+    for name in down:
+        if name in up and down[name] > promise.oversubscription * up[name] * (1 + 1e-9):
+            over.setdefault((down[name], up[name]), []).append(name)
+    for (below, above), names in over.items():
+        yield Finding(
+            "oversubscription",
+            fold(names),
+            f"{below:g} Gbit/s below and {above:g} above are {below / above:.2f} to 1, and {promise.fabric} declares "
+            f"{promise.oversubscription:g}",
+            site.blueprint.where("checks", promise.fabric, "oversubscription"),
+        )
+
+
+def _apart(site: Site, promise: Promise) -> Iterator[Finding]:
+    together: dict[str, list[str]] = {}
+    seen: dict[tuple[str, str, int], set[str]] = {}
+    for cable in site.cables:
+        if cable.rule.fabric != promise.fabric:
+            continue
+        group, number = nic_of(cable.a, cable.rule.ports, cable.a_port)
+        switches = seen.setdefault((cable.a.name, group, number), set())
+        if cable.b.name in switches:
+            together.setdefault(f"{cable.a.kind.name} NIC {number}", []).append(cable.a.name)
+        switches.add(cable.b.name)
+    switches_of = {rule.to for rule in site.blueprint.links if rule.fabric == promise.fabric}
+    for nic, names in together.items():
+        if site.devices[names[0]].kind.name not in switches_of:
+            yield Finding(
+                "ports of a NIC at different switches",
+                fold(names),
+                f"two ports of {nic} are at one switch",
+                site.blueprint.where("checks", promise.fabric, "nic_ports_apart"),
+            )
+
+
+def _rails(site: Site, promise: Promise) -> Iterator[Finding]:
+    switches_of = {rule.to for rule in site.blueprint.links if rule.fabric == promise.fabric}
+    rails: dict[str, set[str]] = {}
+    for cable in site.cables:
+        if cable.rule.fabric == promise.fabric and cable.a.kind.name not in switches_of:
+            rails.setdefault(cable.b.name, set()).add(cable.a_port)
+    mixed: dict[str, list[str]] = {}
+    for name, ports in rails.items():
+        if len(ports) > 1:
+            mixed.setdefault(", ".join(sorted(ports)), []).append(name)
+    for ports_text, names in mixed.items():
+        yield Finding(
+            "rail alignment",
+            fold(names),
+            f"a leaf of {promise.fabric} is one rail, and it has the ports {ports_text} of its nodes",
+            site.blueprint.where("checks", promise.fabric, "rail_aligned"),
+        )

@@ -1,0 +1,158 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Failures: after the loss of any one NIC or switch that a fabric declares to survive, all its hosts reach each other.
+
+Hosts forward nothing: two of them are connected where a switch of one reaches a switch of the other by switches. The
+loss of a switch that is no articulation point of the graph of switches (Tarjan 1972) changes the reach of its own hosts
+only, so that the whole graph is searched again for articulation points alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.fabric import nic_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.finding import Finding
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import Promise
+
+Graph = Mapping[str, set[str]]
+# Where a host is: the parts of the graph that it reaches.
+Reach = frozenset
+
+
+class _Fabric:
+    """The graph of a fabric's switches, and each host's switches by its cards."""
+
+    def __init__(self, site: Site, promise: Promise) -> None:
+        kinds = {rule.to for rule in site.blueprint.links if rule.fabric == promise.fabric}
+        self.switches: dict[str, set[str]] = {
+            device.name: set() for kind in sorted(kinds) for device in site.by_kind[kind]
+        }
+        self.hosts: dict[str, list[tuple[tuple[str, int], str]]] = {}
+        self.at: dict[str, set[str]] = {}
+        for cable in site.cables:
+            if cable.rule.fabric != promise.fabric:
+                continue
+            if cable.a.kind.name in kinds:
+                self.switches[cable.a.name].add(cable.b.name)
+                self.switches[cable.b.name].add(cable.a.name)
+            else:
+                nic = nic_of(cable.a, cable.rule.ports, cable.a_port)
+                self.hosts.setdefault(cable.a.name, []).append((nic, cable.b.name))
+                self.at.setdefault(cable.b.name, set()).add(cable.a.name)
+
+
+def check_failures(site: Site, promise: Promise) -> Iterator[Finding]:
+    """Return the devices whose loss a fabric declares to survive, and does not."""
+    fabric = _Fabric(site, promise)
+    where = site.blueprint.where("checks", promise.fabric, "survives")
+    part = _parts(fabric.switches, "")
+    reaches = {host: Reach(part[switch] for _nic, switch in ends) for host, ends in fabric.hosts.items()}
+    counts = Counter(reaches.values())
+    cut = _apart(reaches, {}, counts)
+    if cut:
+        yield Finding(
+            "all hosts connected", fold(cut), f"{promise.fabric} does not connect them with the others", where
+        )
+        return
+    for lost in promise.survives:
+        faults: dict[str, list[str]] = {}
+        if lost == "nic":
+            for host, ends in fabric.hosts.items():
+                for nic in sorted({nic for nic, _switch in ends}):
+                    reach = Reach(part[switch] for other, switch in ends if other != nic)
+                    if _apart(reaches, {host: reach}, counts):
+                        faults.setdefault(f"its NIC {nic[0]} {nic[1]}", []).append(host)
+            for name, hosts in faults.items():
+                yield Finding(
+                    "any one NIC lost", fold(hosts), f"without {name} it is cut off from {promise.fabric}", where
+                )
+            continue
+        points = _articulation_points(fabric.switches)
+        for device in site.by_kind[lost]:
+            name = device.name
+            if name in points:
+                left = _parts(fabric.switches, name)
+                changed = {
+                    host: Reach(left[switch] for _nic, switch in ends if switch != name)
+                    for host, ends in fabric.hosts.items()
+                }
+                cut = _apart({}, changed, Counter())
+            else:
+                changed = {
+                    host: Reach(part[switch] for _nic, switch in fabric.hosts[host] if switch != name)
+                    for host in fabric.at.get(name, ())
+                }
+                cut = _apart(reaches, changed, counts)
+            if cut:
+                faults.setdefault(fold(cut), []).append(name)
+        for hosts_text, names in faults.items():
+            yield Finding(
+                f"any one {lost} lost", fold(names), f"its loss cuts off {hosts_text} in {promise.fabric}", where
+            )
+
+
+def _parts(graph: Graph, without: str) -> dict[str, int]:
+    """Return by switch the number of its connected part."""
+    part: dict[str, int] = {}
+    for number, start in enumerate(graph):
+        if start in part or start == without:
+            continue
+        part[start] = number
+        ahead = [start]
+        while ahead:
+            for other in graph[ahead.pop()]:
+                if other not in part and other != without:
+                    part[other] = number
+                    ahead.append(other)
+    return part
+
+
+def _apart(before: Mapping[str, Reach], changed: Mapping[str, Reach], counts: Counter[Reach]) -> list[str]:
+    """Return the hosts that do not reach all others, where those of ``changed`` reach something else than before."""
+    now = Counter(counts)
+    for host in changed:
+        if host in before:
+            now[before[host]] -= 1
+    now.update(changed.values())
+    kinds = [reach for reach, count in now.items() if count > 0]
+    if all(one & other for at, one in enumerate(kinds) for other in (kinds[at:] if len(kinds) > 1 else kinds)):
+        return []
+    # Those that reach less than most do.
+    main = max(kinds, key=lambda reach: (now[reach], len(reach)))
+    return sorted(host for host, reach in {**before, **changed}.items() if not reach & main)
+
+
+def _articulation_points(graph: Graph) -> set[str]:
+    """Return the switches without which a part of the graph falls apart (Tarjan 1972, with a stack of its own)."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    points: set[str] = set()
+    for root in graph:
+        if root in order:
+            continue
+        order[root] = low[root] = len(order)
+        branches = 0
+        stack = [(root, "", iter(graph[root]))]
+        while stack:
+            name, parent, others = stack[-1]
+            other = next(others, None)
+            if other is None:
+                stack.pop()
+                if stack:
+                    above = stack[-1][0]
+                    low[above] = min(low[above], low[name])
+                    if above != root and low[name] >= order[above]:
+                        points.add(above)
+            elif other not in order:
+                order[other] = low[other] = len(order)
+                branches += name == root
+                stack.append((other, name, iter(graph[other])))
+            elif other != parent:
+                low[name] = min(low[name], order[other])
+        if branches > 1:
+            points.add(root)
+    return points

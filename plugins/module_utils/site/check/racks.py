@@ -1,0 +1,87 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Racks: units and power, with and without a failed supply; and the lengths of cables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.finding import Finding
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Block, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import RackSpec
+
+
+def check_racks(site: Site) -> Iterator[Finding]:
+    """Return what is wrong with units and power of the racks; racks with the same fault are one finding."""
+    faults: dict[tuple[str, str, str], list[str]] = {}
+    for rack in site.racks:
+        assert rack.spec is not None
+        assert rack.spec.rack is not None
+        for rule, message in (*_units(rack, rack.spec.rack), *_power(rack, rack.spec.rack)):
+            faults.setdefault((rule, message, rack.spec.name), []).append(rack.name)
+    for (rule, message, block), racks in faults.items():
+        yield Finding(rule, fold(racks), message, site.blueprint.where("blocks", block))
+
+
+def _units(rack: Block, spec: RackSpec) -> Iterator[tuple[str, str]]:
+    used: dict[int, str] = {}
+    for device in rack.devices:
+        assert device.kind.model is not None
+        for unit in range(device.unit, device.unit + device.kind.model.units):
+            if unit > spec.units:
+                yield "rack units", f"number {device.index + 1} of {device.kind.name} needs unit {unit} of {spec.units}"
+                break
+            other = used.setdefault(unit, device.name)
+            if other != device.name:
+                yield "rack units", f"unit {unit} is taken by two devices, of which one is of {device.kind.name}"
+                break
+
+
+def _power(rack: Block, spec: RackSpec) -> Iterator[tuple[str, str]]:
+    if not spec.supplies:
+        return
+    models = [device.kind.model for device in rack.devices if device.kind.model]
+    watts, capped = sum(model.watts for model in models), sum(model.capped_watts for model in models)
+    whole = spec.supplies * spec.supply_watts
+    if watts > whole:
+        yield "rack power", f"{watts:g} W are more than {spec.supplies} supplies of {spec.supply_watts:g} W give"
+        return
+    left = whole - spec.supply_watts
+    if spec.supplies == 1 or watts <= left:
+        return
+    if capped > left:
+        yield (
+            "rack power with a failed supply",
+            f"{capped:g} W after the power brake ({watts:g} W before) are more than the {left:g} W that are left",
+        )
+    elif not spec.brake_s < spec.breaker_s:
+        yield (
+            "rack power with a failed supply",
+            f"{watts:g} W overload the {left:g} W that are left for {spec.brake_s:g} s until servers have braked, and "
+            f"breakers hold {spec.breaker_s:g} s",
+        )
+
+
+def check_lengths(site: Site) -> Iterator[Finding]:
+    """Return the cables that are longer than their medium carries, by rule of links and length."""
+    long: dict[tuple[str, float, float, float], list[str]] = {}
+    for cable in site.cables:
+        limit = cable.rule.medium.limit_m(cable.speed_gbit_s)
+        if limit is not None and cable.route_m > limit:
+            key = (cable.rule.name, cable.speed_gbit_s, cable.route_m, limit)
+            long.setdefault(key, []).append(f"{cable.a.name} {cable.a_port} - {cable.b.name} {cable.b_port}")
+    by_rule: dict[tuple[str, float, float], tuple[float, str, int]] = {}
+    for (rule, speed, route, limit), cables in long.items():
+        longest, example, count = by_rule.get((rule, speed, limit), (0.0, "", 0))
+        longest, example = max((longest, example), (route, cables[0]))
+        by_rule[rule, speed, limit] = (longest, example, count + len(cables))
+    media = {rule.name: rule.medium.name for rule in site.blueprint.links}
+    for (rule, speed, limit), (longest, example, count) in by_rule.items():
+        yield Finding(
+            "cable length",
+            example,
+            f"its way is {longest:g} m, and {media[rule]} carries {speed:g} Gbit/s over {limit:g} m at most; {count} "
+            f"cables of {rule} are too long",
+            site.blueprint.where("links", rule, "medium"),
+        )

@@ -1,0 +1,56 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Fold host names to a list with ranges, as ClusterShell and Slurm write it: ``gpu[001-006,009],leaf1``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+# The last number of a name, which is what differs between hosts of a kind.
+NUMBER = re.compile(r"(.*?)(\d+)(\D*)", re.DOTALL)
+
+
+def fold(names: Iterable[str]) -> str:
+    """Return the names as one text; ``nodeset -e`` or ``scontrol show hostnames`` expands it again."""
+    return ",".join(_folded(sorted(set(names))))
+
+
+def _folded(names: list[str]) -> list[str]:
+    """Return texts for sorted names: first by their last number, and then what is before it the same way."""
+    plain: list[str] = []
+    families: dict[tuple[str, str, int], list[int]] = {}
+    for name in names:
+        found = NUMBER.fullmatch(name)
+        if not found:
+            plain.append(name)
+            continue
+        digits = found[2]
+        # Without leading zeros, numbers of any width are one family.
+        width = len(digits) if digits.startswith("0") else -len(digits)
+        families.setdefault((found[1], found[3], width), []).append(int(digits))
+    for (before, after, width), numbers in sorted(families.items()):
+        # 1-9 and 10-99 are one family, 01-09 and 10-99 as well.
+        if width < 0:
+            padded = families.get((before, after, -width))
+            target = padded if padded is not None else families.setdefault((before, after, 0), [])
+            target += numbers
+            del families[before, after, width]
+    ends: dict[str, list[str]] = {}
+    for (before, after, width), numbers in sorted(families.items()):
+        ranges = _ranges(sorted(set(numbers)), width)
+        number = ranges[0] if len(numbers) == 1 else f"[{','.join(ranges)}]"
+        ends.setdefault(f"{number}{after}", []).append(before)
+    for end, befores in ends.items():
+        plain += [before + end for before in (_folded(befores) if len(befores) > 1 else befores)]
+    return sorted(plain)
+
+
+def _ranges(numbers: list[int], width: int) -> list[str]:
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return [f"{first:0{width}d}" if first == last else f"{first:0{width}d}-{last:0{width}d}" for first, last in ranges]

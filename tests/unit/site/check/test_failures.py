@@ -1,0 +1,101 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Failures that a fabric survives, held against a search of the whole graph for each loss."""
+
+from __future__ import annotations
+
+import sites
+from hypothesis import given, settings
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.fabric import nic_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.failures import check_failures
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.site import expand
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.read import read
+
+
+def found(site):
+    return [finding for promise in site.blueprint.promises for finding in check_failures(site, promise)]
+
+
+def connected(site, cables):
+    """Return True if every host has a switch, and every two have a way over switches: by walking from each host."""
+    switches = {rule.to for rule in site.blueprint.links}
+    ways = {}
+    for cable in cables:
+        ways.setdefault(cable.a, set()).add(cable.b)
+        ways.setdefault(cable.b, set()).add(cable.a)
+    hosts = {cable.a for cable in site.cables if cable.a.kind.name not in switches}
+    for start in hosts:
+        seen, ahead = {start}, [start]
+        while ahead:
+            device = ahead.pop()
+            if device is start or device.kind.name in switches:
+                more = ways.get(device, set()) - seen
+                seen |= more
+                ahead += more
+        if hosts - seen or not ways.get(start):
+            return False
+    return True
+
+
+def losses(site):
+    """By what is lost, whether every loss of one is survived."""
+    held = {}
+    for kind in ("leaf", "spine"):
+        held[kind] = all(
+            connected(site, [cable for cable in site.cables if lost not in (cable.a, cable.b)])
+            for lost in site.by_kind[kind]
+        )
+    nics = {(cable.a, nic_of(cable.a, "nic", cable.a_port)) for cable in site.cables if cable.a.kind.name == "node"}
+    held["nic"] = all(
+        connected(
+            site, [c for c in site.cables if (c.a, c.a.kind.name == "node" and nic_of(c.a, "nic", c.a_port)) != nic]
+        )
+        for nic in nics
+    )
+    return held
+
+
+@given(sites.blueprints())
+@settings(deadline=None, max_examples=40)
+def test_single_failures_are_survived_as_declared(data):
+    site = expand(read({**data, "checks": {}}))
+    whole = connected(site, site.cables)
+    held = losses(site)
+    for lost, survives in held.items():
+        promised = expand(read({**data, "checks": {"fabric": {"survives": [lost]}}}))
+        assert (not found(promised)) == (whole and survives), lost
+
+
+def test_what_the_papers_sites_declare_holds():
+    for name in ("vela", "blue_vela", "small"):
+        assert found(sites.example(name)) == []
+
+
+def test_a_loss_is_told_with_those_that_it_cuts_off():
+    one_leaf = {"names": "Down[0:31]", "speed_gbit_s": 100}
+    site = sites.site(devices__leaf__count=1, models__leaf__ports__down=one_leaf, checks__fabric={"survives": ["leaf"]})
+    assert [str(finding) for finding in found(site)] == [
+        "leaf1-1: its loss cuts off gpu[01-02] in fabric (rule: any one leaf lost)",
+        "leaf2-1: its loss cuts off gpu[03-04] in fabric (rule: any one leaf lost)",
+    ]
+
+
+def test_the_only_spine():
+    site = sites.site(devices__spine__count=1, checks__fabric={"survives": ["spine"]})
+    (finding,) = found(site)
+    assert finding.offender == "spine1"
+    assert finding.rule == "any one spine lost"
+
+
+def test_a_single_nic():
+    site = sites.site(models__server__ports__nic__nic_ports=4, checks__fabric={"survives": ["nic"]})
+    (finding,) = found(site)
+    assert finding.offender == "gpu[01-04]"
+    assert finding.message == "without its NIC nic 0 it is cut off from fabric"
+
+
+def test_hosts_that_are_apart_from_the_start():
+    site = sites.site(links__uplink=None, checks__fabric={"survives": ["nic"]})
+    (finding,) = found(site)
+    assert (finding.rule, finding.offender) == ("all hosts connected", "gpu[03-04]")

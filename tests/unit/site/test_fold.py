@@ -1,0 +1,40 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Folded host names, held against ClusterShell's nodeset where it is installed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ([], ""),
+        (["leaf1"], "leaf1"),
+        (["gpu001", "gpu002", "gpu003", "gpu009"], "gpu[001-003,009]"),
+        (["a9", "a10", "a11"], "a[9-11]"),
+        (["a09", "a10"], "a[09-10]"),
+        (["controller", "gpu1", "gpu2"], "controller,gpu[1-2]"),
+        ([f"leaf-{su:02}-{at}" for su in (1, 2, 3) for at in (1, 2)], "leaf-[01-03]-[1-2]"),
+        (["leaf-01-1", "leaf-01-2", "leaf-02-1"], "leaf-01-[1-2],leaf-02-1"),
+        (["gpu1.example.com", "gpu2.example.com"], "gpu[1-2].example.com"),
+    ],
+)
+def test_folded(names, text):
+    assert fold(names) == text
+
+
+@pytest.mark.skipif(not shutil.which("nodeset"), reason="clustershell is not installed")
+@given(st.lists(st.from_regex(r"[a-c]-?[0-9]{1,2}(-[0-9]{1,2})?", fullmatch=True), min_size=1, max_size=8))
+@settings(deadline=None, max_examples=10)
+def test_nodeset_expands_it(names):
+    done = subprocess.run(["nodeset", "-e", "-S", "\n", fold(names)], capture_output=True, text=True, check=True)
+    assert sorted(done.stdout.split()) == sorted(set(names))
