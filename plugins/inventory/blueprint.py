@@ -93,8 +93,8 @@ from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructa
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.site import expand
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.inventory import inventory as make_inventory
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.read import SETTINGS, read
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import load
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.read import read
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import ANSIBLES, load
 
 NAME = "sailloft.fleet.blueprint"
 
@@ -132,10 +132,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _expanded(self, text: str, path: str, config: Any) -> dict[str, Any]:
         data, source = load(text, path)
-        # Options of Ansible's own (plugin, cache, keyed_groups, ...) are not the blueprint's.
-        options = set(self.get_options()) - set(SETTINGS)
-        described = {name: value for name, value in data.items() if name not in options}
-        blueprint = read(described, source)
+        blueprint = read({name: value for name, value in data.items() if name not in ANSIBLES}, source)
         made = make_inventory(expand(blueprint))
         # Ansible trusts templates only in values that it has read itself.
         for kind in blueprint.kinds:

@@ -4,12 +4,33 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.site import expand
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.read import read
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.settings import Source
+
+# Settings of the file that are the inventory plugin's and not the blueprint's: those of every plugin with constructed
+# groups and a cache.
+ANSIBLES = (
+    "plugin",
+    "strict",
+    "compose",
+    "groups",
+    "keyed_groups",
+    "use_extra_vars",
+    "leading_separator",
+    "cache",
+    "cache_plugin",
+    "cache_timeout",
+    "cache_connection",
+    "cache_prefix",
+)
 
 # PyYAML without libyaml has only the slower one.
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -55,3 +76,15 @@ def _collect(node: Any, path: tuple[str, ...], lines: dict[tuple[str, ...], int]
             seen.add(name)
             lines[below] = line
             _collect(value, below, lines, file)
+
+
+def read_site(path: str) -> Site:
+    """Return the site of a blueprint's file. Raises SiteError."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SiteError("blueprint", f"it cannot be read: {error}", "name a blueprint's file", path) from None
+    data, source = load(text, path)
+    if isinstance(data, dict):
+        data = {name: value for name, value in data.items() if name not in ANSIBLES}
+    return expand(read(data, source))

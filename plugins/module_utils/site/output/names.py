@@ -1,0 +1,72 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Names and addresses of a site: DNS records, and the nodes as roles/boot_server takes them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Device, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.inventory import NODES
+
+
+def hosts_file(site: Site) -> str:
+    """Return all addresses in the form of /etc/hosts, which DNS servers read too (dnsmasq, CoreDNS).
+
+    The first address has the device's name, others have NAME-NETWORK.
+    """
+    domain = f".{site.blueprint.domain}" if site.blueprint.domain else ""
+    lines = []
+    for device in site.devices.values():
+        for at, (network, address) in enumerate(device.addresses.items()):
+            name = device.name if not at else f"{device.name}-{network.replace('_', '-')}"
+            lines.append(f"{address} {name}{domain}{f' {name}' if domain else ''}\n")
+    return "".join(lines)
+
+
+def boot_nodes(site: Site) -> list[dict[str, Any]]:
+    """Return the nodes that boot from the network: name and address. MAC addresses are the inventory's."""
+    return [
+        {"name": device.name, "address": next(iter(device.addresses.values()))}
+        for kind in site.blueprint.kinds.values()
+        if NODES in (kind.name, *kind.groups)
+        for device in site.by_kind[kind.name]
+        if device.addresses
+    ]
+
+
+def boot_nodes_file(site: Site) -> str:
+    """Return ``boot_nodes`` as JSON, one a line."""
+    return "[\n" + ",\n".join(json.dumps(node) for node in boot_nodes(site)) + "\n]\n"
+
+
+def interface(device: Device, port: str) -> str:
+    """Return the name that a device's system has for a port."""
+    assert device.kind.model is not None
+    for group in device.kind.model.ports.values():
+        if port in group.names:
+            return group.interfaces[group.names.index(port)]
+    return port
+
+
+def neighbours_file(site: Site) -> str:
+    """Return the expected neighbours of all devices as JSON, by device and interface: [far device, far interface]."""
+    names = {
+        (model.name, port): name
+        for kind in site.blueprint.kinds.values()
+        if (model := kind.model)
+        for group in model.ports.values()
+        for port, name in zip(group.names, group.interfaces)
+    }
+    lines = []
+    for device in site.devices.values():
+        if not device.cables or not device.kind.model:
+            continue
+        ports = {}
+        for port, cable in device.cables.items():
+            far, far_port = cable.far(device)
+            assert far.kind.model is not None
+            ports[names[device.kind.model.name, port]] = [far.name, names[far.kind.model.name, far_port]]
+        lines.append(f"{json.dumps(device.name)}: {json.dumps(ports)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"

@@ -1,0 +1,55 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The plan of a site: everything that follows from its blueprint, as files and as lines to read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.check.site import check
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.difference import difference, watts
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.names import (
+    boot_nodes_file,
+    hosts_file,
+    neighbours_file,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.picture import picture
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.slurm import compute_fabric, topology_conf
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.tables import bill_of_materials, cable_list
+
+
+def plan(site: Site, before: Site | None = None) -> dict[str, Any]:
+    """Return ``files`` (name -> text), ``summary`` and ``difference`` (lines), and ``findings``."""
+    fabric = compute_fabric(site)
+    files = {
+        "cables.csv": cable_list(site),
+        "materials.csv": bill_of_materials(site),
+        "hosts": hosts_file(site),
+        "boot_nodes.json": boot_nodes_file(site),
+        "neighbours.json": neighbours_file(site),
+        "site.svg": picture(site),
+    }
+    if fabric:
+        files["topology.conf"] = topology_conf(site, fabric)
+    return {
+        "files": files,
+        "summary": summary(site),
+        "difference": difference(before, site) if before else [],
+        "findings": [finding._asdict() for finding in check(site)],
+    }
+
+
+def summary(site: Site) -> list[str]:
+    """Return what there is, in lines."""
+    lines = [f"{site.blueprint.site}: {len(site.racks)} racks, {watts(site) / 1000:g} kW, {len(site.cables)} cables"]
+    for kind in site.blueprint.kinds.values():
+        devices = site.by_kind[kind.name]
+        lines.append(f"{len(devices)} {kind.name}: {fold(device.name for device in devices)}")
+    lengths: dict[tuple[str, str], list[float]] = {}
+    for cable in site.cables:
+        lengths.setdefault((cable.rule.name, cable.rule.medium.name), []).append(cable.length_m)
+    for (rule, medium), metres in lengths.items():
+        lines.append(f"{len(metres)} cables of {rule}: {medium}, {min(metres):g} to {max(metres):g} m")
+    return lines

@@ -1,0 +1,47 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Slurm's topology.conf (topology/tree) of a fabric.
+
+A node has several leaves, and a tree has one switch for each node: nodes with the same leaves are below one switch, and
+switches with the same upper switches below one of the next layer.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
+
+
+def compute_fabric(site: Site) -> str:
+    """Return the name of the fabric between nodes: the first whose links are InfiniBand or RoCE; empty for none."""
+    return next((rule.fabric for rule in site.blueprint.links if rule.infiniband or rule.roce), "")
+
+
+def topology_conf(site: Site, fabric: str) -> str:
+    """Return the file. Its switches are called layer-number: the groups of leaves, of spines, and so on."""
+    kinds = {rule.to for rule in site.blueprint.links if rule.fabric == fabric}
+    above: dict[str, set[str]] = {}
+    for cable in site.cables:
+        # Links between switches of one kind are no layer.
+        if cable.rule.fabric == fabric and cable.a.kind is not cable.b.kind:
+            above.setdefault(cable.a.name, set()).add(cable.b.name)
+    below = {name for name in above if site.devices[name].kind.name not in kinds}
+    groups: dict[frozenset[str], list[str]] = {}
+    for name in site.devices:
+        if name in below:
+            groups.setdefault(frozenset(above[name]), []).append(name)
+    lines = [f"# Fabric {fabric} of {site.blueprint.site}\n"]
+    layer, members, word = 1, groups, "Nodes"
+    while members:
+        names = {}
+        for number, (switches, inner) in enumerate(members.items(), 1):
+            name = f"layer{layer}-{number}"
+            names[name] = switches
+            lines.append(f"SwitchName={name} {word}={fold(inner)}\n")
+        merged: dict[frozenset[str], list[str]] = {}
+        for name, switches in names.items():
+            uppers = frozenset(upper for switch in switches for upper in above.get(switch, ()))
+            if uppers:
+                merged.setdefault(uppers, []).append(name)
+        layer, members, word = layer + 1, merged, "Switches"
+    return "".join(lines)

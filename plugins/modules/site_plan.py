@@ -1,0 +1,67 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: site_plan
+short_description: Plan a site from its blueprint, with no machine present
+version_added: 0.1.0
+description:
+  - Expands a blueprint, checks it, and writes what follows from it. It runs on the controller and reaches no host.
+  - The files are C(cables.csv) (both ends, labels, lengths), C(materials.csv), C(hosts) (all addresses, for DNS),
+    C(boot_nodes.json) (the nodes as C(boot_server_nodes), without MAC addresses), C(neighbours.json) (the far end of
+    each interface), C(topology.conf) (Slurm, where links are RoCE or InfiniBand) and C(site.svg).
+options:
+  blueprint:
+    description: The file of the blueprint.
+    type: path
+    required: true
+  before:
+    description: Another blueprint, from which O(blueprint) is a change.
+    type: path
+  path:
+    description: Folder for the files, made if it is missing. Without it nothing is written.
+    type: path
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: It shows no differences of files.
+    support: none
+author:
+  - The Sailloft maintainers (@sailloft)
+"""
+
+EXAMPLES = r"""
+- name: Plan the site
+  sailloft.fleet.site_plan:
+    blueprint: inventories/vela/blueprint.yml
+    path: plans/vela
+"""
+
+RETURN = r"""
+summary:
+  description: The devices, cables and power of the site, in lines.
+  returned: success
+  type: list
+  elements: str
+difference:
+  description: What has to be added, bought and moved since O(before), in lines.
+  returned: success
+  type: list
+  elements: str
+  sample: ["add 8 leaf: leaf-05-[1-8]", "lay 256 cables of rails", "power +44 kW, 220 kW in all"]
+findings:
+  description: What breaks a rule, each with C(rule), C(offender), C(message) and C(where) (file and line).
+  returned: success
+  type: list
+  elements: dict
+written:
+  description: The files that were not there, or were other than planned.
+  returned: success
+  type: list
+  elements: str
+"""

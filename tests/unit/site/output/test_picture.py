@@ -1,0 +1,45 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The picture."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import sites
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.picture import picture
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def texts(site):
+    root = ET.fromstring(picture(site))
+    return [each.text for each in root.iter(f"{SVG}text")]
+
+
+def test_a_small_site_is_drawn_device_by_device():
+    found = texts(sites.site())
+    assert "rack-1" in found
+    for name in sites.site().devices:
+        assert any(f": {name}, " in text for text in found)
+    assert "uplink: 16 \u00d7 100G mmf" in found
+
+
+def test_a_large_site_is_folded():
+    found = texts(sites.example("vela"))
+    assert [text for text in found if "rack" in text] == ["36 \u00d7 rack-[01-36]", "rack-37"]
+    assert "219 \u00d7 gpu_hosts" in found
+    assert len(picture(sites.example("blue_vela"))) < 40_000
+
+
+def test_everything_is_inside():
+    for name in ("small", "vela", "blue_vela"):
+        root = ET.fromstring(picture(sites.example(name)))
+        _x, _y, width, height = (float(number) for number in root.get("viewBox").split())
+        for each in root.iter(f"{SVG}rect"):
+            x, y = float(each.get("x", 0)), float(each.get("y", 0))
+            assert x >= 0
+            assert x + float(each.get("width")) <= width
+            assert y >= 0
+            assert y + float(each.get("height")) <= height

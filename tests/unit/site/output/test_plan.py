@@ -1,0 +1,37 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The whole plan."""
+
+from __future__ import annotations
+
+import sites
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.plan import plan
+
+
+def test_the_same_blueprint_gives_the_same_bytes():
+    one, other = plan(sites.site(), sites.site()), plan(sites.site(), sites.site())
+    assert one == other
+    assert sorted(one["files"]) == [
+        "boot_nodes.json",
+        "cables.csv",
+        "hosts",
+        "materials.csv",
+        "neighbours.json",
+        "site.svg",
+        "topology.conf",
+    ]
+    assert one["summary"] == [
+        "test: 3 racks, 27 kW, 32 cables",
+        "4 node: gpu[01-04]",
+        "4 leaf: leaf[1-2]-[1-2]",
+        "2 spine: spine[1-2]",
+        "16 cables of fabric: dac, 2.5 to 3 m",
+        "16 cables of uplink: mmf, 5 to 7 m",
+    ]
+    assert one["findings"] == one["difference"] == []
+
+
+def test_findings_are_plain_data():
+    (finding,) = plan(sites.site(links__uplink__each=1))["findings"]
+    assert finding["rule"] == "oversubscription"
