@@ -4,22 +4,25 @@
 # make test      all tests that run in minutes: lint, unit tests, booted plans, Molecule
 # make test-all  and those that take longer
 # make bench-plan  benchmarks of planning, which need no machine
-# make lab-down  remove all that `make lab` and `make lab-site` made
+# make lab-down  remove the emulated machines
+# make lab-clean  remove them, and the images and disks that they are made from
 
 SHELL := /bin/bash -o pipefail
 .DEFAULT_GOAL := help
 bin := .venv/bin
-cache := .cache/lab
+# All checkouts of a user share images, disks and machines.
+export SAILLOFT_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/sailloft
+cache := $(SAILLOFT_CACHE)
 # Resets machines that the emulator loses in a boot: 180 s, on a loaded host longer, without a word on their console.
 watch := roles/lab/files/watch-consoles $(cache)/lab "" 180
 lab_playbook := $(watch) ansible-playbook -i inventories/lab
-as_root := $(if $(filter 0,$(shell id -u)),,sudo env PATH="$$PATH" )
+as_root := $(if $(filter 0,$(shell id -u)),,sudo env PATH="$$PATH" SAILLOFT_CACHE="$$SAILLOFT_CACHE" )
 libvirt := $(if $(filter 0,$(shell id -u)),qemu:///system,qemu:///session)
 export PATH := $(CURDIR)/$(bin):$(PATH)
 # Ansible and Molecule show what they do as they do it.
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help check environments types thorough mutation lab lab-site lab-down packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb sanity docs galaxy molecule molecule-long bench bench-plan clean
+.PHONY: help check environments types thorough mutation lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb sanity docs galaxy molecule molecule-long bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -75,8 +78,11 @@ lab-site: lab
 
 lab-down: .venv/.runtime
 	ansible-playbook -i inventories/lab playbooks/lab_down.yml
-	$(as_root)rm -rf $(cache)
+	$(as_root)rm -rf $(cache)/store
 	rm -rf .cache/facts proofs
+
+lab-clean: lab-down
+	$(as_root)rm -rf $(cache)
 
 check: packages .venv/.tests
 	tests/changed

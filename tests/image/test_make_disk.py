@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import importlib.machinery
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -156,7 +158,27 @@ def test_what_is_there_is_found_in_no_time_and_by_anyone(store, disk):
     again = make("server", store, disk.parent)
     assert again.stderr == ""
     assert again.stdout.strip() == str(disk)
-    assert disk.stat() == made
+    assert (disk.stat().st_ino, disk.stat().st_ctime_ns > made.st_ctime_ns) == (made.st_ino, True)
+
+
+def test_disks_unused_for_longest_are_removed_beyond_the_limit_but_no_machines(tmp_path):
+    script = importlib.machinery.SourceFileLoader("make_disk", str(MAKE_DISK)).load_module()
+    disks, machine = tmp_path / "images", tmp_path / "lab/hv01/disk.qcow2"
+    disks.mkdir()
+    machine.parent.mkdir(parents=True)
+    paths = [disks / f"{name}.qcow2" for name in ("machines", "oldest", "older", "new", "held")]
+    for days_ago, path in zip((9, 8, 7, 0, 10), paths):
+        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", path, "1M"], check=True)
+        path.with_suffix(".vmlinuz").touch()
+        os.utime(path, (time.time() - 86400 * days_ago,) * 2)
+    command = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", paths[0], machine]
+    subprocess.run(command, check=True)
+    bytes_of_all = sum(path.stat().st_blocks * 512 for path in paths)
+    assert script.trim(disks, bytes_of_all, keep={paths[4]}) == []
+    assert script.trim(disks, bytes_of_all - 1, keep={paths[4], None}) == [paths[1]]
+    assert {path.stem for path in disks.glob("*.vmlinuz")} == {"machines", "older", "new", "held"}
+    assert script.trim(disks, 0, keep={paths[4]}) == paths[2:4]
+    assert {path.stem for path in disks.iterdir()} == {"machines", "held"}
 
 
 def test_another_image_or_another_guest_is_another_disk(layers, disk, tmp_path):

@@ -15,9 +15,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from user_cache import user_cache
+
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[2]
-CACHE = REPOSITORY / ".cache" / "dcb"
+CACHE = user_cache("dcb")
 MAKE_DRIVER = REPOSITORY / "roles" / "lab" / "files" / "make-dcb-driver"
 POLITE = ("nice", "-n", "19")
 # With what the kernel asks for by name: rxe's checksum.

@@ -13,7 +13,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-CACHE = Path(__file__).parents[3] / ".cache" / "boot_loader"
+from user_cache import user_cache
+
+CACHE = user_cache("boot_loader")
 SOURCE = "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian forky main\n"
 GRUB_MODULES = ("normal", "blsuki", "loadenv", "linux", "fat", "part_msdos", "serial", "terminal", "boot")
 # As RHEL's, less the menu: the environment block, then an entry for each file below /loader/entries.

@@ -26,7 +26,7 @@ NODES = [name for name, machine in MACHINES.items() if "uuid" in machine]
 BUILD = yaml.safe_load(
     (INVENTORY / "group_vars/image_builders.yml")
     .read_text(encoding="utf-8")
-    .replace("{{ inventory_dir }}", str(INVENTORY))
+    .replace("{{ lab_cache_dir }}", "/cache")
 )
 IMAGES = read_images({**BUILD["node_image_images"], **BUILD["lab_images"]}, BUILD["node_image_layers"])
 
@@ -40,6 +40,7 @@ def domain(name: str, instance: str = "lab", accelerator: str = "qemu") -> Eleme
         __lab_spec=MACHINES[name],
         __lab_machines=MACHINES,
         __lab_domain=name,
+        __lab_recipe="5a11f017",
         __lab_machine_dir=f"/cache/{instance}/{name}",
         __lab_accelerator=accelerator,
         lab_instance=instance,
