@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import importlib.machinery
+import importlib.util
 import json
 import os
 import re
@@ -161,8 +162,11 @@ def test_what_is_there_is_found_in_no_time_and_by_anyone(store, disk):
     assert (disk.stat().st_ino, disk.stat().st_ctime_ns > made.st_ctime_ns) == (made.st_ino, True)
 
 
-def test_disks_unused_for_longest_are_removed_beyond_the_limit_but_no_machines(tmp_path):
-    script = importlib.machinery.SourceFileLoader("make_disk", str(MAKE_DISK)).load_module()
+def test_disks_unused_for_longest_are_removed_beyond_the_limit_but_no_machines(tmp_path, monkeypatch):
+    loader = importlib.machinery.SourceFileLoader("make_disk", str(MAKE_DISK))
+    script = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    monkeypatch.setitem(sys.modules, loader.name, script)
+    loader.exec_module(script)
     disks, machine = tmp_path / "images", tmp_path / "lab/hv01/disk.qcow2"
     disks.mkdir()
     machine.parent.mkdir(parents=True)

@@ -24,9 +24,7 @@ VARS = yaml.safe_load((LAB / "vars/main.yml").read_text(encoding="utf-8"))
 MACHINES, DISKS = VARS["__lab_machines"], VARS["__lab_disks"]
 NODES = [name for name, machine in MACHINES.items() if "uuid" in machine]
 BUILD = yaml.safe_load(
-    (INVENTORY / "group_vars/image_builders.yml")
-    .read_text(encoding="utf-8")
-    .replace("{{ lab_cache_dir }}", "/cache")
+    (INVENTORY / "group_vars/image_builders.yml").read_text(encoding="utf-8").replace("{{ lab_cache_dir }}", "/cache")
 )
 IMAGES = read_images({**BUILD["node_image_images"], **BUILD["lab_images"]}, BUILD["node_image_layers"])
 

@@ -1,0 +1,112 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Wait until a guest answers, for as long as the counters of its disks and networks in libvirt grow."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import time
+from typing import Any
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.plugins.action import ActionBase
+from ansible.plugins.loader import connection_loader
+from ansible.utils.display import Display
+
+PAUSE_S = 2
+SHOWN_EVERY_S = 15
+# Counters of virDomainListGetStats that only a guest that goes on increases. Received packets are the network's, and a
+# processor that spins uses time as well.
+COUNTERS = re.compile(r"^\s*(block\.\d+\.(?:rd|wr)\.bytes|net\.\d+\.tx\.bytes)=(\d+)$", re.MULTILINE)
+STATE = re.compile(r"^\s*state\.state=(\d+)$", re.MULTILINE)
+RUNNING = 1  # VIR_DOMAIN_RUNNING
+
+display = Display()
+
+
+class ActionModule(ActionBase):
+    """Try the guest's connection again and again; between two tries, read on its hypervisor whether it goes on."""
+
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the action."""
+        result = super().run(tmp, task_vars)
+        given = task_vars or {}
+        _, options = self.validate_argument_spec(
+            argument_spec={"hypervisor": {"type": "str", "required": True}, "silent_s": {"type": "int", "default": 600}}
+        )
+        name, hypervisor = given["inventory_hostname"], options["hypervisor"]
+        begun = moved = shown = time.monotonic()
+        seen: dict[str, int] | None = None
+        while not self._answers():
+            state, counters = self._activity(hypervisor, name, given)
+            now = time.monotonic()
+            if counters is not None and counters != seen:
+                seen, moved = counters, now
+            if state not in (None, RUNNING):
+                result.update(failed=True, msg=f"{name} does not run on {hypervisor}: start it: virsh start {name}")
+                return result
+            if now - moved > options["silent_s"] * load():
+                result.update(failed=True, msg=stalled(name, hypervisor, now - moved, seen))
+                return result
+            if now - shown >= SHOWN_EVERY_S:
+                shown = now
+                display.display(f"{name} boots, {now - begun:.0f} s: {activity(seen)}")
+            time.sleep(PAUSE_S)
+        result.update(changed=False, elapsed_s=round(time.monotonic() - begun))
+        return result
+
+    def _answers(self) -> bool:
+        try:
+            self._connection.reset()
+            self._low_level_execute_command("true", sudoable=False)
+        except AnsibleConnectionFailure:
+            return False
+        return True
+
+    def _activity(self, hypervisor: str, name: str, given: dict[str, Any]) -> tuple[int | None, dict[str, int] | None]:
+        """Return the guest's state and counters; None where the hypervisor does not tell."""
+        variables = given["hostvars"][hypervisor]
+        kind = variables.get("ansible_connection") or "ssh"
+        context = self._play_context.copy()
+        context.remote_addr = variables.get("ansible_host") or hypervisor
+        command = f"virsh --connect qemu:///system domstats --state --block --interface {shlex.quote(name)}"
+        try:
+            connection = connection_loader.get(kind, context, new_stdin=None)
+            connection.set_options(var_options=variables)
+            status, out, _ = connection.exec_command(command, sudoable=False)
+        except AnsibleError:
+            return None, None
+        text = (out if isinstance(out, bytes) else str(out).encode()).decode(errors="replace")
+        state = STATE.search(text)
+        if status or not state:
+            return None, None
+        return int(state.group(1)), {counter: int(value) for counter, value in COUNTERS.findall(text)}
+
+
+def load() -> float:
+    """Return by how much the controller has more work than processors, at least 1."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
+def activity(counters: dict[str, int] | None) -> str:
+    """Return what a guest has done so far, in words."""
+    if counters is None:
+        return "its hypervisor does not say what it does"
+    read, written, sent = (
+        sum(value for counter, value in counters.items() if counter.endswith(end))
+        for end in ("rd.bytes", "wr.bytes", "tx.bytes")
+    )
+    return f"{read / 1e6:.1f} MB read from its disks, {written / 1e6:.1f} MB written, {sent / 1e3:.1f} kB sent"
+
+
+def stalled(name: str, hypervisor: str, silent_s: float, counters: dict[str, int] | None) -> str:
+    """Return the message for a guest that does nothing."""
+    return (
+        f"{name} does not answer, and has done nothing for {silent_s:.0f} s ({activity(counters)}). "
+        f"Read its console, /var/log/libvirt/qemu/{name}-console.log on {hypervisor}, reset it there "
+        f"(virsh reset {name}), and run again"
+    )

@@ -1,0 +1,119 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The wait for a guest ends when it answers, does not run or does nothing for too long, not after a number of tries."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from ansible.errors import AnsibleConnectionFailure
+from ansible.playbook.play_context import PlayContext
+
+from ansible_collections.sailloft.fleet.plugins.action import guest_answers
+
+SILENT_S = 100
+
+
+def stats(read: int, state: int = 1, received: int = 0) -> bytes:
+    """What virsh domstats prints."""
+    counters = {"state.state": state, "net.0.rx.bytes": received, "net.0.tx.bytes": 0, "block.0.rd.bytes": read}
+    return "".join(["Domain: 'gpu01'\n", *(f"  {name}={value}\n" for name, value in counters.items())]).encode()
+
+
+class Hypervisor:
+    """A connection plugin to the hypervisor, whose virsh prints ``told`` one after the other, the last one for ever."""
+
+    def __init__(self, *told: bytes | None) -> None:
+        self.told, self.asked = list(told), []
+
+    def get(self, kind, context, new_stdin):
+        self.address = (kind, context.remote_addr)
+        return self
+
+    def set_options(self, var_options):
+        self.variables = var_options
+
+    def exec_command(self, command, sudoable):
+        self.asked.append(command)
+        out = self.told.pop(0) if len(self.told) > 1 else self.told[0]
+        if out is None:
+            raise AnsibleConnectionFailure("the hypervisor is not reached")
+        return 0, out, b""
+
+
+@pytest.fixture
+def wait(monkeypatch):
+    """A function: the action's result, for a guest that answers at a try, on a clock that only sleeping moves."""
+    clock = SimpleNamespace(now_s=0.0)
+
+    def sleep(_seconds):
+        clock.now_s += 10
+        assert clock.now_s < 10_000, "the wait has no end"
+
+    monkeypatch.setattr(guest_answers, "time", SimpleNamespace(monotonic=lambda: clock.now_s, sleep=sleep))
+    shown = []
+    monkeypatch.setattr(guest_answers, "display", SimpleNamespace(display=shown.append))
+
+    def run(hypervisor, answers_at_s=10**6, load=0.0):
+        host = SimpleNamespace(getloadavg=lambda: (load, 0.0, 0.0), cpu_count=lambda: 2)
+        monkeypatch.setattr(guest_answers, "os", host)
+        task = SimpleNamespace(
+            args={"hypervisor": "hv01", "silent_s": SILENT_S}, async_val=0, check_mode=False, action="guest_answers"
+        )
+        connection = SimpleNamespace(reset=lambda: None, _shell=SimpleNamespace(tmpdir="/tmp"))
+        monkeypatch.setattr(guest_answers, "connection_loader", hypervisor)
+        action = guest_answers.ActionModule(task, connection, PlayContext(), None, None, None)
+
+        def command(_command, sudoable):
+            if clock.now_s < answers_at_s:
+                raise AnsibleConnectionFailure("no route to host")
+            return {"rc": 0}
+
+        monkeypatch.setattr(action, "_low_level_execute_command", command)
+        variables = {"inventory_hostname": "gpu01", "hostvars": {"hv01": {"ansible_host": "10.0.0.1"}}}
+        return action.run(task_vars=variables), shown
+
+    return run
+
+
+def test_a_guest_that_goes_on_is_waited_for_without_a_limit(wait):
+    hypervisor = Hypervisor(*(stats(read) for read in range(400)))
+    result, shown = wait(hypervisor, answers_at_s=3900)
+    assert (result.get("failed", False), result["elapsed_s"], result["changed"]) == (False, 3900, False)
+    assert shown[0] == "gpu01 boots, 20 s: 0.0 MB read from its disks, 0.0 MB written, 0.0 kB sent"
+    assert hypervisor.address == ("ssh", "10.0.0.1")
+    assert hypervisor.asked[0] == "virsh --connect qemu:///system domstats --state --block --interface gpu01"
+
+
+@pytest.mark.parametrize(
+    ("hypervisor", "did"),
+    [
+        (Hypervisor(stats(5_000_000)), "5.0 MB read from its disks, 0.0 MB written, 0.0 kB sent"),
+        # What the network sends to it is no sign of life.
+        (
+            Hypervisor(*(stats(0, received=n) for n in range(100))),
+            "0.0 MB read from its disks, 0.0 MB written, 0.0 kB sent",
+        ),
+        (Hypervisor(None), "its hypervisor does not say what it does"),
+    ],
+    ids=["stands still", "only receives", "hypervisor not reached"],
+)
+def test_a_guest_that_does_nothing_fails_with_the_next_step(wait, hypervisor, did):
+    result, _ = wait(hypervisor)
+    assert result["failed"]
+    assert result["msg"] == (
+        f"gpu01 does not answer, and has done nothing for {SILENT_S + 10} s ({did}). "
+        "Read its console, /var/log/libvirt/qemu/gpu01-console.log on hv01, reset it there (virsh reset gpu01), "
+        "and run again"
+    )
+
+
+def test_on_a_loaded_controller_silence_lasts_longer(wait):
+    result, _ = wait(Hypervisor(stats(0)), load=6.0)
+    assert f"nothing for {3 * SILENT_S + 10} s" in result["msg"]
+
+
+def test_a_guest_that_is_off_fails_at_once(wait):
+    result, _ = wait(Hypervisor(stats(0, state=5)))
+    assert result["msg"] == "gpu01 does not run on hv01: start it: virsh start gpu01"
