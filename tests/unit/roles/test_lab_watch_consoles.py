@@ -19,6 +19,8 @@ SILENT_S = 180
 BOOT = "[    0.000000] Linux version 6.1.0\n[    3.1] input: mouse\n"
 STALL = "[   60.0] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:\n"
 LOGIN = "\ngpu-server login: "
+# A play that goes on until a machine is reset, for at most a minute.
+UNTIL_RESET = ("sh", "-c", 'for _ in $(seq 300); do [ ! -s "$RESETS" ] || exit 0; /bin/sleep 0.2; done')
 # "off" is a machine that was stopped.
 VIRSH = """#!/bin/sh
 shift 2
@@ -36,12 +38,15 @@ def reset(tmp_path, monkeypatch):
     bin_dir.mkdir()
     for name, text in {
         "virsh": VIRSH,
-        "sleep": '#!/bin/sh\nexec /bin/sleep "$(echo "$1" | sed s/15/0.1/)"\n',
+        # It is called when the watch has seen what was there before.
+        "sleep": '#!/bin/sh\n: > "$WATCHES"\nexec /bin/sleep "$(echo "$1" | sed s/15/0.1/)"\n',
     }.items():
         (bin_dir / name).write_text(text)
         (bin_dir / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{bin_dir}:{os.environ['PATH']}")
     monkeypatch.setenv("RESETS", str(resets))
+    watches = tmp_path / "watches"
+    monkeypatch.setenv("WATCHES", str(watches))
 
     def write(written):
         for machine, (text, ago) in written.items():
@@ -56,9 +61,11 @@ def reset(tmp_path, monkeypatch):
         monkeypatch.setenv("LOADAVG", str(tmp_path / "loadavg"))
         write(earlier or {})
         watch = subprocess.Popen([WATCH, consoles, "-test", str(SILENT_S), *command], stderr=subprocess.PIPE, text=True)
-        time.sleep(0.3)
+        until = time.monotonic() + 60
+        while not watches.exists() and time.monotonic() < until:
+            time.sleep(0.05)
         write(now)
-        said = [line for line in watch.communicate(timeout=20)[1].splitlines() if " boots, " not in line]
+        said = [line for line in watch.communicate(timeout=90)[1].splitlines() if " boots, " not in line]
         names = resets.read_text().split() if resets.exists() else []
         assert [f"{line.split()[0]}-test" for line in said] == names
         return names, watch.returncode
@@ -67,7 +74,7 @@ def reset(tmp_path, monkeypatch):
 
 
 def test_a_silence_in_the_middle_of_a_boot(reset):
-    assert reset({"hv01": (BOOT, SILENT_S + 5)}) == (["hv01-test"], 0)
+    assert reset({"hv01": (BOOT, SILENT_S + 5)}, command=UNTIL_RESET) == (["hv01-test"], 0)
 
 
 def test_a_loaded_host_makes_a_slow_boot_and_no_reset(reset):
@@ -75,11 +82,14 @@ def test_a_loaded_host_makes_a_slow_boot_and_no_reset(reset):
 
 
 def test_a_loaded_host_does_not_hide_a_lost_machine(reset):
-    assert reset({"hv01": (BOOT, 4 * SILENT_S)}, load=str(3.0 * os.cpu_count())) == (["hv01-test"], 0)
+    assert reset({"hv01": (BOOT, 4 * SILENT_S)}, command=UNTIL_RESET, load=str(3.0 * os.cpu_count())) == (
+        ["hv01-test"],
+        0,
+    )
 
 
 def test_stalls_before_there_is_a_user_space(reset):
-    assert reset({"hv01": (BOOT + STALL + STALL, 0)}) == (["hv01-test"], 0)
+    assert reset({"hv01": (BOOT + STALL + STALL, 0)}, command=UNTIL_RESET) == (["hv01-test"], 0)
 
 
 @pytest.mark.parametrize(
@@ -104,3 +114,19 @@ def test_what_was_said_before_is_of_another_time(reset):
 
 def test_the_status_is_the_commands(reset):
     assert reset({}, command=("sh", "-c", "/bin/sleep 1; exit 3")) == ([], 3)
+
+
+def test_a_boot_is_shown_with_the_consoles_last_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (tmp_path / "virsh").write_text(VIRSH)
+    (tmp_path / "virsh").chmod(0o755)
+    console = tmp_path / "console.log"
+    progress = [WATCH.with_name("boot-progress"), console, "hv01", "qemu:///system", "180", tmp_path / "state"]
+    for text, said in (
+        (BOOT + "\x1b[0;32m  OK  \x1b[0m Reached\r\n", "  OK   Reached\n"),
+        (BOOT + LOGIN, ""),
+        ("BIOS\n", ""),
+    ):
+        console.write_text(text)
+        done = subprocess.run(progress, capture_output=True, text=True, check=True)
+        assert done.stdout == said
