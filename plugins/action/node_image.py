@@ -81,8 +81,8 @@ class ActionModule(ActionBase):
                 return status
             if time.monotonic() > until:
                 why = f"the build has not ended in {LIMIT_S // 3600} h"
-                mend = "look for the process that the file lock in its cache names, end it, and run again"
-                return {"failed": True, "msg": f"{self._task_host()}: {why}; {mend}"}
+                remedy = "look for the process that the file lock in its cache names, end it, and run again"
+                return {"failed": True, "msg": f"{self._task_host()}: {why}; {remedy}"}
         self._status(job, "cleanup", task_vars)
         for name in ("finished", "started", "ansible_job_id", "results_file", "erased"):
             status.pop(name, None)

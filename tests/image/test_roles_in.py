@@ -162,7 +162,7 @@ def test_roce_host_is_set_up_for_every_boot_with_nccls_settings(root):
 def test_a_mistake_is_refused_by_its_form(root):
     role = Role(GPU_HOST.name, {**GPU_HOST.vars, "gpu_host_vfio": ["gpus"]})
     with pytest.raises(
-        ImageError, match=r"Bring about what a reboot loses.*\" failed: vfio_binding.devices: 'gpus' is no kind"
+        ImageError, match=r"Apply the settings that a reboot loses.*\" failed: vfio_binding.devices: 'gpus' is no kind"
     ):
         roles_in.apply(root, [role], layer="gpu")
     assert not (root / persistence.SETTINGS.lstrip("/")).exists()

@@ -1,13 +1,13 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Change the library one small mistake at a time and count how many the unit tests notice: run.py [--room ROOM] ...
+"""Change the library one small mistake at a time and count how many the unit tests notice: run.py [--folder FOLDER] ...
 
 The mistakes are drawn at random by a seed: a run can be repeated, and another seed finds others. Each is made in
-a copy of the checkout, and the tests of its room are run on it. A mutant is *killed* where a test fails or runs out of
+a copy of the checkout, and the tests of its folder are run on it. A mutant is *killed* where a test fails or runs out of
 time, else it *survives*: a test is missing, or the mutant is equivalent (it behaves as the original), which
 equivalent.txt says by file, line's text and mistake, with the reason.
 
-Tools like mutmut and cosmic-ray mutate annotations too, which are never evaluated here, and draw no sample by room.
+Tools like mutmut and cosmic-ray mutate annotations too, which are never evaluated here, and draw no sample by folder.
 """
 
 from __future__ import annotations
@@ -145,11 +145,12 @@ def equivalent() -> dict[tuple[str, str, str], str]:
     return known
 
 
-def killed(root: Path, room: str, python: str) -> bool:
-    """Return whether a test of the room fails in the copy."""
+def killed(root: Path, folder: str, processes: int) -> bool:
+    """Return whether a test of the folder fails in the copy."""
+    options = ["-q", "-x", "-n", str(processes), "-p", "no:cacheprovider"]
     try:
         done = subprocess.run(
-            [python, "-m", "pytest", "-q", "-x", "-n", "2", "-p", "no:cacheprovider", f"tests/unit/{room}"],
+            [sys.executable, "-m", "pytest", *options, f"tests/unit/{folder}"],
             cwd=root,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -162,31 +163,38 @@ def killed(root: Path, room: str, python: str) -> bool:
 
 
 def main() -> int:
-    """Draw, mutate and count; the exit status is 1 where a room's share is under the least one."""
+    """Draw, mutate and count; the exit status is 1 where a folder's share is under the least one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--each", type=int, default=20, help="mutants a room")
-    parser.add_argument("--room", action="append", help="a folder of plugins/module_utils; all by default")
+    parser.add_argument("--each", type=int, default=20, help="mutants a folder")
+    parser.add_argument("--processes", type=int, default=2, help="of pytest; 0 is quickest for small folders")
+    parser.add_argument(
+        "--folder",
+        action="append",
+        help="of plugins/module_utils, as PACKAGE or PACKAGE/FOLDER; all packages by default",
+    )
     parser.add_argument("--least-percent", type=int, default=85)
     options = parser.parse_args()
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
-    rooms = sorted(
+    packages = sorted(
         {Path(name).parts[2] for name in tracked.split("\0") if name.startswith(f"{LIBRARY}/") and name.endswith(".py")}
     )
     known, low = equivalent(), []
-    with tempfile.TemporaryDirectory(prefix="sailloft-mutation-") as folder:
-        root = Path(folder) / "checkout"
+    with tempfile.TemporaryDirectory(prefix="sailloft-mutation-") as temporary:
+        root = Path(temporary) / "checkout"
         for name in filter(None, tracked.split("\0")):
             target = root / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target, follow_symlinks=False)
-        for room in options.room or rooms:
-            drawn = random.Random(f"{options.seed}/{room}")
-            files = sorted((root / LIBRARY / room).rglob("*.py"))
+        for folder in options.folder or packages:
+            drawn = random.Random(f"{options.seed}/{folder}")
+            files = sorted((root / LIBRARY / folder).rglob("*.py"))
+            if not files:
+                parser.error(f"{folder} is no folder of {LIBRARY}")
             every = [mutant for file in files for mutant in mutants(file.relative_to(root), file.read_text())]
             chosen = drawn.sample(every, min(options.each, len(every)))
-            if killed(root, room, sys.executable):
-                sys.exit(f"{room}: its tests fail without any mutant; run pytest tests/unit/{room}")
+            if killed(root, folder, options.processes):
+                sys.exit(f"{folder}: its tests fail without any mutant; run pytest tests/unit/{folder}")
             dead, counted = 0, 0
             for mutant in chosen:
                 if not compiles(mutant, (root / mutant.path).read_bytes()):
@@ -194,15 +202,15 @@ def main() -> int:
                 if (str(mutant.path), mutant.source, mutant.text) in known:
                     continue
                 before = apply(mutant, root)
-                died = killed(root, room, sys.executable)
+                died = killed(root, folder, options.processes)
                 (root / mutant.path).write_bytes(before)
                 counted, dead = counted + 1, dead + died
                 if not died:
                     print(f"survived  {mutant}", flush=True)
             share = 100 * dead // counted if counted else 100
-            print(f"{room}: {dead} of {counted} killed, {share}%, of {len(every)} that could be drawn", flush=True)
+            print(f"{folder}: {dead} of {counted} killed, {share}%, of {len(every)} that could be drawn", flush=True)
             if share < options.least_percent:
-                low.append(room)
+                low.append(folder)
     if low:
         print(f"under {options.least_percent}%: {', '.join(low)}", file=sys.stderr)
     return 1 if low else 0

@@ -132,7 +132,7 @@ def _write(system: System, name: str, step: Step, done: list[str]) -> None:
     except HostError as error:
         before = f"done before: {', '.join(done)}" if done else "nothing was changed before"
         why = dcb.plain(str(error))
-        raise HostError(f"{name}: {step.setting} was refused: {why}; {before}; mend it and run again") from error
+        raise HostError(f"{name}: {step.setting} was refused: {why}; {before}; correct it and run again") from error
     if f"{name} {step.setting}" not in done:
         done.append(f"{name} {step.setting}")
 

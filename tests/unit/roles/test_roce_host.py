@@ -60,4 +60,4 @@ def test_what_is_wrong_is_refused_before_anything_is_touched(tmp_path, variables
     status, output = play(tmp_path, **variables)
     assert status != 0
     assert message in output
-    assert "NCCL has the same policy" not in output
+    assert "Write the settings of NCCL" not in output
