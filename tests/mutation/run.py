@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Change the library one small mistake at a time and count how many the unit tests notice: run.py [--folder FOLDER] ...
 
-The mistakes are drawn at random by a seed: a run can be repeated, and another seed finds others. Each is made in
-a copy of the checkout, and the tests of its folder are run on it. A mutant is *killed* where a test fails or runs out of
-time, else it *survives*: a test is missing, or the mutant is equivalent (it behaves as the original), which
-equivalent.txt says by file, line's text and mistake, with the reason.
+The mistakes are drawn at random by a seed: a run can be repeated, and another seed finds others. Each is made in a copy
+of the checkout, and the tests of its folder are run on it. A mutant is *killed* where a test fails or runs out of time,
+else it *survives*: a test is missing, or the mutant is equivalent (it behaves as the original), which equivalent.txt
+says by file, line's text and mistake, with the reason.
 
 Tools like mutmut and cosmic-ray mutate annotations too, which are never evaluated here, and draw no sample by folder.
 """
