@@ -85,8 +85,8 @@ def whole(host: Host) -> DomainPlan:
         functions = (item for item in host.functions if item.kind == kind and not item.used_by_host)
         return {"addresses": [item.address for item in functions if is_physical(item)]}
 
-    wish = {"name": "all", "memory_mib": 4096, "gpus": of("gpu"), "nics": of("nic"), "nvme": of("nvme")}
-    return plan_domains(host, parse_specs([wish]))[0]
+    request = {"name": "all", "memory_mib": 4096, "gpus": of("gpu"), "nics": of("nic"), "nvme": of("nvme")}
+    return plan_domains(host, parse_specs([request]))[0]
 
 
 def shares(host: Host, plan: DomainPlan, place: Callable[[DomainPlan], Guest]) -> tuple[list[bool], list[bool]]:

@@ -54,8 +54,8 @@ def plan(text: str, name: str, nics: list[str]) -> tuple[float, float, float]:
     start = time.process_time()
     host = Host.from_dict(json.loads(text))
     read = time.process_time()
-    wish = {"name": name, "memory_mib": 16384, "gpus": {"count": GPUS}, "nics": {"addresses": nics}}
-    (planned,) = plan_domains(host, parse_specs([wish]))
+    request = {"name": name, "memory_mib": 16384, "gpus": {"count": GPUS}, "nics": {"addresses": nics}}
+    (planned,) = plan_domains(host, parse_specs([request]))
     done = time.process_time()
     json.dumps(planned.to_dict())
     render(planned)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What gpu_domain, gpu_domain_info and gpu_plan share of their documentation."""
+"""Documentation that gpu_domain, gpu_domain_info and gpu_plan share."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ options:
     default: {}
   accelerators:
     description:
-      - What counts as a GPU on this host beside what the collection knows, or does not count, by vendor and device in
-        hexadecimal digits, V("1002:744c"), or by vendor, V("1002:*"). V(true) makes it a GPU, V(false) none.
+      - Devices to treat as GPUs on this host, or not, in addition to those that the collection knows, by vendor and
+        device in hexadecimal digits, V("1002:744c"), or by vendor, V("1002:*"). V(true) makes it a GPU, V(false) none.
       - Known are NVIDIA's displays and 3D controllers, AMD Instinct, Intel Data Center GPU Max and Flex, Habana Gaudi
         and NEC Vector Engine. Every other display is taken for a console.
-      - What names the device counts for more than what names all of a vendor. Functions of other classes than display,
+      - An entry for a device takes precedence over an entry for its vendor. Functions of other classes than display,
         processing accelerator and co-processor are refused where they are named, and left alone by C(*).
     type: dict
     default: {}
@@ -51,7 +51,7 @@ options:
     DOMAINS = r"""
 options:
   domains:
-    description: The virtual machines of this host that are wished together.
+    description: The virtual machines of this host, planned together.
     type: list
     elements: dict
     suboptions:
@@ -71,7 +71,7 @@ options:
         suboptions:
           count:
             description:
-              - How many, beside those of O(domains[].gpus.addresses). They are chosen so that they are as near to
+              - Number of GPUs, in addition to O(domains[].gpus.addresses). They are chosen so that they are as near to
                 each other,
                 and what stays free is as useful, as can be. A server's console display is never chosen.
             type: int
@@ -86,11 +86,11 @@ options:
         type: dict
         suboptions:
           per_gpu:
-            description: How many to each GPU, the nearest ones, beside those of O(domains[].nics.addresses).
+            description: Number of NICs for each GPU, the nearest ones, in addition to O(domains[].nics.addresses).
             type: int
             default: 0
           functions:
-            description: Whether O(domains[].nics.per_gpu) chooses virtual functions or whole ports.
+            description: Functions that O(domains[].nics.per_gpu) chooses, virtual ones or whole ports.
             type: str
             choices: [vf, pf]
             default: vf
@@ -104,7 +104,7 @@ options:
         type: dict
         suboptions:
           count:
-            description: How many of the nearest to its GPUs, beside those of O(domains[].nvme.addresses).
+            description: Number of NVMe drives, the nearest to its GPUs, in addition to O(domains[].nvme.addresses).
             type: int
             default: 0
           addresses:
@@ -220,7 +220,7 @@ options:
             choices: [qcow2, raw]
             default: qcow2
           read_only:
-            description: Whether the guest may only read it.
+            description: Make it read-only for the guest.
             type: bool
             default: false
           base:

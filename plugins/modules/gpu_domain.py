@@ -30,7 +30,7 @@ options:
     default: running
   allow_restart:
     description:
-      - Restart a running virtual machine that runs with something else than what is wished.
+      - Restart a running virtual machine that differs from its request.
       - Without it RV(restart_required) tells of it, and the virtual machine has it from its next start.
     type: bool
     default: false
@@ -41,7 +41,7 @@ options:
     type: bool
     default: false
   shutdown_timeout_s:
-    description: How long a guest may take to shut down, in seconds, before it is ended.
+    description: Seconds for a guest to shut down before it is ended.
     type: int
     default: 120
 attributes:
@@ -73,12 +73,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 restart_required:
-  description: Whether any virtual machine runs with something else than what is wished, and was left so.
+  description: True if a virtual machine still runs that differs from its request.
   returned: always
   type: bool
 findings:
   description:
-    - What was found before anything was touched. The module fails, with all of them, where one refuses; in check mode,
+    - Findings from before anything was touched. The module fails, with all of them, where one refuses; in check mode,
       too. One that only warns is a warning of the task, too.
   returned: always
   type: list
@@ -88,7 +88,7 @@ findings:
       description: Name of the virtual machine.
       type: str
     what:
-      description: What is amiss.
+      description: The problem.
       type: str
     why:
       description: Why that is so, or matters.
@@ -124,18 +124,18 @@ domains:
       returned: always
       type: str
     changed:
-      description: Whether anything was done to it.
+      description: True if anything was done to it.
       returned: always
       type: bool
     actions:
       description:
-        - What was done, of stop, undefine, remove_disks, make_disks, define, autostart, no_autostart, start, resume.
+        - The actions, of stop, undefine, remove_disks, make_disks, define, autostart, no_autostart, start, resume.
       returned: always
       type: list
       elements: str
     differences:
       description:
-        - How the definition that libvirt had differs from what is wished; each with path, wanted, have, unknown.
+        - Differences of libvirt's definition, before the change, from the plan; each with path, wanted, have, unknown.
         - One that is unknown is told and not acted on; nobody asked for it, and it is not known to be libvirt's own.
       returned: always
       type: list
@@ -146,11 +146,11 @@ domains:
       type: list
       elements: dict
     restart_required:
-      description: Whether it still runs with RV(domains[].live_differences).
+      description: True if it still runs with RV(domains[].live_differences).
       returned: always
       type: bool
     xml:
-      description: The wished libvirt XML.
+      description: The planned libvirt XML.
       returned: unless state is absent
       type: str
     nccl_topology:
@@ -190,7 +190,7 @@ domains:
           type: int
         share:
           description:
-            - What of the host it has. The hardware threads of the host (threads) are its vCPUs (vcpus, where they are
+            - Its share of the host. The hardware threads of the host (threads) are its vCPUs (vcpus, where they are
               pinned), those kept for the host on its nodes (kept), those that other virtual machines have there
               (taken), those in no use there (free) and those of nodes without a cell (elsewhere).
             - The most vCPUs that it can have (vcpu_limit), nodes that could have a cell and have none
@@ -206,7 +206,7 @@ domains:
           description: Size of its huge pages; 0 for ordinary memory.
           type: int
         memory_locked:
-          description: Whether QEMU's memory is locked.
+          description: True if QEMU's memory is locked.
           type: bool
         emulator_cpus:
           description: Host CPUs of QEMU's emulator threads.
@@ -217,17 +217,17 @@ domains:
           type: list
           elements: dict
         physical_address_bits:
-          description: How the guest gets them (mode) and how many (bits).
+          description: The way in which the guest gets them (mode), and their number (bits).
           type: dict
         mmio:
           description: Bytes that the devices need below and above 4 GiB (low_bytes, high_bytes) and the guest's
             window (window_bytes).
           type: dict
         ats:
-          description: Whether it is wanted, and whether the virtio devices have it (on_virtio).
+          description: True if it is requested (wanted), and if the virtio devices have it (on_virtio).
           type: dict
         guest_iommu:
-          description: Whether the guest has an IOMMU.
+          description: True if the guest has an IOMMU.
           type: bool
         machine:
           description: The version of q35 that it has, or V(q35) where libvirt was not asked.
@@ -256,14 +256,14 @@ domains:
               function, index (libvirt's), bus, last_bus, ports and endpoints.
           type: dict
         fidelity:
-          description: How many pairs of its GPUs, NICs and NVMe drives are as far apart in the guest as on the host.
+          description: Pairs of its GPUs, NICs and NVMe drives that are as far apart in the guest as on the host.
           type: dict
           contains:
             total:
               description: Number of pairs.
               type: int
             equal:
-              description: How many have the same path class (PIX, PXB, PHB, NODE, SYS) on both sides.
+              description: The number with the same path class (PIX, PXB, PHB, NODE, SYS) on both sides.
               type: int
             share:
               description: Their share, 0 to 1; 1 where there is no pair.
@@ -274,7 +274,7 @@ domains:
               type: list
               elements: dict
         notes:
-          description: What could not be as on the host, or has no effect, and why.
+          description: Differences from the host and settings without effect, with the reason.
           type: list
           elements: str
 """

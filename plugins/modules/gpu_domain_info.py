@@ -35,7 +35,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: What became of the plan
+- name: Compare the virtual machines with their plan
   sailloft.fleet.gpu_domain_info:
     domains: "{{ gpu_vm_domains }}"
   register: gpu_vms
@@ -53,7 +53,7 @@ domains:
       returned: always
       type: str
     exists:
-      description: Whether libvirt has it.
+      description: True if libvirt has it.
       returned: always
       type: bool
     state:
@@ -61,7 +61,7 @@ domains:
       returned: always
       type: str
     autostart:
-      description: Whether it starts with the host.
+      description: True if it starts with the host.
       returned: always
       type: bool
     uuid:
@@ -73,7 +73,7 @@ domains:
       returned: always
       type: str
     live_xml:
-      description: What runs; null where it does not.
+      description: The running domain; null where it does not run.
       returned: always
       type: str
     process:
@@ -89,7 +89,7 @@ domains:
           type: list
           elements: str
         accelerated:
-          description: Whether it uses KVM.
+          description: True if it uses KVM.
           type: bool
         memory:
           description: Huge-page mappings from numa_maps, summed; each with page_bytes, policy, pages_by_node (node
@@ -123,37 +123,37 @@ domains:
       returned: where it is of O(domains)
       type: str
     xml:
-      description: The wished libvirt XML.
+      description: The planned libvirt XML.
       returned: where it is of O(domains)
       type: str
     differences:
-      description: How the definition differs from what is wished; each with path, wanted, have, unknown.
+      description: Differences of the definition from the plan; each with path, wanted, have, unknown.
       returned: where it is of O(domains)
       type: list
       elements: dict
     live_differences:
-      description: How what runs differs from what is wished.
+      description: Differences of the running domain from the plan.
       returned: where it is of O(domains)
       type: list
       elements: dict
     drift:
       description:
-        - What has come apart, in words - the definition and what runs against the host as it is now, against what the
+        - Drift, in words - the definition and what runs against the host as it is now, against what the
           host was when the domain was planned (kept in its metadata), and, of O(domains), against the plan.
-        - What concerns the host comes first. Empty where nothing has.
+        - Items about the host come first. Empty where nothing has drifted.
       returned: always
       type: list
       elements: dict
       contains:
         what:
-          description: What is different.
+          description: The difference.
           type: str
         where:
           description: Of V(defined), V(running) and V(host), the sides that differ.
           type: list
           elements: str
         consequence:
-          description: What follows for the guest.
+          description: The consequence for the guest.
           type: str
         remedy:
           description: The next step.

@@ -20,7 +20,7 @@ extends_documentation_fragment:
 options:
   domains:
     description:
-      - The virtual machines of this host that are wished together.
+      - The virtual machines of this host, planned together.
       - Left out or empty, it is one with the whole host, C(whole-host). It gets all GPUs, NICs and NVMe drives that can
         be given away, the first virtual function where a NIC has some, and the memory of their NUMA nodes that is in
         huge pages, or seven eighths of all where less than half is.
@@ -33,7 +33,7 @@ options:
       - Without it and without O(topology), the host that the module runs on is read.
     type: path
   host_name:
-    description: What to call the host.
+    description: Name of the host.
     type: str
     default: host
   path:
@@ -66,20 +66,20 @@ author:
 """
 
 EXAMPLES = r"""
-- name: A virtual machine with the whole of a recorded host
+- name: Plan one virtual machine with all of a recorded host
   sailloft.fleet.gpu_plan:
     recording: machine.xml
     path: plans/machine
   delegate_to: localhost
 
-- name: What is wished of a live host
+- name: Plan the virtual machines of a live host
   sailloft.fleet.gpu_plan:
     topology: "{{ seen.topology }}"
     domains: "{{ gpu_vm_domains }}"
     host_name: "{{ inventory_hostname }}"
   delegate_to: localhost
 
-- name: The same, and whether firmware finds all of it where it is planned
+- name: Plan, and boot each plan under an emulator
   sailloft.fleet.gpu_plan:
     topology: "{{ seen.topology }}"
     domains: "{{ gpu_vm_domains }}"
@@ -99,14 +99,16 @@ tree:
   elements: str
 findings:
   description:
-    - What a virtual machine would lose in silence, each as RV(sailloft.fleet.gpu_domain#module:findings); it is a
+    - Losses of a virtual machine that cause no error, each as RV(sailloft.fleet.gpu_domain#module:findings); it is a
       warning of the task, too. More memory than the host has is refused; what else M(sailloft.fleet.gpu_domain) would
         refuse on the host itself is not looked for.
   returned: success, or when what is asked was refused
   type: list
   elements: dict
 notes:
-  description: What was left out of the host or assumed, as RV(sailloft.fleet.host_topology_info#module:topology.notes).
+  description:
+    - Parts of the host that were left out or assumed, as
+      RV(sailloft.fleet.host_topology_info#module:topology.notes).
   returned: success
   type: list
   elements: str
@@ -132,8 +134,8 @@ domains:
       type: str
     boot_trial:
       description:
-        - What the trial showed, with firmware, as_planned, seconds, findings (each with what, planned, found, message)
-          and left_out (what it cannot show).
+        - The result of the trial, with firmware, as_planned, seconds, findings (each with what, planned, found,
+          message) and left_out (what it cannot show).
       returned: when O(boot_trial) is true
       type: dict
 files:

@@ -34,7 +34,7 @@ options:
   domain:
     description:
       - Of the virtual machine, the item of RV(sailloft.fleet.gpu_domain_info#module:domains), read with the
-        O(sailloft.fleet.gpu_domain_info#module:domains) that are wished, so that it has the plan.
+        requested O(sailloft.fleet.gpu_domain_info#module:domains), so that it has the plan.
     type: dict
     required: true
   host_settings:
@@ -53,11 +53,11 @@ options:
     description: Content of the guest's C(/etc/nccl.conf).
     type: str
   nccl:
-    description: What C(/etc/nccl.conf) is to set; an empty mapping claims nothing.
+    description: Settings that C(/etc/nccl.conf) must have; an empty mapping claims nothing.
     type: dict
     default: {}
   nccl_topology:
-    description: What the guest's NCCL topology file is to hold, of the guest's plan; empty claims nothing.
+    description: Content that the guest's NCCL topology file must have, from the guest's plan; empty claims nothing.
     type: str
     default: ""
   nccl_topology_file:
@@ -81,11 +81,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 holds:
-  description: Whether something was claimed and every claim that applies holds.
+  description: True if something was claimed and every claim that applies holds.
   returned: always
   type: bool
 counts:
-  description: How many claims hold, fail, and do not apply.
+  description: Number of claims that hold, fail, and do not apply.
   returned: always
   type: dict
   sample: {"held": 61, "failed": 0, "not_applicable": 19}

@@ -176,7 +176,7 @@ def test_a_switch_that_is_lost_while_it_is_read_is_the_end_too(tmp_path):
 SITE = {"gpu_hosts": "hv01", "gpu_guests": "vm01", "boot_servers": "boot01", "image_builders": "b01", "nodes": "n01"}
 FIRST_PLAYS = {
     "gpu_hosts": ("hv01", "Tune the GPU servers that need no reboot"),
-    "gpu_vms": ("hv01", "Raise the GPU virtual machines"),
+    "gpu_vms": ("hv01", "Define and start the GPU virtual machines"),
     "node_identities": ("n01", "Enrol"),
     "node_images": ("b01", "Build"),
     "plan": ("hv01", "Plan GPU virtual machines"),

@@ -37,7 +37,7 @@ def choose_together(
 
     ``held`` are the devices that each has today: they are kept where they still fit. ``around.holder`` has the devices
     that are taken: those of other domains, addresses that specs name, and held ones. ``room`` is the capacity of the
-    NUMA nodes (rooms.capacities).
+    NUMA nodes (capacity.capacities).
 
     Raises DomainError where an address is not available, there are too few devices, or no choice gives every virtual
     machine what it asks for.

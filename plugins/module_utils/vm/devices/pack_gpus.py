@@ -59,7 +59,7 @@ class Request:
 
     ``only`` limits the choice to some units, ``within`` to those of some nodes or of none that is known. ``near``: the
     kind of NIC function that is to be near. ``nodes`` are the nodes that it is on with any choice, and ``wants`` what
-    it asks of nodes (rooms.asked).
+    it asks of nodes (capacity.asked).
     """
 
     name: str

@@ -68,7 +68,7 @@ def settle(
     """Return the nodes of each virtual machine's cells, by name and ascending; the order of ``specs`` has no effect.
 
     ``devices`` are those that were chosen, ``held`` is what each has today, ``room`` the capacity of the nodes
-    (rooms.capacities). Raises DomainError.
+    (capacity.capacities). Raises DomainError.
     """
     found: dict[str, list[int]] = {}
     able = serving(host)

@@ -73,7 +73,7 @@ def differences_of_domain(domain: dict[str, Any]) -> list[str] | None:
                     lines.append(line)
     except (KeyError, TypeError) as error:
         raise ProofError(
-            f"not a domain that was compared: {error!r}; give gpu_domain_info the domains that are wished"
+            f"not a domain that was compared: {error!r}; give gpu_domain_info the requested domains"
         ) from error
     return lines if domain.get("process") else [*lines, f"it does not run: {domain.get('state')}"]
 
