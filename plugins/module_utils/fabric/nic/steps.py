@@ -93,19 +93,10 @@ def steps(seen: Seen, wanted: Nic) -> list[Step]:
     if differing & {"queues", "priority_to_class"} or willing:
         commands("queues", _tool(seen).set_queues(interface, wanted))
     if differing & {"dscp_to_priority", "trust"}:
-        table = {
-            dscp: priority
-            for dscp, priority in enumerate(wanted.dscp_to_priority)
-            if priority is not None and (seen.nic.dscp_to_priority[dscp] != priority or "trust" in differing)
-        }
-        commands("dscp_to_priority", _tool(seen).map_dscps(interface, table))
-    for setting, point in (("notification", "roce_np"), ("reaction", "roce_rp")):
-        if setting in differing:
-            goal, now = getattr(wanted, setting), getattr(seen.nic, setting) or ()
-            for priority in range(CLASSES):
-                if (priority in goal) != (priority in now):
-                    path = f"{seen.ecn_path}/{point}/enable/{priority}"
-                    written.append(Step(setting, path=path, text=str(int(priority in goal))))
+        commands(
+            "dscp_to_priority", _tool(seen).map_dscps(interface, _dscps_to_map(seen, wanted, "trust" in differing))
+        )
+    written += _points(seen, wanted, differing)
     if "cnp_dscp" in differing:
         written.append(Step("cnp_dscp", path=seen.cnp_path, text=str(wanted.cnp_dscp)))
     if "cm_tos" in differing:
@@ -116,4 +107,27 @@ def steps(seen: Seen, wanted: Nic) -> list[Step]:
         written.append(Step("forced_tos", path=path, text=str(-1 if wanted.forced_tos is None else wanted.forced_tos)))
     if "pfc" in differing and staying != wanted.pfc:
         commands("pfc", _tool(seen).set_pfc(interface, wanted.pfc, wanted.cable_m or seen.nic.cable_m))
+    return written
+
+
+def _dscps_to_map(seen: Seen, wanted: Nic, every: bool) -> dict[int, int]:
+    """Return the priority of each DSCP to be mapped: ``every`` one, or those that differ."""
+    return {
+        dscp: priority
+        for dscp, priority in enumerate(wanted.dscp_to_priority)
+        if priority is not None and (every or seen.nic.dscp_to_priority[dscp] != priority)
+    }
+
+
+def _points(seen: Seen, wanted: Nic, differing: set[str]) -> list[Step]:
+    """Return the writes that turn the notification and reaction points of priorities on or off."""
+    written = []
+    for setting, point in (("notification", "roce_np"), ("reaction", "roce_rp")):
+        if setting not in differing:
+            continue
+        goal, now = getattr(wanted, setting), getattr(seen.nic, setting) or ()
+        for priority in range(CLASSES):
+            if (priority in goal) != (priority in now):
+                path = f"{seen.ecn_path}/{point}/enable/{priority}"
+                written.append(Step(setting, path=path, text=str(int(priority in goal))))
     return written

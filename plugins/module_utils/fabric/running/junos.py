@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -42,6 +42,16 @@ ALIASES.update({f"af{at}{drop}": 8 * at + 2 * drop for at in range(1, 5) for dro
 def bytes_of(percent: int, buffer: int) -> int:
     """Return that percentage of a buffer in bytes, rounded up: a queue of this many bytes is that full."""
     return -(-percent * buffer // 100)
+
+
+@dataclass
+class Profile:
+    """A congestion notification profile: the MRU by DSCP that pauses, and the queues that each priority stops."""
+
+    mru_bytes: dict[int, int] = field(default_factory=dict)
+    stopped: dict[int, set[int]] = field(default_factory=dict)
+    cable_m: int = CABLE_M
+    watchdog: Watchdog | None = None
 
 
 class Reader:
@@ -325,40 +335,51 @@ class Reader:
         """Return (pfc, watchdog, cable_m), and write the queue that a pause of each priority stops."""
         if name is None:
             return (), None, None
+        profile = self.notification_profile(name, by)
+        for priority, queues in profile.stopped.items():
+            priority_to_queue[priority] = min(queues)
+        cable = profile.cable_m
+        pfc = set()
+        for class_name, each in classes.items():
+            own = {dscp for dscp, at in enumerate(dscps) if at == class_name}
+            pauses = each["lossless"] and each["priority"] is not None and own and own <= profile.mru_bytes.keys()
+            if pauses and each["queue"] in profile.stopped.get(each["priority"], ()):
+                pfc.add(each["priority"])
+                if any(profile.mru_bytes[dscp] < frame_bytes for dscp in own):
+                    cable = 0
+        return tuple(sorted(pfc)), profile.watchdog, cable if pfc else None
+
+    def notification_profile(self, name: str, by: str) -> Profile:
+        """Return a congestion notification profile."""
         where = f"congestion-notification-profile {name}"
-        points: dict[int, int] = {}  # to their MRU
-        cable = CABLE_M
+        profile = Profile()
         stopped: dict[int, set[int]] = {}
-        watched, action = False, "drop"
-        times = {"poll-interval": POLL_MS, "detection": DETECTION, "recovery": RECOVERY_MS}
-        for line in self.object("congestion-notification-profile", name, by=by):
+        lines = self.object("congestion-notification-profile", name, by=by)
+        for line in lines:
             if line[:3] == ("input", "dscp", "code-point") and line[4:5] == ("pfc",):
                 point = self.code_point(line[3])
-                points[point] = self.number(line, "mru", where, 0, 65535) or points.get(point, MRU_BYTES)
+                known = profile.mru_bytes.get(point, MRU_BYTES)
+                profile.mru_bytes[point] = self.number(line, "mru", where, 0, 65535) or known
             elif line[:2] == ("input", "cable-length"):
-                cable = self.number(line, "cable-length", where, 0, 1 << 20) or CABLE_M
+                profile.cable_m = self.number(line, "cable-length", where, 0, 1 << 20) or CABLE_M
             elif line[:3] == ("output", "ieee-802.1", "code-point") and len(line) > 3:
                 queue = self.number(line, "flow-control-queue", where, 0, 11)
                 if queue is not None:
                     stopped.setdefault(self.code_point(line[3], 3), set()).add(queue)
-            elif line[0] == "pfc-watchdog":
-                watched = True
-                for word, held in times.items():
-                    times[word] = self.number(line, word, where, 1, 1 << 20) or held
-                if line[1:2] == ("watchdog-action",) and len(line) > 2:
-                    action = line[2]
-        for priority, queues in (stopped or DEFAULT_STOPPED).items():
-            priority_to_queue[priority] = min(queues)
-        pfc = set()
-        for class_name, each in classes.items():
-            own = {dscp for dscp, at in enumerate(dscps) if at == class_name}
-            pauses = each["lossless"] and each["priority"] is not None and own and own <= points.keys()
-            if pauses and each["queue"] in (stopped or DEFAULT_STOPPED).get(each["priority"], ()):
-                pfc.add(each["priority"])
-                if any(points[dscp] < frame_bytes for dscp in own):
-                    cable = 0
-        watchdog = Watchdog(times["poll-interval"] * times["detection"], times["recovery"], action)
-        return tuple(sorted(pfc)), watchdog if watched else None, cable if pfc else None
+        profile.stopped = stopped or DEFAULT_STOPPED
+        profile.watchdog = self.watchdog([line for line in lines if line[0] == "pfc-watchdog"], where)
+        return profile
+
+    def watchdog(self, lines: list[Line], where: str) -> Watchdog | None:
+        """Return the watchdog of a congestion notification profile; None without its lines."""
+        times = {"poll-interval": POLL_MS, "detection": DETECTION, "recovery": RECOVERY_MS}
+        action = "drop"
+        for line in lines:
+            for word, held in times.items():
+                times[word] = self.number(line, word, where, 1, 1 << 20) or held
+            if line[1:2] == ("watchdog-action",) and len(line) > 2:
+                action = line[2]
+        return Watchdog(times["poll-interval"] * times["detection"], times["recovery"], action) if lines else None
 
 
 def rewrites_dscps(line: Line) -> bool:

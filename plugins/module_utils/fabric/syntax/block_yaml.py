@@ -2,9 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 """Read YAML as switches print their configuration: blocks of mappings and lists, and scalars, nothing else.
 
-The library uses only Python's standard library, which reads no YAML. All scalars are strings here (YAML 1.1 would
-make a boolean of NVUE's ``on``); ``{}``, ``[]`` and nothing at all are a dictionary, a list and None. Anchors, tags,
-flow collections with contents and several documents are refused with the line's number.
+Not PyYAML: the library uses only Python's standard library, since a module runs with any interpreter, also on
+localhost, and YAML 1.1 would make a boolean of NVUE's ``on``. All scalars are strings here; ``{}``, ``[]`` and nothing
+at all are a dictionary, a list and None. Anchors, tags, flow collections with contents and several documents are
+refused with the line's number.
 """
 
 from __future__ import annotations

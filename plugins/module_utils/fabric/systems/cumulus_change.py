@@ -35,7 +35,14 @@ def remediation(running: str, wanted: Switch) -> str:
     want = tree_of(wanted)
     patch: Tree = {}
     _difference(patch, want, have, ())
-    qos = have.get("qos", {})
+    _remove_from_switch(patch, reader, want, have.get("qos", {}), wanted)
+    for port, settings in want["interface"].items():
+        _remove_from_port(patch, reader, port, settings.get("qos", {}), have.get("interface", {}).get(port, {}))
+    return text_of(patch) if patch else ""
+
+
+def _remove_from_switch(patch: Tree, reader: Reader, want: Tree, qos: Tree, wanted: Switch) -> None:
+    """Remove settings of all ports that contradict the policy, and this project's profiles that are not wanted."""
     if reader.roce:
         _remove(patch, "qos", "roce")
     if wanted.ports and "roce-lossless" in qos.get("traffic-pool", {}):
@@ -53,17 +60,18 @@ def remediation(running: str, wanted: Switch) -> str:
         _remove(patch, "qos", "pfc", ALL_PORTS)  # it would make a port pause that must not
     if reader.rewriting(reader.below(reader.qos, REWRITING, ALL_PORTS, place="qos"), f"qos {REWRITING}", ALL_PORTS):
         _remove(patch, "qos", REWRITING, ALL_PORTS, "rewrite")
-    for port, settings in want["interface"].items():
-        there = have.get("interface", {}).get(port, {}).get("qos", {})
-        here = settings.get("qos", {})
-        extra = [section for section in (*SECTIONS, "pfc-watchdog") if section in there and section not in here]
-        if REWRITING in there and reader.port(port, have["interface"][port]).rewrites_dscp:
-            extra.append(REWRITING)
-        if "pfc" in here and "link-pause" in there:
-            extra.append("link-pause")  # a port has one of the two
-        for section in extra:
-            _remove(patch, "interface", port, "qos", section)
-    return text_of(patch) if patch else ""
+
+
+def _remove_from_port(patch: Tree, reader: Reader, port: str, want: Tree, have: Tree) -> None:
+    """Remove settings of a port that contradict the policy. ``want``: its wanted QoS; ``have``: all its settings."""
+    there = have.get("qos", {})
+    extra = [section for section in (*SECTIONS, "pfc-watchdog") if section in there and section not in want]
+    if REWRITING in there and reader.port(port, have).rewrites_dscp:
+        extra.append(REWRITING)
+    if "pfc" in want and "link-pause" in there:
+        extra.append("link-pause")  # a port has one of the two
+    for section in extra:
+        _remove(patch, "interface", port, "qos", section)
 
 
 def restoration(before: str, now: str, name: str) -> str:

@@ -174,17 +174,29 @@ def _unwanted(reader: Reader, wanted: Switch, kept: set[Line]) -> list[Line]:
         if line[:1] == COS and line[1:2] != ("interfaces",) and at is not None and at <= 3:
             whole = line[: at + 1]
             found[whole if not any(each[: at + 1] == whole for each in kept) else line] = None
-        elif line[:3] == MACRO[:3] or (line[:2] == HASH and line != HASH_MODE):
+        elif _is_of_switch(line) or _is_contrary(line, wanted, kept) or _is_small_mtu(line, wanted):
             found[line] = None
-        elif line[: len(COS) + 1] == (*COS, "interfaces") and len(line) > 3:
-            ports = [port for port in wanted.ports if _names(line[2], port)]
-            if any(_contradicts(line, port, kept) for port in ports):
-                found[line] = None
-        elif line[0] == "interfaces" and len(line) > 1 and line[1] in wanted.ports and line[-2:-1] == ("mtu",):
-            mtu = wanted.ports[line[1]].ip_mtu_bytes
-            if line[2] == "unit" and mtu is not None and line[-1].isdigit() and int(line[-1]) < mtu:
-                found[line] = None
     return list(found)
+
+
+def _is_of_switch(line: Line) -> bool:
+    """Return true for a setting of the whole switch that the policy replaces: the macro, or the hash."""
+    return line[:3] == MACRO[:3] or (line[:2] == HASH and line != HASH_MODE)
+
+
+def _is_contrary(line: Line, wanted: Switch, kept: set[Line]) -> bool:
+    """Return true for a class-of-service line that contradicts the policy on a wanted port."""
+    if line[: len(COS) + 1] != (*COS, "interfaces") or len(line) <= 3:
+        return False
+    return any(_contradicts(line, port, kept) for port in wanted.ports if _names(line[2], port))
+
+
+def _is_small_mtu(line: Line, wanted: Switch) -> bool:
+    """Return true for an MTU of a unit that is smaller than the wanted one of its port."""
+    if line[0] != "interfaces" or len(line) < 3 or line[1] not in wanted.ports or line[-2:-1] != ("mtu",):
+        return False
+    mtu = wanted.ports[line[1]].ip_mtu_bytes
+    return line[2] == "unit" and mtu is not None and line[-1].isdigit() and int(line[-1]) < mtu
 
 
 def _names(pattern: str, port: str) -> bool:

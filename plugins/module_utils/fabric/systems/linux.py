@@ -132,22 +132,13 @@ def _port_lines(subject: str, wanted: PortQos) -> list[str]:
     if not queues and not any(entry is not None for entry in wanted.dscp_to_class):
         return lines
     classes = {queue: at for at, queue in enumerate(wanted.class_to_queue) if queue is not None}
-    if len(classes) != CLASSES - wanted.class_to_queue.count(None) or set(classes) != set(queues):
-        raise FabricError(
-            subject, "not every queue has one class of its own, as the bands of tc have", "give each class its queue"
-        )
     class_of = [at for at in wanted.dscp_to_class if at is not None]  # by DSCP
-    if len(class_of) < len(wanted.dscp_to_class) or not set(class_of) <= set(classes.values()):
-        raise FabricError(subject, "a DSCP has no class with a queue", "give every DSCP one")
-    strict = sorted((number for number, queue in queues.items() if queue.strict), reverse=True)
-    sharing = sorted((number for number, queue in queues.items() if not queue.strict), reverse=True)
-    shares = [queues[number].bandwidth_percent or 0 for number in sharing]
-    if sharing and (min(shares) < 1 or sum(shares) != 100):
-        raise FabricError(
-            subject,
-            f"the queues that are not strict share {sum(shares)}% ({', '.join(map(str, shares))})",
-            "make it 100% in all, and 1% or more each",
-        )
+    _check_classes(subject, wanted, set(queues), classes, class_of)
+    strict, sharing = (
+        sorted((number for number, queue in queues.items() if queue.strict is kind), reverse=True)
+        for kind in (True, False)
+    )
+    shares = _shares(subject, [queues[number].bandwidth_percent or 0 for number in sharing])
     band = {number: at for at, number in enumerate(strict + sharing)}
     band_of = {classes[number]: at for number, at in band.items()}  # by class
     default = max(sorted(set(class_of)), key=class_of.count)
@@ -161,14 +152,41 @@ def _port_lines(subject: str, wanted: PortQos) -> list[str]:
     for number, at in band.items():
         own = f"tc qdisc add dev DEV parent 1:{at + 1:x} handle 10{number}{classes[number]}:"
         lines.append(f"{own} {_band_qdisc(subject, queues[number].ecn)}")
-    for protocol, preference in PROTOCOLS.items():
-        for dscp, at in enumerate(class_of):
-            if at != default:
-                lines.append(
-                    f"tc filter add dev DEV parent 1: protocol {protocol} pref {preference} "
-                    f"flower ip_tos {dscp << 2:#04x}/0xfc classid 1:{band_of[at] + 1:x}"
-                )
-    return lines
+    return lines + _filters(class_of, band_of, default)
+
+
+def _check_classes(
+    subject: str, wanted: PortQos, queues: set[int], classes: dict[int, int], class_of: list[int]
+) -> None:
+    """Refuse queues and DSCPs that the bands of ets cannot have. ``classes``: by queue; ``class_of``: by DSCP."""
+    if len(classes) != CLASSES - wanted.class_to_queue.count(None) or set(classes) != queues:
+        raise FabricError(
+            subject, "not every queue has one class of its own, as the bands of tc have", "give each class its queue"
+        )
+    if len(class_of) < len(wanted.dscp_to_class) or not set(class_of) <= set(classes.values()):
+        raise FabricError(subject, "a DSCP has no class with a queue", "give every DSCP one")
+
+
+def _shares(subject: str, shares: list[int]) -> list[int]:
+    """Return the percentages of the queues that are not strict. Raises FabricError unless they add up to 100%."""
+    if shares and (min(shares) < 1 or sum(shares) != 100):
+        raise FabricError(
+            subject,
+            f"the queues that are not strict share {sum(shares)}% ({', '.join(map(str, shares))})",
+            "make it 100% in all, and 1% or more each",
+        )
+    return shares
+
+
+def _filters(class_of: list[int], band_of: dict[int, int], default: int) -> list[str]:
+    """Return the filters of all DSCPs whose class is not the ``default``."""
+    return [
+        f"tc filter add dev DEV parent 1: protocol {protocol} pref {preference} "
+        f"flower ip_tos {dscp << 2:#04x}/0xfc classid 1:{band_of[at] + 1:x}"
+        for protocol, preference in PROTOCOLS.items()
+        for dscp, at in enumerate(class_of)
+        if at != default
+    ]
 
 
 def _band_qdisc(subject: str, ecn: Ecn | None) -> str:
