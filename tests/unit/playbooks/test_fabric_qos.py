@@ -72,7 +72,9 @@ class Fabric:
         hosts["leaf2"]["ansible_password"] = PASSWORD
         (path / "inventory.json").write_text(json.dumps({"roce_switches": {"hosts": hosts}}))
 
-    def play(self, *arguments: str, policy: dict[str, Any]) -> tuple[int, str]:
+    def play(
+        self, *arguments: str, policy: dict[str, Any], playbook: str = "playbooks/fabric_qos.yml"
+    ) -> tuple[int, str]:
         """(exit status, output)."""
         given = {
             "roce_policy": policy,
@@ -81,7 +83,7 @@ class Fabric:
             "proofs_path": str(self.path / "proofs"),
         }
         options = ["-i", str(self.path / "inventory.json"), "-e", json.dumps(given), *arguments]
-        return ansible_playbook(*options, "playbooks/fabric_qos.yml", COLUMNS="2000")
+        return ansible_playbook(*options, playbook, COLUMNS="2000")
 
     def sonic(self) -> dict[str, Any]:
         return json.loads((self.leaf1 / "running.json").read_text())
@@ -267,4 +269,16 @@ def test_a_change_that_is_refused_is_named_and_all_is_as_it_was(fabric):
     told = " ".join(output.split())
     assert "NVUE did not apply revision changeset%2Fcumulus%2F1, its state is invalid" in told
     assert "leaf1 was restored; leaf2 was restored" in told
+    assert (fabric.sonic(), fabric.nvue.applied) == before
+
+
+@pytest.mark.long
+def test_the_role_alone_restores_the_switches_and_fails_where_a_stage_fails(fabric):
+    before = fabric.sonic(), copy.deepcopy(fabric.nvue.applied)
+    fabric.nvue.fails = "invalid"
+    plays = [{"hosts": "roce_switches", "gather_facts": False, "roles": ["sailloft.fleet.roce_switch"]}]
+    (fabric.path / "role.json").write_text(json.dumps(plays))
+    status, output = fabric.play(policy=LOSSLESS, playbook=str(fabric.path / "role.json"))
+    assert status != 0
+    assert "leaf1 was restored; leaf2 was restored" in " ".join(output.split())
     assert (fabric.sonic(), fabric.nvue.applied) == before
