@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import pytest
 from fleet import Fleet, recap
 
+pytestmark = pytest.mark.fleet
 DUE = {"needs_reboot": True}
 
 
