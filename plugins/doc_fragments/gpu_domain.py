@@ -198,6 +198,13 @@ options:
           - ATS of a passed-through device is set in its firmware and the host's ACS, not here.
         type: bool
         default: true
+      gpudirect_cliques:
+        description:
+          - Whether NVIDIA GPUs that reach each other by PCIe on the host may do so in the guest (GPUDirect P2P
+            cliques).
+          - It has an effect on GPUs without NVLink; the host's topology and ACS decide which they are.
+        type: bool
+        default: true
       mmio_window_mib:
         description: The guest's 64-bit window for memory-mapped I/O, a power of two; V(0) computes it from the
           devices' BARs.

@@ -226,6 +226,10 @@ domains:
         ats:
           description: True if it is requested (wanted), and if the virtio devices have it (on_virtio).
           type: dict
+        gpudirect_cliques:
+          description: GPUs that may reach each other by PCIe in the guest, a list each; its number is its clique.
+          type: list
+          elements: list
         guest_iommu:
           description: True if the guest has an IOMMU.
           type: bool

@@ -104,6 +104,12 @@ ROWS = (
         _sides,
     ),
     Row(
+        r"(qemu:override).*|devices/hostdev\[[0-9a-f:.]+\]/(alias)(?:/.*)?",
+        "peer-to-peer of GPUs is not approved as planned (GPUDirect P2P cliques)",
+        "GPUs without NVLink reach each other through memory",
+        _sides,
+    ),
+    Row(
         r"(vcpu|memory)|cpu/(topology|numa)(?:/.*)?",
         "the guest's NUMA cells are not the planned ones",
         "CPUs, memory and devices are on other guest nodes than the plan's: threads run far from their GPU",

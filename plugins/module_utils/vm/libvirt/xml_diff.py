@@ -42,6 +42,8 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     "input": ("@type", "@bus"),
     "seclabel": ("@model",),
     "sailloft:device": ("@address",),
+    "qemu:device": ("@alias",),
+    "qemu:property": ("@name",),
 }
 
 # Additions of libvirt to a q35 domain: the path, and the values that it then has (None: any). "*" is one step or a part

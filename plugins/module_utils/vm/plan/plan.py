@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import cliques
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Fidelity
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
@@ -72,6 +73,13 @@ class DomainPlan:
     def ats_on_virtio(self) -> bool:
         """Return True for ATS on QEMU's own devices: it uses the guest's IOMMU, and has no effect without one."""
         return self.spec.ats and self.spec.guest_iommu
+
+    @property
+    def cliques(self) -> cliques.Cliques:
+        """Return the GPUs that may reach each other by PCIe; none where the request turns that off."""
+        if not self.spec.gpudirect_cliques:
+            return cliques.Cliques(())
+        return cliques.find(self.host, self.chosen.gpus, self.chosen.nvswitches)
 
     def endpoints(self) -> Iterator[tuple[pci_tree.Port, pci_tree.Endpoint]]:
         """Yield every endpoint with the port that it is plugged into."""

@@ -83,6 +83,7 @@ def write(plan: DomainPlan) -> dict[str, Any]:
             "high_bytes": plan.window.high_bytes,
             "window_bytes": plan.window.window_bytes,
         },
+        "gpudirect_cliques": [list(clique.gpus) for clique in plan.cliques.cliques],
         "guest_iommu": spec.guest_iommu,
         "ats": {"wanted": spec.ats, "on_virtio": plan.ats_on_virtio},
         "console_log": spec.console_log_path,

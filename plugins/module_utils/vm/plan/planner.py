@@ -163,6 +163,7 @@ def _plan(
         notes=[*notes, *tree_notes],
     )
     plan.fidelity = predicted_guest.kept(plan, host)
+    plan.notes += plan.cliques.notes
     return plan
 
 

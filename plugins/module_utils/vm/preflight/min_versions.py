@@ -53,6 +53,8 @@ ELEMENTS = (
     Element(
         "mirror_topology (switch ports without hot plug)", (6, 3, 0), (5, 0, 0), lambda plan: bool(plan.root.expanders)
     ),
+    # libvirt: qemu:override of https://libvirt.org/drvqemu.html. QEMU: ChangeLog/2.11.
+    Element("gpudirect_cliques (qemu:override)", (8, 2, 0), (2, 11, 0), lambda plan: bool(plan.cliques.cliques)),
 )
 
 

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name, some
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.cells import Cell
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.qemu_command_line import Options, qemu_options
@@ -16,6 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence i
     Evidence,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_cells, of_devices, once
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xml import CLIQUE
 
 LAYER = "guest_xml"
 
@@ -210,6 +213,23 @@ def memory_windows(evidence: Evidence, device: Passed) -> Claim:
     )
 
 
+def cliques(evidence: Evidence) -> Iterator[Claim]:
+    """Claim the clique of each GPU in QEMU's arguments; KVM hidden from the guest makes the driver ignore it."""
+    source = f"{evidence.host_name} /proc/PID/cmdline of QEMU, -device vfio-pci"
+    options = _options(evidence)
+    for clique in evidence.planned.cliques.cliques:
+        for address in clique.gpus:
+            seen = None
+            for option, fields in options or []:
+                if option == "device" and fields.get("driver") == "vfio-pci" and fields.get("host") == address:
+                    seen = fields.get(CLIQUE, "none")
+                if option == "cpu" and fields.get("kvm") == "off":
+                    seen = "ignored: KVM is hidden from the guest (kvm=off)"
+                    break
+            claim = f"GPU {address} may reach {some([other for other in clique.gpus if other != address])} by PCIe"
+            yield compare(LAYER, f"{claim} ({CLIQUE})", str(clique.number), seen, source)
+
+
 def guest_iommu(evidence: Evidence) -> Claim:
     """Claim that the guest's IOMMU keeps translations for devices."""
     claim = "the guest's IOMMU serves ATS (device IOTLB)"
@@ -257,6 +277,7 @@ def _place(device: Passed) -> str:
 
 CLAIMS: tuple[Row, ...] = (
     once(domain),
+    cliques,
     of_cells(binding, huge_page_backing, cpus),
     once(memory_locked),
     pinning,

@@ -19,6 +19,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render import ho
 
 QEMU_NAMESPACE = "http://libvirt.org/schemas/domain/qemu/1.0"
 ET.register_namespace("qemu", QEMU_NAMESPACE)
+# QEMU hw/vfio/pci.c and pci-quirks.c, since QEMU 2.11.
+CLIQUE = "x-nv-gpudirect-clique"
 
 
 def render(plan: DomainPlan) -> str:
@@ -44,8 +46,9 @@ def render(plan: DomainPlan) -> str:
     _disks(devices, plan)
     _interfaces(devices, plan)
     _console(devices, plan)
+    clique_of = {address: clique.number for clique in plan.cliques.cliques for address in clique.gpus}
     for device in plan.passed():
-        _hostdev(devices, device)
+        _hostdev(devices, device, device.address in clique_of)
     # A balloon takes back memory that VFIO has pinned. A GPU server's guest needs neither a video card nor USB.
     _add(devices, "memballoon", model="none")
     _add(_add(devices, "video"), "model", type="none")
@@ -59,6 +62,7 @@ def render(plan: DomainPlan) -> str:
         # as long as the guest translates no DMA: intel_iommu=off, which leaves the remapping of interrupts as it is.
         _add(_add(devices, "iommu", model="intel"), "driver", intremap="on", caching_mode="on", eim="on")
     _firmware_window(root, plan)
+    _cliques(root, clique_of)
     ET.indent(root, "  ")
     return ET.tostring(root, encoding="unicode") + "\n"
 
@@ -155,6 +159,26 @@ def _firmware_window(root: ET.Element, plan: DomainPlan) -> None:
         command = _add(root, f"{{{QEMU_NAMESPACE}}}commandline")
         for value in ("-fw_cfg", f"name=opt/ovmf/X-PciMmio64Mb,string={mebibytes}"):
             _add(command, f"{{{QEMU_NAMESPACE}}}arg", value=value)
+
+
+def _cliques(root: ET.Element, clique_of: dict[str, int]) -> None:
+    """Approve peer-to-peer of GPUs, by a property of QEMU's that libvirt has no element for.
+
+    libvirt sets properties of a device by its alias: https://libvirt.org/drvqemu.html, "Overriding properties of QEMU
+    devices".
+    """
+    if not clique_of:
+        return
+    override = _add(root, f"{{{QEMU_NAMESPACE}}}override")
+    for address, number in sorted(clique_of.items()):
+        device = _add(override, f"{{{QEMU_NAMESPACE}}}device", alias=_alias(address))
+        frontend = _add(device, f"{{{QEMU_NAMESPACE}}}frontend")
+        _add(frontend, f"{{{QEMU_NAMESPACE}}}property", name=CLIQUE, type="unsigned", value=number)
+
+
+def _alias(address: str) -> str:
+    """Return the alias of a passed-through function; those of users begin with "ua-"."""
+    return "ua-hostdev-" + address.replace(":", "-").replace(".", "-")
 
 
 def _cpu(root: ET.Element, plan: DomainPlan) -> None:
@@ -271,14 +295,16 @@ def _console(devices: ET.Element, plan: DomainPlan) -> None:
     _add(channel, "address", type="virtio-serial", controller=0, bus=0, port=1)
 
 
-def _hostdev(devices: ET.Element, device: Passed) -> None:
-    """Write one passed-through device; ``device.function`` has its kind, vendor and model."""
+def _hostdev(devices: ET.Element, device: Passed, aliased: bool) -> None:
+    """Write one passed-through device, with an alias of ours where a property of QEMU's is set by it."""
     domain, bus, rest = device.address.split(":")
     slot, function = rest.split(".")
     element = _add(devices, "hostdev", mode="subsystem", type="pci", managed="yes")
     _add(element, "driver", name="vfio")
     source = {"domain": f"0x{domain}", "bus": f"0x{bus}", "slot": f"0x{slot}", "function": f"0x{function}"}
     _add(_add(element, "source"), "address", **source)
+    if aliased:
+        _add(element, "alias", name=_alias(device.address))
     port, endpoint = device.port, device.endpoint
     first_of_several = endpoint.function == 0 and len(port.endpoints) > 1
     _address(element, port.index, endpoint.slot, endpoint.function, first_of_several)

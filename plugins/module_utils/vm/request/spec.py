@@ -116,6 +116,7 @@ class DomainSpec:
     interrupt_remapping: bool = field(default=False, metadata=_by(settings.SWITCH))
     numa_nodes: list[str] = field(default_factory=list, metadata=_by(settings.NODES))
     ats: bool = field(default=True, metadata=_by(settings.SWITCH))
+    gpudirect_cliques: bool = field(default=True, metadata=_by(settings.SWITCH))
     mmio_window_mib: int = field(default=0, metadata=_by(settings.POWER_OF_TWO))
     disks: list[Disk] = field(default_factory=list)
     interfaces: list[Interface] = field(default_factory=list)

@@ -75,6 +75,7 @@ SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     "host_cores_per_node": st.integers(0, 2),
     "iothreads": st.integers(0, 4),
     "mirror_topology": st.booleans(),
+    "gpudirect_cliques": st.booleans(),
     "firmware": st.sampled_from(FIRMWARES),
     "machine": st.sampled_from(("q35", "pc-q35-7.2", "pc-q35-rhel9.4.0", "pc-q35-noble")),
     "accelerator": st.sampled_from(ACCELERATORS),
