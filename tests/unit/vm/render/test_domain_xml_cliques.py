@@ -34,7 +34,7 @@ def planned(host, count=4, **more):
 
 
 def claimed(plan, arguments):
-    evidence = Evidence("hv01", plan.host, plan, Running(qemu_arguments=arguments))
+    evidence = Evidence("hv01", plan, Running(qemu_arguments=arguments))
     return [(claim.wanted, claim.seen, claim.holds) for claim in guest_xml.cliques(evidence)]
 
 
