@@ -54,5 +54,5 @@ def gpus(host: Host) -> list[str]:
 
 
 def vm(name: str, count: int, **more: Any) -> dict[str, Any]:
-    wish = {"name": name, "memory_mib": 4096, "vcpus": 2, "pin_cpus": False, "gpus": {"count": count}}
-    return {**wish, **more}
+    request = {"name": name, "memory_mib": 4096, "vcpus": 2, "pin_cpus": False, "gpus": {"count": count}}
+    return {**request, **more}

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from libvirt_definitions import WISH
+from libvirt_definitions import REQUEST
 from machines import MIB, lab, plan
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, HugePages
@@ -25,7 +25,7 @@ DEFINED = (FILES / "inactive.xml").read_text(encoding="utf-8")
 LIVE = (FILES / "live.xml").read_text(encoding="utf-8")
 
 
-WANTED = render(plan(**WISH))
+WANTED = render(plan(**REQUEST))
 
 
 DEVICES = re.findall(r'device address="([^"]+)"', DEFINED)

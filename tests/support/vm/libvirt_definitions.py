@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xm
 FILES = Path(__file__).parents[2] / "unit/vm/libvirt/xml"
 
 
-WISH: dict[str, Any] = {
+REQUEST: dict[str, Any] = {
     "name": "vm1",
     "memory_mib": 1024,
     "huge_page_mib": 2,
@@ -35,4 +35,4 @@ def libvirts(name: str) -> str:
 
 
 def wanted(**changes: Any) -> str:
-    return render(plan(**{**WISH, **changes}))
+    return render(plan(**{**REQUEST, **changes}))

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Machines and wishes that the tests of domain/ share."""
+"""Machines and requests that the tests of vm/ share."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def lab() -> Host:
     return host
 
 
-def wish(**changes: Any) -> dict[str, Any]:
+def request(**changes: Any) -> dict[str, Any]:
     """The virtual machine of the lab: two GPUs, the NIC beside each, a VF beside each."""
     spec: dict[str, Any] = {
         "name": "gpu-vm",
@@ -73,8 +73,8 @@ def wish(**changes: Any) -> dict[str, Any]:
 
 
 def plan(host: Host | None = None, hypervisor: Hypervisor | None = None, **changes: Any) -> DomainPlan:
-    """The plan of one wish."""
-    return plan_domains(host or lab(), parse_specs([wish(**changes)]), hypervisor)[0]
+    """The plan of one request."""
+    return plan_domains(host or lab(), parse_specs([request(**changes)]), hypervisor)[0]
 
 
 def hypervisor(**changes: Any) -> Hypervisor:

@@ -9,7 +9,7 @@ import platform
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from machines import hypervisor, lab, wish
+from machines import hypervisor, lab, request
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm import converge
 from ansible_collections.sailloft.fleet.plugins.modules import gpu_domain
@@ -31,7 +31,7 @@ class Libvirt:
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_all_findings_come_with_the_failure(check_mode, monkeypatch, capsys):
     monkeypatch.setattr(converge, "Client", Libvirt)
-    given = {"domains": [wish()], "topology": lab().to_dict(), "_ansible_check_mode": check_mode}
+    given = {"domains": [request()], "topology": lab().to_dict(), "_ansible_check_mode": check_mode}
     with patch_module_args(json.loads(json.dumps(given))), pytest.raises(SystemExit):
         gpu_domain.main()
     result = json.loads(capsys.readouterr().out)
@@ -59,7 +59,7 @@ def test_what_only_warns_is_said_where_nothing_is_refused(monkeypatch, capsys):
             return hypervisor()
 
     monkeypatch.setattr(converge, "Client", Whole)
-    given = {"domains": [wish(name="warned")], "topology": lab().to_dict(), "_ansible_check_mode": True}
+    given = {"domains": [request(name="warned")], "topology": lab().to_dict(), "_ansible_check_mode": True}
     with patch_module_args(json.loads(json.dumps(given))), pytest.raises(SystemExit):
         gpu_domain.main()
     result = json.loads(capsys.readouterr().out)

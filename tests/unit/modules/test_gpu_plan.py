@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from machines import GIB, RECORDINGS, as_recorded, endpoint, lab, wish
+from machines import GIB, RECORDINGS, as_recorded, endpoint, lab, request
 from playing import ansible_playbook
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kinds import kind
@@ -151,11 +151,11 @@ def test_a_clouds_console_is_never_counted(run):
 
 def test_more_memory_than_the_host_has_is_refused_and_nothing_written(run, tmp_path):
     host = cloud()
-    wishes = [
+    requests = [
         {"name": f"vm-{at}", "memory_mib": 400 * 1024, "vcpus": 8, "gpus": {"count": 1}, "huge_page_mib": 1024}
         for at in range(4)
     ]
-    result = run(topology=host.to_dict(), domains=wishes, path=str(tmp_path / "plans"))
+    result = run(topology=host.to_dict(), domains=requests, path=str(tmp_path / "plans"))
     assert result["failed"]
     assert result["msg"].startswith(
         "host: nothing was touched: 2 things are amiss\n1. strict_memory binds 819200 MiB ("
@@ -166,7 +166,7 @@ def test_more_memory_than_the_host_has_is_refused_and_nothing_written(run, tmp_p
 
 def test_a_host_that_is_not_x86_64_is_refused_and_nothing_written(run, tmp_path):
     given = {"recording": str(RECORDINGS / f"{POWER}.json"), "path": str(tmp_path / "plans"), "host_name": POWER}
-    for domains in ([], [wish()]):
+    for domains in ([], [request()]):
         result = run(**given, domains=domains)
         assert result["failed"]
         assert result["msg"] == (
@@ -180,7 +180,7 @@ def test_a_host_that_is_not_x86_64_is_refused_and_nothing_written(run, tmp_path)
 def test_a_recording_without_the_architecture_is_planned_as_x86_64_and_that_is_said(run, vendor, said):
     host = lab()
     host.cpu.architecture, host.cpu.vendor = None, vendor
-    notes = run(topology=host.to_dict(), domains=[wish()])["domains"][0]["plan"]["notes"]
+    notes = run(topology=host.to_dict(), domains=[request()])["domains"][0]["plan"]["notes"]
     text = "the topology does not say the processor's architecture; the plan is for x86_64, and gpu_domain refuses it"
     assert (text in notes) == said
 
@@ -200,8 +200,8 @@ def test_a_recording_that_is_given_to_others_plans_as_the_host_does(run, tmp_pat
     host = lab()
     host.function("0000:14:00.0").interfaces = {"net": ["enx0c42a1d5f3e7"], "rdma": ["rocex0c42a10300d5f3e7"]}
     (tmp_path / "recording.json").write_text(write_recording(host))
-    recorded = run(recording=str(tmp_path / "recording.json"), domains=[wish()])
-    live = run(topology=host.to_dict(), domains=[wish()])
+    recorded = run(recording=str(tmp_path / "recording.json"), domains=[request()])
+    live = run(topology=host.to_dict(), domains=[request()])
     assert recorded["domains"] == live["domains"]
     assert recorded["tree"] == live["tree"]
 

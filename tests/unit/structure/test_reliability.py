@@ -15,6 +15,8 @@ def test_every_test_that_the_documentation_names_exists():
     missing, seen = [], 0
     for page in sorted((ROOT / "docs").glob("*.md")):
         for path, name in NAMED.findall(page.read_text()):
+            if "NAME" in path:  # of a recipe
+                continue
             seen += 1
             file = ROOT / path
             if not file.exists() or (name and not re.search(rf"^(def|class) {name}\b", file.read_text(), re.MULTILINE)):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 from drifting import DEFINED, LIVE, WANTED, gone, host, wanted_of
-from machines import hypervisor, lab, observed, plan, wish
+from machines import hypervisor, lab, observed, plan, request
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.actions import decide
@@ -47,7 +47,7 @@ def test_a_host_on_which_there_is_no_plan_any_more() -> None:
 
 
 def test_what_the_planner_refuses_comes_with_what_else_is_amiss() -> None:
-    specs = parse_specs([wish(gpus={"count": 3})])
+    specs = parse_specs([request(gpus={"count": 3})])
     with pytest.raises(RefusedError) as caught:
         converge._planned(lab(), specs, hypervisor(networks={}), {}, False)
     assert [item.what for item in caught.value.findings] == [

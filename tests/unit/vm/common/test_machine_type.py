@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from machines import hypervisor, lab, observed, plan, wish
+from machines import hypervisor, lab, observed, plan, request
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
@@ -157,7 +157,7 @@ def test_a_version_that_has_fewer_vcpus() -> None:
 @pytest.mark.parametrize("machine", ["pc", "pc-i440fx-7.2", "pc-q35-8.2\n", "PC-Q35-8.2", ""])
 def test_a_setting_that_is_no_version(machine: str) -> None:
     with pytest.raises(DomainError, match="virtual machine gpu-vm: machine "):
-        parse_specs([wish(machine=machine)])
+        parse_specs([request(machine=machine)])
 
 
 def test_what_nobody_asked_for_is_a_warning() -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import chain, permutations
 
 import pytest
-from machines import GIB, bridge, endpoint, hypervisor, lab, observed, plan, recording, wish
+from machines import GIB, bridge, endpoint, hypervisor, lab, observed, plan, recording, request
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
     Acs,
@@ -62,20 +62,20 @@ def test_counts_take_the_nearest() -> None:
 
 def test_the_nic_beside_the_gpu_comes_before_any_other() -> None:
     host = big()
-    wished = small("a", 0, nics={"per_gpu": 1, "functions": "pf"})
-    wished["gpus"] = {"addresses": ["0000:23:00.0"]}
-    assert addresses(plan_domains(host, parse_specs([wished]))[0]) == ["0000:23:00.0", "0000:25:00.0"]
+    requested = small("a", 0, nics={"per_gpu": 1, "functions": "pf"})
+    requested["gpus"] = {"addresses": ["0000:23:00.0"]}
+    assert addresses(plan_domains(host, parse_specs([requested]))[0]) == ["0000:23:00.0", "0000:25:00.0"]
 
 
 def test_gpus_of_one_switch_go_together_and_the_fuller_place_fills_first() -> None:
-    wishes = [small("a", 1), small("b", 2), small("c", 1), small("d", 4)]
+    requests = [small("a", 1), small("b", 2), small("c", 1), small("d", 4)]
     wanted = {
         "a": ["0000:93:00.0"],
         "b": ["0000:83:00.0", "0000:84:00.0"],
         "c": ["0000:94:00.0"],
         "d": ["0000:13:00.0", "0000:14:00.0", "0000:23:00.0", "0000:24:00.0"],
     }
-    for order in permutations(wishes):
+    for order in permutations(requests):
         plans = plan_domains(big(), parse_specs(list(order)))
         assert [plan.name for plan in plans] == [item["name"] for item in order]
         assert {plan.name: addresses(plan) for plan in plans} == wanted
@@ -182,14 +182,14 @@ def test_two_tenants_never_share_a_group() -> None:
     host = lab()
     known = host.by_address()
     known["0000:15:10.2"].iommu_group = known["0000:15:10.0"].iommu_group
-    wishes = [
-        wish(name="a", gpus={}, nics={"addresses": ["0000:15:10.0"]}, memory_mib=1024, vcpus=1),
-        wish(name="b", gpus={}, nics={"addresses": ["0000:15:10.2"]}, memory_mib=1024, vcpus=1),
+    requests = [
+        request(name="a", gpus={}, nics={"addresses": ["0000:15:10.0"]}, memory_mib=1024, vcpus=1),
+        request(name="b", gpus={}, nics={"addresses": ["0000:15:10.2"]}, memory_mib=1024, vcpus=1),
     ]
-    for item in wishes:
+    for item in requests:
         item["interfaces"] = []
     with pytest.raises(DomainError, match=r"also holds 0000:15:10.2, which belongs to virtual machine b"):
-        plan_domains(host, parse_specs(wishes))
+        plan_domains(host, parse_specs(requests))
 
 
 def test_a_physical_function_whose_vfs_are_given_away() -> None:
@@ -207,11 +207,11 @@ def test_too_few_virtual_functions() -> None:
         plan(nics={"per_gpu": 3})
 
 
-def together(host: Host, *wishes: dict[str, object], **more: object) -> dict[str, list[str]]:
-    """The devices of each; the same in whatever order they are wished."""
+def together(host: Host, *requests: dict[str, object], **more: object) -> dict[str, list[str]]:
+    """The devices of each; the same in whatever order they are requested."""
     results = [
         {item.name: addresses(item) for item in plan_domains(host, parse_specs(list(order)), **more)}
-        for order in permutations(wishes)
+        for order in permutations(requests)
     ]
     assert all(result == results[0] for result in results)
     return results[0]
@@ -231,8 +231,8 @@ def test_what_stays_free_is_whole() -> None:
 
 def test_all_gpus_of_a_host_in_any_sizes() -> None:
     for sizes in ((4, 2, 1, 1), (2, 2, 2, 2), (4, 4), (3, 1, 4), (2, 1, 2, 3), (5, 3), (1,) * 8):
-        wishes = [small(f"vm-{at}", size, vcpus=2 if size > 4 else 1) for at, size in enumerate(sizes)]
-        got = plan_domains(big(), parse_specs(wishes))
+        requests = [small(f"vm-{at}", size, vcpus=2 if size > 4 else 1) for at, size in enumerate(sizes)]
+        got = plan_domains(big(), parse_specs(requests))
         assert sorted(address for item in got for address in addresses(item)) == [
             f"0000:{bus:02x}:00.0" for bus in (0x13, 0x14, 0x23, 0x24, 0x83, 0x84, 0x93, 0x94)
         ]
@@ -259,8 +259,8 @@ def test_all_gpus_of_a_host_in_any_sizes() -> None:
 )
 def test_recorded_machines(name: str, sizes: tuple[int, ...]) -> None:
     host = recording(name)
-    wishes = [small(f"vm-{at}", size, pin_cpus=False) for at, size in enumerate(sizes)]
-    got = plan_domains(host, parse_specs(wishes))
+    requests = [small(f"vm-{at}", size, pin_cpus=False) for at, size in enumerate(sizes)]
+    got = plan_domains(host, parse_specs(requests))
     given = [function.address for item in got for function in item.chosen.gpus]
     assert len(set(given)) == len(given) == sum(sizes)
     per_node = Counter(function.numa_node for function in host.functions if function.kind == "gpu")
@@ -294,15 +294,15 @@ def test_a_nic_that_only_one_is_near_to_is_left_to_it() -> None:
     known = host.by_address()
     known["0000:25:00.0"].used_by_host = ["carries the default route"]
     nics = {"per_gpu": 1, "functions": "pf"}
-    wishes = [
+    requests = [
         small("a", 0, nics=nics) | {"gpus": {"addresses": ["0000:13:00.0"]}},
         small("b", 0, nics={**nics, "per_gpu": 2}) | {"gpus": {"addresses": ["0000:14:00.0"]}},
         small("c", 0, nics=nics) | {"gpus": {"addresses": ["0000:83:00.0"]}},
     ]
-    got = together(host, wishes[0], wishes[2])
+    got = together(host, requests[0], requests[2])
     assert got == {"a": ["0000:13:00.0", "0000:15:00.0"], "c": ["0000:83:00.0", "0000:85:00.0"]}
     # Four NICs, two on each node: nobody's distance is the least without regard to the others.
-    got = together(host, *wishes)
+    got = together(host, *requests)
     assert len(set(chain.from_iterable(got.values()))) == 3 + 4
     assert got["c"] == ["0000:83:00.0", "0000:85:00.0"]
 
@@ -333,8 +333,8 @@ def test_nics_that_a_domain_has_it_keeps() -> None:
     named = small("a", 0) | {"gpus": {"addresses": ["0000:13:00.0"]}, "nics": {"addresses": ["0000:85:00.0"]}}
     first = plan_domains(host, parse_specs([named]))[0]
     there = hypervisor(domains={"a": observed(first)})
-    wishes = [small(name, 1, nics={"per_gpu": 1, "functions": "pf"}) for name in "ab"]
-    got = together(host, *wishes, hypervisor=there)
+    requests = [small(name, 1, nics={"per_gpu": 1, "functions": "pf"}) for name in "ab"]
+    got = together(host, *requests, hypervisor=there)
     assert got["a"] == ["0000:13:00.0", "0000:85:00.0"]
     assert "0000:85:00.0" not in got["b"]
 
@@ -384,8 +384,8 @@ def test_two_that_do_not_fit_a_node_together_are_on_two() -> None:
 
 
 def test_two_that_take_what_cpus_are_left_are_on_two_nodes() -> None:
-    wishes = [small(name, 1) | {"vcpus": None} for name in "ab"]
-    got = plan_domains(big(), parse_specs(wishes))
+    requests = [small(name, 1) | {"vcpus": None} for name in "ab"]
+    got = plan_domains(big(), parse_specs(requests))
     assert [item.chosen.gpus[0].numa_node for item in got] == [0, 1]
     # Who says how many is served before who takes the rest, in either order.
     mixed = [small("a", 4) | {"vcpus": None}, small("b", 4) | {"vcpus": 4}, small("c", 0) | {"gpus": {}, "vcpus": 2}]

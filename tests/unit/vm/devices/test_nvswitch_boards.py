@@ -23,8 +23,8 @@ SIZES = {
 }
 
 
-def plans(host: Host, *wishes: dict[str, Any], **more: Any) -> dict[str, DomainPlan]:
-    return {plan.name: plan for plan in plan_domains(host, parse_specs(list(wishes)), **more)}
+def plans(host: Host, *requests: dict[str, Any], **more: Any) -> dict[str, DomainPlan]:
+    return {plan.name: plan for plan in plan_domains(host, parse_specs(list(requests)), **more)}
 
 
 def chosen(plan: DomainPlan) -> list[str]:
@@ -261,8 +261,8 @@ def test_the_dgx2_filled_in_every_size() -> None:
     fabric = nvswitch_boards.recognise(host)
     assert fabric is not None
     for sizes in ((16,), (8, 8), (8, 4, 2, 1, 1), (4, 4, 4, 4), (2,) * 8, (1,) * 16, (4, 8, 2, 2), (1, 1, 2, 4, 8)):
-        wishes = [vm(f"vm-{at:02}", size, host_cores_per_node=0) for at, size in enumerate(sizes)]
-        got = plans(host, *wishes)
+        requests = [vm(f"vm-{at:02}", size, host_cores_per_node=0) for at, size in enumerate(sizes)]
+        got = plans(host, *requests)
         assert sorted(address for plan in got.values() for address in chosen(plan)) == gpus(host)
         assert all(fabric.partition(set(chosen(plan))) is not None for plan in got.values())
         assert all(bool(plan.chosen.nvswitches) == (sizes == (16,)) for plan in got.values())

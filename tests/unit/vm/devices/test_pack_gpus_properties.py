@@ -60,7 +60,7 @@ def small_hosts(draw: st.DrawFn, groups: bool = True) -> Host:
 
 
 @st.composite
-def wishes(draw: st.DrawFn) -> list[dict[str, Any]]:
+def requests(draw: st.DrawFn) -> list[dict[str, Any]]:
     """One to three virtual machines of one to four GPUs, some with a NIC for each."""
     return [
         vm(f"vm-{at}", draw(st.integers(1, 4)), nics={"per_gpu": draw(st.integers(0, 1)), "functions": "pf"})
@@ -112,7 +112,7 @@ def devices(plan: DomainPlan) -> set[str]:
 
 
 @settings(max_examples=300, deadline=None)
-@given(small_hosts(), wishes())
+@given(small_hosts(), requests())
 def test_whatever_can_be_is_found_and_no_group_is_shared(host: Host, asked: list[dict[str, Any]]) -> None:
     possible = next(assignments(host, asked), None)
     try:
@@ -126,15 +126,15 @@ def test_whatever_can_be_is_found_and_no_group_is_shared(host: Host, asked: list
     group = {function.address: function.iommu_group for function in host.functions}
     for one, other in combinations(plans, 2):
         assert not {group[item] for item in devices(one)} & {group[item] for item in devices(other)}
-    for plan, wish in zip(plans, asked):
-        assert len(plan.chosen.gpus) == wish["gpus"]["count"]
-        assert len(plan.chosen.nics) == wish["gpus"]["count"] * wish["nics"]["per_gpu"]
+    for plan, request in zip(plans, asked):
+        assert len(plan.chosen.gpus) == request["gpus"]["count"]
+        assert len(plan.chosen.nics) == request["gpus"]["count"] * request["nics"]["per_gpu"]
 
 
 @settings(max_examples=100, deadline=None)
-@given(small_hosts(groups=False), wishes())
+@given(small_hosts(groups=False), requests())
 def test_nothing_is_spread_less(host: Host, asked: list[dict[str, Any]]) -> None:
-    asked = [{**wish, "nics": {"per_gpu": 0}} for wish in asked]
+    asked = [{**request, "nics": {"per_gpu": 0}} for request in asked]
     try:
         plans = plan_domains(host, parse_specs(asked))
     except DomainError:
@@ -144,7 +144,7 @@ def test_nothing_is_spread_less(host: Host, asked: list[dict[str, Any]]) -> None
 
 
 @settings(max_examples=100, deadline=None)
-@given(small_hosts(), wishes(), st.randoms(use_true_random=False))
+@given(small_hosts(), requests(), st.randoms(use_true_random=False))
 def test_the_order_of_things_changes_nothing(host: Host, asked: list[dict[str, Any]], random: Any) -> None:
     def outcome(host: Host, asked: list[dict[str, Any]]) -> Any:
         try:
@@ -155,7 +155,7 @@ def test_the_order_of_things_changes_nothing(host: Host, asked: list[dict[str, A
     data = Host.from_dict(host.to_dict())
     for items in (data.functions, data.numa_nodes, data.root_complexes):
         random.shuffle(items)
-    shuffled = [dict(random.sample(list(wish.items()), len(wish))) for wish in asked]
+    shuffled = [dict(random.sample(list(request.items()), len(request))) for request in asked]
     random.shuffle(shuffled)
     assert outcome(data, shuffled) == outcome(host, asked)
 
@@ -190,14 +190,14 @@ def test_what_was_asked_before_changes_nothing(question: tuple[list[Unit], list[
 
 
 @settings(max_examples=100, deadline=None)
-@given(small_hosts(), wishes(), wishes())
+@given(small_hosts(), requests(), requests())
 def test_nobody_moves_what_exists(host: Host, first: list[dict[str, Any]], more: list[dict[str, Any]]) -> None:
     try:
         there = plan_domains(host, parse_specs(first))
     except DomainError:
         return
     known = hypervisor(domains={plan.name: observed(plan) for plan in there})
-    newer = [{**wish, "name": f"new-{wish['name']}"} for wish in more]
+    newer = [{**request, "name": f"new-{request['name']}"} for request in more]
     try:
         plans = plan_domains(host, parse_specs([*newer, *first]), known)
     except DomainError:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 from drifting import DEFINED, DEVICES, LIVE, WANTED, gone, host, wanted_of
-from libvirt_definitions import WISH
+from libvirt_definitions import REQUEST
 from machines import MIB, plan, recording
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, HugePages, Link
@@ -47,7 +47,7 @@ def test_a_good_domain_has_none() -> None:
 
 
 def test_the_wanted_domain_of_a_plan_is_the_one_of_its_xml() -> None:
-    made = plan(**WISH)
+    made = plan(**REQUEST)
     wanted, read = Wanted.of(made, render(made)), wanted_of(render(made))
     assert wanted.places == read.places
     assert len(wanted.places) == len(DEVICES)
@@ -221,7 +221,7 @@ def test_a_device_in_another_slot() -> None:
     assert "still sees PIX, so NCCL takes them for nearer than they are" in found[1].consequence
     assert "still sees PHB, so NCCL takes them for farther than they are" in found[2].consequence
     # The plan made now says the same, and its difference of records is told by these words.
-    wanted = render(plan(made, **WISH))
+    wanted = render(plan(made, **REQUEST))
     against = drift(made, DEFINED, None, wanted_of(wanted))
     assert [item for item in against if "record" in item.what] == []
     assert any(path.startswith("metadata/") for item in against for path in item.paths)
@@ -327,13 +327,13 @@ def test_the_definition_is_not_the_plan(old: str, new: str, text: str, path: str
 
 
 def test_a_device_that_the_plan_does_not_give() -> None:
-    smaller = render(plan(**{**WISH, "nics": {"per_gpu": 1, "addresses": ["0000:14:00.0"]}}))
+    smaller = render(plan(**{**REQUEST, "nics": {"per_gpu": 1, "addresses": ["0000:14:00.0"]}}))
     found = drift(host(), DEFINED, None, wanted_of(smaller))
     assert any("the domain has NIC 0000:84:00.0, which the plan does not give it" in item.what for item in found)
 
 
 def test_a_flat_guest() -> None:
-    flat = render(plan(**WISH, mirror_topology=False))
+    flat = render(plan(**REQUEST, mirror_topology=False))
     found = drift(host(), flat, None, wanted_of(WANTED))
     assert words(found) == [
         "GPU 0000:13:00.0, NIC 0000:14:00.0, GPU 0000:83:00.0 and 1 more stand flat in the guest, "
@@ -360,7 +360,7 @@ def test_memory_from_anywhere_without_a_plan() -> None:
 def test_a_device_whose_root_complex_tells_its_node_has_not_moved() -> None:
     server = host()
     server.function("0000:13:00.0").numa_node = None
-    made, flat = (render(plan(server, **WISH, mirror_topology=mirror)) for mirror in (True, False))
+    made, flat = (render(plan(server, **REQUEST, mirror_topology=mirror)) for mirror in (True, False))
     assert drift(server, made, None, wanted_of(made)) == []
     pair = "GPU 0000:13:00.0 and NIC 0000:14:00.0: PIX on the host, PHB in the guest"
     assert pair in words(drift(server, flat, None, wanted_of(made)))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines import lab, plan, wish
+from machines import lab, plan, request
 from plans import PLANS
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm import converge
@@ -148,7 +148,7 @@ def asked(tmp_path: Path, **changes: Any) -> dict[str, Any]:
     """A virtual machine whose files are there."""
     (tmp_path / "disk").touch()
     values = {"accelerator": "qemu", "firmware": "bios", "interfaces": [{"type": "user"}], "autostart": False}
-    return wish(**{**values, "disks": [{"path": str(tmp_path / "disk")}], **changes})
+    return request(**{**values, "disks": [{"path": str(tmp_path / "disk")}], **changes})
 
 
 def test_a_second_run_changes_nothing(connection: Connection, tmp_path: Path) -> None:

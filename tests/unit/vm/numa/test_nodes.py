@@ -55,8 +55,8 @@ def wanted(number: int = 0, **changes: object) -> dict[str, object]:
     return {**spec, **changes}
 
 
-def planned(host: Host, *wishes: dict[str, object], **more: object) -> list[DomainPlan]:
-    return plan_domains(host, parse_specs(list(wishes)), **more)
+def planned(host: Host, *requests: dict[str, object], **more: object) -> list[DomainPlan]:
+    return plan_domains(host, parse_specs(list(requests)), **more)
 
 
 def nodes_of(plan: DomainPlan) -> list[int]:
@@ -242,8 +242,8 @@ def test_more_memory_than_the_node_has(memory_mib: int, message: str) -> None:
 
 def test_more_memory_than_all_together_have() -> None:
     host = server(gpus=(0, 0, 0, 0, 1, 1, 1, 1))
-    wishes = [wanted(at, memory_mib=400 * 1024) for at in range(8)]
-    plans = planned(host, *wishes)
+    requests = [wanted(at, memory_mib=400 * 1024) for at in range(8)]
+    plans = planned(host, *requests)
     with pytest.raises(RefusedError) as caught:
         without_libvirt(plans, host)
     each = [", ".join(f"{plan.name} 409600" for plan in plans if nodes_of(plan) == [node]) for node in (0, 1)]
@@ -253,7 +253,7 @@ def test_more_memory_than_all_together_have() -> None:
     ]
     assert without_libvirt(planned(host, *(wanted(at, memory_mib=140 * 1024) for at in range(8))), host) == []
     # Not bound to a node, the sum of the host counts.
-    loose = planned(host, *({**wish, "strict_memory": False} for wish in wishes))
+    loose = planned(host, *({**request, "strict_memory": False} for request in requests))
     with pytest.raises(RefusedError) as caught:
         without_libvirt(loose, host)
     (item,) = [item for item in caught.value.findings if item.severity == "refuse"]

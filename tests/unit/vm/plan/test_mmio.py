@@ -60,9 +60,9 @@ def test_ovmf_gives_every_port_a_share_of_the_window() -> None:
     for number in range(14, 31):
         port = bridge(f"0000:10:{number:02x}.0", None, NAME, "root_port")
         host.functions += [port, endpoint(f"0000:{0x40 + number:02x}:00.0", port.address, NAME, "nvme", bars=[])]
-    wished = {"gpus": {"count": 14}, "nics": {}, "nvme": {"count": 17}}
-    assert plan(host, firmware="bios", **wished).window.window_bytes == 1024 * GIB
-    assert plan(host, firmware="efi", **wished).window.window_bytes == 2048 * GIB
+    requested = {"gpus": {"count": 14}, "nics": {}, "nvme": {"count": 17}}
+    assert plan(host, firmware="bios", **requested).window.window_bytes == 1024 * GIB
+    assert plan(host, firmware="efi", **requested).window.window_bytes == 2048 * GIB
 
 
 def test_root_buses_stand_in_their_order() -> None:
@@ -127,10 +127,10 @@ def test_too_much_below_4_gib_names_the_device() -> None:
 def test_more_io_than_the_firmware_has_room_for_is_refused(firmware: str, room: int) -> None:
     """As booted: SeaBIOS halts at 15 such ports, OVMF served 9 and at 16 left devices without memory."""
     bars = [Bar(0, 64 * MIB, "memory", 64, True), Bar(5, 256, "io", 32, False)]
-    wished = {"nics": {}, "memory_mib": 8192, "firmware": firmware}
-    plan(machine(bars, room), gpus={"count": room}, **wished)
+    requested = {"nics": {}, "memory_mib": 8192, "firmware": firmware}
+    plan(machine(bars, room), gpus={"count": room}, **requested)
     with pytest.raises(DomainError, match=f"{room + 1} of its devices have I/O BARs .* has room for {room} and would"):
-        plan(machine(bars, room + 1), gpus={"count": room + 1}, **wished)
+        plan(machine(bars, room + 1), gpus={"count": room + 1}, **requested)
 
 
 def test_the_lab_is_within_its_40_bits() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from machines import MIB, bridge, endpoint, lab, wish
+from machines import MIB, bridge, endpoint, lab, request
 from made_up_hosts import hosts, whole
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.checks import check
@@ -96,21 +96,21 @@ def invariants(plans: list[DomainPlan], host: Host) -> None:
 TOO_LITTLE = r"needs \d+ buses, a guest has 256|asks for 1 GPU, this host has|CPUs of NUMA node \d+, and|no CPU is left"
 
 
-def planned(host: Host, wishes: list[dict[str, Any]]) -> list[DomainPlan]:
+def planned(host: Host, requests: list[dict[str, Any]]) -> list[DomainPlan]:
     """Plans; none where there is too little of something, which the message says."""
     with contextlib.suppress(DomainError):
-        return plan_domains(host, parse_specs(wishes))
+        return plan_domains(host, parse_specs(requests))
     with pytest.raises(DomainError, match=TOO_LITTLE):
-        plan_domains(host, parse_specs(wishes))
+        plan_domains(host, parse_specs(requests))
     return []
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(hosts(), st.sampled_from([whole, shared]))
-def test_every_plan(host: Host, wishes: Any) -> None:
-    plans = planned(host, wishes(host))
+def test_every_plan(host: Host, requests: Any) -> None:
+    plans = planned(host, requests(host))
     invariants(plans, host)
-    again = planned(Host.from_dict(json.loads(json.dumps(host.to_dict()))), wishes(host))
+    again = planned(Host.from_dict(json.loads(json.dumps(host.to_dict()))), requests(host))
     for first, second in zip(plans, again):
         assert render(first) == render(second)
         assert json.dumps(first.to_dict()) == json.dumps(second.to_dict())
@@ -185,7 +185,7 @@ def test_a_truncated_or_spoilt_recording_gives_one_error_or_a_plan(pick: st.Data
         inner[way[-1]] = pick.draw(st.sampled_from([None, -1, 0, 1 << 70, "text", [], {}, [1], {"a": 1}, True]))
     try:
         host = Host.from_dict(data)
-        plans = plan_domains(host, parse_specs([wish()]))
+        plans = plan_domains(host, parse_specs([request()]))
         for plan in plans:
             ET.fromstring(render(plan))
     except (TopologyError, DomainError):

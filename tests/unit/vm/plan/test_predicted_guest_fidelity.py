@@ -42,9 +42,9 @@ def whole(host: Host, **changes: object) -> DomainPlan:
     def free(function: Function) -> bool:
         return not function.used_by_host and is_physical(function)
 
-    wishes = {kind: {"addresses": of(kind.rstrip("s"))} for kind in ("gpus", "nics", "nvme")}
+    requests = {kind: {"addresses": of(kind.rstrip("s"))} for kind in ("gpus", "nics", "nvme")}
     # No recording has more than four nodes.
-    return plan(host, memory_mib=4 * 1024, vcpus=None, **wishes, **changes)
+    return plan(host, memory_mib=4 * 1024, vcpus=None, **requests, **changes)
 
 
 def test_every_recording_is_here() -> None:

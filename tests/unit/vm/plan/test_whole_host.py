@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a virtual machine with a whole host is wished to have, where nobody said."""
+"""The request of a virtual machine with a whole host, where the user gives none."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ def server(pages=()):
 
 
 def test_everything_that_can_be_given_away():
-    wish = whole_host(server())
-    assert wish["gpus"] == {"addresses": ["0000:13:00.0", "0000:83:00.0"]}
+    request = whole_host(server())
+    assert request["gpus"] == {"addresses": ["0000:13:00.0", "0000:83:00.0"]}
     # Of a port with VFs the first of them; not the one with the default route.
-    assert wish["nics"] == {"addresses": ["0000:14:00.0", "0000:15:10.0", "0000:84:00.0", "0000:85:10.0"]}
-    assert wish["nvme"] == {"addresses": []}
+    assert request["nics"] == {"addresses": ["0000:14:00.0", "0000:15:10.0", "0000:84:00.0", "0000:85:10.0"]}
+    assert request["nvme"] == {"addresses": []}
 
 
 def test_it_is_on_every_node_with_cpus_and_memory():
     host = machines.recording("llnl-tioga")
-    wish = whole_host(host)
-    assert wish["numa_nodes"] == ["all"]
+    request = whole_host(host)
+    assert request["numa_nodes"] == ["all"]
     # All GPUs on one node, as a host with sub-NUMA clusters has them: no node is lost.
     for item in [*host.functions, *host.root_complexes]:
         item.numa_node = 0
     (plan,) = plan_domains(host, parse_specs([whole_host(host)]))
     assert [cell.host_node for cell in plan.processors.cells] == [0, 1, 2, 3]
     assert plan.processors.share.nodes_without_cell == []
-    assert whole_host(host)["memory_mib"] == wish["memory_mib"]
+    assert whole_host(host)["memory_mib"] == request["memory_mib"]
 
 
 def test_a_device_in_a_group_with_one_that_stays_stays_too():
@@ -49,9 +49,9 @@ def test_a_device_in_a_group_with_one_that_stays_stays_too():
     host.function("0000:00:03.0").iommu_group = 99  # carries the default route
     host.function("0000:14:00.0").iommu_group = 99
     host.function("0000:83:00.0").iommu_group = 99
-    wish = whole_host(host)
-    assert wish["gpus"] == {"addresses": ["0000:13:00.0"]}
-    assert wish["nics"] == {"addresses": ["0000:15:10.0", "0000:84:00.0", "0000:85:10.0"]}
+    request = whole_host(host)
+    assert request["gpus"] == {"addresses": ["0000:13:00.0"]}
+    assert request["nics"] == {"addresses": ["0000:15:10.0", "0000:84:00.0", "0000:85:10.0"]}
 
 
 @pytest.mark.parametrize(
@@ -66,16 +66,16 @@ def test_a_device_in_a_group_with_one_that_stays_stays_too():
     ],
 )
 def test_the_memory_is_what_is_in_huge_pages_or_most_of_it(pages, page_mib, memory_mib):
-    wish = whole_host(server(pages))
-    assert (wish["huge_page_mib"], wish["memory_mib"]) == (page_mib, memory_mib)
+    request = whole_host(server(pages))
+    assert (request["huge_page_mib"], request["memory_mib"]) == (page_mib, memory_mib)
 
 
 def test_a_small_host_gets_small_pages():
     host = server()
     for node in host.numa_nodes:
         node.memory_bytes = 1024 * MIB
-    wish = whole_host(host)
-    assert (wish["huge_page_mib"], wish["memory_mib"]) == (2, 2 * 896)
+    request = whole_host(host)
+    assert (request["huge_page_mib"], request["memory_mib"]) == (2, 2 * 896)
 
 
 def test_a_host_whose_memory_is_not_known_is_refused():

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from machines import GIB, MIB, hypervisor, lab, observed, plan, wish
+from machines import GIB, MIB, hypervisor, lab, observed, plan, request
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Acs, Ats, Host, HugePages
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
@@ -119,8 +119,8 @@ def test_huge_pages_of_a_size_that_there_is_not() -> None:
 
 
 def test_two_at_once_count_together() -> None:
-    one = wish(name="a", gpus={"addresses": ["13:00.0"]}, nics={}, memory_mib=1024, vcpus=1)
-    two = wish(name="b", gpus={}, nics={"addresses": ["15:10.0"]}, memory_mib=1024, vcpus=1)
+    one = request(name="a", gpus={"addresses": ["13:00.0"]}, nics={}, memory_mib=1024, vcpus=1)
+    two = request(name="b", gpus={}, nics={"addresses": ["15:10.0"]}, memory_mib=1024, vcpus=1)
     plans = plan_domains(lab(), parse_specs([one, two]))
     refused("needs 1 huge pages of 1024 MiB on NUMA node 0, which has 1 free, 1024 MiB of it go to .* before it", plans)
 
@@ -360,7 +360,7 @@ def test_what_cannot_be_planned_is_a_finding_too() -> None:
     finding = unplannable(DomainError("no NUMA node: of two; each lacks CPUs"))
     assert (finding.domain, finding.why) == ("", "no NUMA node: of two; each lacks CPUs")
     assert finding.remedy == "correct what it names, or ask for less"
-    wished = of_requests(
-        parse_specs([wish()]), hypervisor(networks={}, missing_paths=["/var/lib/libvirt/images/gpu-vm.qcow2"]), False
+    requested = of_requests(
+        parse_specs([request()]), hypervisor(networks={}, missing_paths=["/var/lib/libvirt/images/gpu-vm.qcow2"]), False
     )
-    assert [item.what.split()[0] for item in wished] == ["libvirt", "/var/lib/libvirt/images/gpu-vm.qcow2"]
+    assert [item.what.split()[0] for item in requested] == ["libvirt", "/var/lib/libvirt/images/gpu-vm.qcow2"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines import hypervisor, lab, observed, plan, wish
+from machines import hypervisor, lab, observed, plan, request
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm import converge, dry_run
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
@@ -40,9 +40,9 @@ def seen(specs: list[Any], *domains: ObservedDomain) -> Hypervisor:
 
 
 def said(
-    *wishes: dict[str, Any], domains: tuple[ObservedDomain, ...] = (), stopping: set[str] | None = None
+    *requests: dict[str, Any], domains: tuple[ObservedDomain, ...] = (), stopping: set[str] | None = None
 ) -> list[str]:
-    specs = parse_specs(list(wishes))
+    specs = parse_specs(list(requests))
     found = disk_use.conflicts_on_host(specs, seen(specs, *domains), stopping or set())
     assert all(item.severity == "refuse" for item in found)
     return [f"{item.domain}: {item.what}" for item in found]
@@ -187,7 +187,7 @@ def test_the_modules_refuse() -> None:
     with pytest.raises(RefusedError) as caught:
         checks.check([made], lab(), seen([made.spec]), set(), set(), paths_may_come=True)
     assert text in str(caught.value)
-    params = {"topology": lab().to_dict(), "domains": [wish(disks=disks)], "gpu_module_ids": {}, "recording": None}
+    params = {"topology": lab().to_dict(), "domains": [request(disks=disks)], "gpu_module_ids": {}, "recording": None}
     with pytest.raises(DomainError) as refused:
         dry_run.planned({**params, "accelerators": {}, "host_name": "h", "path": None, "boot_trial": False}, True)
     assert text in str(refused.value)

@@ -108,9 +108,9 @@ def schema() -> Any:
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(WISHES, st.booleans())
-def test_what_is_accepted_is_valid(schema: Any, wish: dict[str, Any], asked_libvirt: bool) -> None:
+def test_what_is_accepted_is_valid(schema: Any, asked: dict[str, Any], asked_libvirt: bool) -> None:
     try:
-        (made,) = plan_domains(lab(), parse_specs([wish]), hypervisor() if asked_libvirt else None)
+        (made,) = plan_domains(lab(), parse_specs([asked]), hypervisor() if asked_libvirt else None)
     except DomainError:
         return
     xml = render(made)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
-from machines import RECORDINGS, bridge, endpoint, lab, plan, recording, wish
+from machines import RECORDINGS, bridge, endpoint, lab, plan, recording, request
 from made_up_hosts import hosts, whole
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
@@ -46,8 +46,8 @@ def of(functions: list[Function], **changes: Any) -> tuple[DomainPlan, Host]:
     """All devices of a host of one node to one virtual machine."""
     host = Host([NumaNode(0, list(range(8)), [], 1 << 38)], [RootComplex(NAME, 0, 0x10, 0)], functions)
     found = {kind: [item.address for item in functions if item.kind == kind] for kind in ("gpu", "nic", "nvme")}
-    wishes = {f"{'nvme' if kind == 'nvme' else kind + 's'}": {"addresses": found[kind]} for kind in found}
-    return plan(host, **{**wishes, "vcpus": 2, **changes}), host
+    requests = {f"{'nvme' if kind == 'nvme' else kind + 's'}": {"addresses": found[kind]} for kind in found}
+    return plan(host, **{**requests, "vcpus": 2, **changes}), host
 
 
 def switch(*behind: tuple[Function, Link | None], link: Link | None = GEN5) -> list[Function]:
@@ -277,7 +277,7 @@ def test_every_plan(host: Host) -> None:
 
 
 def test_the_modules_return_it() -> None:
-    wishes = [wish(), {"name": "without", "memory_mib": 1024, "vcpus": 1}]
-    first, second = (returned_of(planned, lab()) for planned in plan_domains(lab(), parse_specs(wishes)))
+    requests = [request(), {"name": "without", "memory_mib": 1024, "vcpus": 1}]
+    first, second = (returned_of(planned, lab()) for planned in plan_domains(lab(), parse_specs(requests)))
     assert first["nccl_topology"] == render(plan(), lab())
     assert second["nccl_topology"] is None

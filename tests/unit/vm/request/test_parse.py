@@ -55,7 +55,7 @@ def disk(**settings: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("wish", "message"),
+    ("asked", "message"),
     [
         (of(memory=3), None),
         (of(memory_mib=1 << 33), "memory_mib 8589934592 is not possible; use a whole number from 0 to 4294967296 MiB"),
@@ -161,9 +161,9 @@ def disk(**settings: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_one_clear_error(wish: dict[str, Any], message: str | None) -> None:
+def test_one_clear_error(asked: dict[str, Any], message: str | None) -> None:
     with pytest.raises(DomainError) as caught:
-        parse_specs([wish])
+        parse_specs([asked])
     if message is None:
         assert str(caught.value).startswith("virtual machine a: unknown setting 'memory'; there are accelerator, ats, ")
     else:

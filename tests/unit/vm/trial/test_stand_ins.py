@@ -40,7 +40,7 @@ def machine(bars: list[Bar] | None = None) -> Host:
     return Host(nodes, [RootComplex(NAME, 0, 0x10, 0)], [port, up, *downs, *devices])
 
 
-def wished(host: Host | None = None, **changes: Any) -> DomainPlan:
+def requested(host: Host | None = None, **changes: Any) -> DomainPlan:
     spec = {
         "gpus": {"addresses": ["0000:21:00.0"]},
         "nics": {"addresses": ["0000:22:00.0", "0000:22:00.1"]},
@@ -106,7 +106,7 @@ def down(of: DomainPlan, host: str) -> str:
 
 
 def test_all_as_planned_is_no_finding() -> None:
-    for of in (wished(), plan(), plan(lab(), mirror_topology=False)):
+    for of in (requested(), plan(), plan(lab(), mirror_topology=False)):
         assert stand_ins.compare(of, enumerated(of)) == []
 
 
@@ -176,7 +176,7 @@ def no_bridge(of: DomainPlan, answer: list[dict[str, Any]]) -> None:
     ],
 )
 def test_each_fault_is_a_finding(break_it: Callable[[DomainPlan, list[dict[str, Any]]], None], said: list[str]) -> None:
-    of = wished()
+    of = requested()
     answer = enumerated(of)
     break_it(of, answer)
     findings = [str(finding) for finding in stand_ins.compare(of, answer)]
@@ -191,7 +191,7 @@ def test_further_bars_are_at_free_functions() -> None:
         Bar(2, 64 * GIB, "memory", 64, True),
         Bar(4, MIB, "memory", 32, False),
     ]
-    of = wished(machine(bars))
+    of = requested(machine(bars))
     port = next(port for port in of.root.walk() if port.host == "0000:12:00.0")
     assert [(item.function, item.bar_bytes) for item in stand_ins.stand_ins(of, port)] == [
         (0, 64 * GIB),
@@ -204,14 +204,14 @@ def test_further_bars_are_at_free_functions() -> None:
 
 
 def test_an_io_bar_is_stood_in_for() -> None:
-    of = wished(machine([Bar(2, 64 * GIB, "memory", 64, True), Bar(5, 128, "io", 32, False)]))
+    of = requested(machine([Bar(2, 64 * GIB, "memory", 64, True), Bar(5, 128, "io", 32, False)]))
     assert f"pci-testdev,id=hostdev-0000-21-00.0,bus=port5,addr=0x0.0x0,membar={64 * GIB}" in stand_ins.arguments(
         of, "bios", "x"
     )
 
 
 def test_the_arguments_are_the_plan() -> None:
-    of = wished()
+    of = requested()
     words = stand_ins.arguments(of, "efi", "/a,b.fd")
     assert "pxb-pcie,id=port2,bus=pcie.0,addr=0x8.0x0,bus_nr=32,numa_node=0" in words
     assert "pcie-root-port,id=port3,bus=port2,addr=0x0.0x0,chassis=3,hotplug=off" in words
@@ -226,19 +226,19 @@ def test_the_arguments_are_the_plan() -> None:
 
 
 def test_no_more_address_bits_than_the_guest_has() -> None:
-    assert stand_ins.address_bits(wished()) == 40
+    assert stand_ins.address_bits(requested()) == 40
     for bits in ("41", "42", "46"):
-        of = wished(machine([Bar(2, 256 * GIB, "memory", 64, True)]), physical_address_bits=bits)
+        of = requested(machine([Bar(2, 256 * GIB, "memory", 64, True)]), physical_address_bits=bits)
         assert stand_ins.address_bits(of) == of.window.window_bytes.bit_length() <= int(bits)
 
 
 def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(boot, "IMAGES", {"bios": (str(tmp_path / "bios.bin"),), "efi": (str(tmp_path / "no"),)})
     with pytest.raises(DomainError, match=r"gpu-vm: no image of firmware efi .*/no; install ovmf"):
-        boot.run(wished())
+        boot.run(requested())
     (tmp_path / "bios.bin").write_bytes(b"")
     with pytest.raises(DomainError, match="no no-such-qemu to boot the plan with; install qemu-system-x86"):
-        boot.run(wished(), "bios", "no-such-qemu")
+        boot.run(requested(), "bios", "no-such-qemu")
 
 
 def test_each_place_that_was_looked_at_is_named_once() -> None:
@@ -261,7 +261,7 @@ def test_a_qemu_that_ends_in_the_middle_of_a_word(tmp_path: Path, monkeypatch: p
     script.chmod(0o755)
     monkeypatch.setattr(boot, "IMAGES", {"efi": (str(script),)})
     with pytest.raises(DomainError, match="gpu-vm: QEMU does not boot the plan: "):
-        boot.run(wished(), qemu_binary=str(script))
+        boot.run(requested(), qemu_binary=str(script))
 
 
 def test_a_qemu_that_ends_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,4 +270,4 @@ def test_a_qemu_that_ends_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     script.chmod(0o755)
     monkeypatch.setattr(boot, "IMAGES", {"efi": (str(script),)})
     with pytest.raises(DomainError, match="gpu-vm: QEMU does not boot the plan: phys-bits too low"):
-        boot.run(wished(), qemu_binary=str(script))
+        boot.run(requested(), qemu_binary=str(script))
