@@ -13,7 +13,14 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_wait import Limits, Reading, check, phase
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_wait import (
+    Elapsed,
+    Limits,
+    Reading,
+    check,
+    phase,
+    summary,
+)
 
 # The interval at which the same message is repeated.
 TELL_S = 30.0
@@ -45,21 +52,24 @@ class ActionModule(ActionBase):
         subject = variables["inventory_hostname"]
         told: str | None = None
         told_at = 0.0
+        began = time.monotonic()
         while True:
             reading = self._read(variables)
             # The wall clock: "since" comes from another task, and so from another process.
-            elapsed = time.time() - given["since"]
+            elapsed = Elapsed(time.time() - given["since"], time.monotonic() - began)
+            elapsed_s = round(elapsed.since_s, 1)
             now = phase(reading, elapsed, limits)
-            if not now:
-                display.display(f"{subject}: {elapsed:.0f} s: is up")
-                return {**result, "state": reading.state, "elapsed_s": round(elapsed, 1)}
-            if now != told or elapsed - told_at >= TELL_S:
-                display.display(f"{subject}: {elapsed:.0f} s: {now}")
-                told, told_at = now, elapsed
+            if not now and reading.state is not None:
+                display.display(f"{subject}: {elapsed_s:.0f} s: is up")
+                done = {"state": reading.state, "elapsed_s": elapsed_s, "summary": summary(reading.state, elapsed_s)}
+                return {**result, **done}
+            if now != told or elapsed_s - told_at >= TELL_S:
+                display.display(f"{subject}: {elapsed_s:.0f} s: {now}")
+                told, told_at = now, elapsed_s
             try:
                 check(subject, reading, elapsed, limits)
             except ImageError as error:
-                return {**result, "failed": True, "msg": str(error), "elapsed_s": round(elapsed, 1)}
+                return {**result, "failed": True, "msg": str(error), "elapsed_s": elapsed_s}
             time.sleep(given["interval_s"])
 
     def _read(self, task_vars: dict[str, Any]) -> Reading:

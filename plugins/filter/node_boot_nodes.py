@@ -61,7 +61,7 @@ def node_boot_nodes(names: Any, hostvars: Any) -> list[dict[str, Any]]:
 
 def _row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
     _check_waits(name, variables)
-    image = variables.get("node_boot_pin") or variables.get("node_boot_image") or DEFAULT_IMAGE
+    image = variables.get("__node_boot_pin") or variables.get("node_boot_image") or DEFAULT_IMAGE
     if not isinstance(image, Mapping) or len(image) != 1 or not set(image) <= {"channel", "digest"}:
         raise _error(name, "node_boot_image", f"{image!r} is not possible", "write {channel: NAME} or {digest: DIGEST}")
     ((kind, value),) = image.items()

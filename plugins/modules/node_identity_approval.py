@@ -81,6 +81,10 @@ why:
   description: Why it is approved, or not.
   returned: success
   type: str
+decision:
+  description: The same in words, with the next step of a key that is pending.
+  returned: success
+  type: str
 """
 
 import base64
@@ -128,7 +132,8 @@ def main() -> None:
 
     def work() -> dict[str, Any]:
         found = decided(module.params)
-        return {"approved": found.approved, "fingerprint": found.fingerprint, "why": found.why}
+        result = {"approved": found.approved, "fingerprint": found.fingerprint, "why": found.why}
+        return {**result, "decision": approval.decision(found)}
 
     finish(module, work)
 

@@ -61,6 +61,11 @@ options:
         type: list
         elements: dict
         default: []
+  planned:
+    description: Digests of images that are to be rolled out; they stay.
+    type: list
+    elements: str
+    default: []
   without:
     description: Names of nodes that need not say what they run. What the inventory pins for them stays all the same.
     type: list
@@ -75,7 +80,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: What stays
+- name: Decide which images stay
   sailloft.fleet.node_image_keep:
     nodes:
       - {name: bm01, running: 2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae}
@@ -117,6 +122,9 @@ def result(params: Mapping[str, Any]) -> dict[str, Any]:
         for store in params["stores"]
         for image in [*store["images"], *store["missing"]]
     ]
+    images += [
+        retained.Named("the inventory", digest, "", ("node_boot_rollout_digest",)) for digest in params["planned"]
+    ]
     reasons = retained.kept(nodes, images, params["without"])
     return {"keep": list(reasons), "table": retained.table(reasons, images)}
 
@@ -138,6 +146,7 @@ def main() -> None:
                 "options": {"name": {"type": "str", "required": True}, **node},
             },
             "stores": {"type": "list", "elements": "dict", "required": True, "options": store},
+            "planned": {"type": "list", "elements": "str", "default": []},
             "without": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,

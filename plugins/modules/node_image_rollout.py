@@ -26,20 +26,29 @@ options:
     type: str
     required: true
   channel:
-    description: Digest that the channel names, of each boot server; empty for a channel that is not there yet.
-    type: list
-    elements: str
+    description: Name of the channel.
+    type: str
     required: true
-  pinned:
-    description: Whether the boot servers pin a node of the channel to the target, as a canary before the promotion.
-    type: bool
-    default: false
-  fresh:
-    description:
-      - Whether the channel has never named another image than O(target). Its nodes may never have booted then, and one
-        that does not answer is one that is still to boot.
-    type: bool
-    default: false
+  stores:
+    description: The stores of all boot servers.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      host:
+        description: The host that has it.
+        type: str
+        required: true
+      images:
+        description: Its images, as M(sailloft.fleet.node_image_store) returns them.
+        type: list
+        elements: dict
+        required: true
+      channels:
+        description: Its channels, as M(sailloft.fleet.node_image_store) returns them.
+        type: list
+        elements: dict
+        required: true
   nodes:
     description: The nodes, in the order in which they are to boot.
     type: list
@@ -50,6 +59,10 @@ options:
         description: Name of the node.
         type: str
         required: true
+      mac:
+        description: MAC address of the NIC that it boots by; empty if it is not known.
+        type: str
+        default: ""
       running:
         description: Digest of the image that it runs; empty for none.
         type: str
@@ -66,6 +79,11 @@ options:
         description: Whether this run had it boot the image. One that still runs another counts against the budget.
         type: bool
         default: false
+  without:
+    description: Names of nodes that wait for repair. They are not booted, and do not count as failures.
+    type: list
+    elements: str
+    default: []
   canaries:
     description: Names of the nodes that boot the image first. Without any, the first node is the canary.
     type: list
@@ -88,10 +106,14 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: What comes next
+- name: Decide the next step of the rollout
   sailloft.fleet.node_image_rollout:
     target: 2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae
-    channel: [486ea46224d1bb4fb680f34f7c9ad96a8f24ec88be73ea8e5a6c65260e9cb8a7]
+    channel: stable
+    stores:
+      - host: boot01
+        images: "{{ store.images }}"
+        channels: "{{ store.channels }}"
     nodes:
       - name: bm01
         running: 486ea46224d1bb4fb680f34f7c9ad96a8f24ec88be73ea8e5a6c65260e9cb8a7
@@ -103,7 +125,7 @@ RETURN = r"""
 step:
   description:
     - V(canary) and V(wave) have RV(nodes) boot the image; V(promote) makes the channel name it; V(done) is the end.
-    - V(rollback) takes RV(nodes), and with RV(channel_back) the channel, back to the image from before.
+    - V(rollback) takes RV(nodes), and on the hosts RV(channel_back) the channel, back to the image from before.
     - V(stopped) is a rollout that must not begin, because too much has failed already.
   returned: success
   type: str
@@ -118,7 +140,12 @@ why:
   returned: success
   type: str
 channel_back:
-  description: Whether the channel is to go back.
+  description: The boot servers on which the channel is rolled back.
+  returned: success
+  type: list
+  elements: str
+can_go_back:
+  description: Whether the channel names an image from before the rollout then. It does not in a fleet's first rollout.
   returned: success
   type: bool
 canaries:
@@ -155,24 +182,32 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image import rollou
 
 def result(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the module's result for its arguments. Raises ImageError."""
-    names = [node["name"] for node in params["nodes"]]
-    canaries = rollout.canaries(names, params["canaries"])
-    nodes = [rollout.Node(canary=node["name"] in canaries, **node) for node in params["nodes"]]
-    if params["fresh"]:
+    target = params["target"]
+    macs = [node["mac"] for node in params["nodes"] if node["mac"]]
+    channel = rollout.read_channel(params["stores"], params["channel"], target, macs)
+    fields = [{key: value for key, value in node.items() if key != "mac"} for node in params["nodes"]]
+    nodes = rollout.without([rollout.Node(**node) for node in fields], params["without"])
+    canaries = rollout.canaries([node.name for node in nodes], params["canaries"])
+    nodes = [replace(node, canary=node.name in canaries) for node in nodes]
+    if channel.is_new(target):
+        # The nodes of a new channel may never have booted: one that does not answer is still to boot.
         nodes = [replace(node, reachable=node.reachable or not node.tried) for node in nodes]
     rules = rollout.Rules(rollout.sizes(params["waves"], len(nodes)), params["budget"])
-    channel = rollout.Channel(tuple(params["channel"]), params["pinned"])
-    step = rollout.decide(nodes, params["target"], channel, rules)
-    waves = rollout.planned(nodes, params["target"], channel.everywhere(params["target"]), rules)
+    step = rollout.decide(nodes, target, channel, rules)
+    waves = rollout.planned(nodes, target, channel.everywhere(target), rules)
+    lines = rollout.table(nodes, target, step, waves, rules)
+    if params["without"]:
+        lines.append(f"  left out     {', '.join(params['without'])} (wait for repair)")
     return {
         "step": step.kind,
         "nodes": list(step.nodes),
         "why": step.why,
-        "channel_back": step.channel,
+        "channel_back": list(channel.with_history) if step.channel else [],
+        "can_go_back": channel.can_go_back(step),
         "canaries": list(canaries),
         "waves": [list(wave) for wave in waves],
-        "lost": list(rollout.failed(nodes, params["target"])),
-        "table": rollout.table(nodes, params["target"], step, waves, rules),
+        "lost": list(rollout.failed(nodes, target)),
+        "table": lines,
     }
 
 
@@ -181,21 +216,31 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "target": {"type": "str", "required": True},
-            "channel": {"type": "list", "elements": "str", "required": True},
-            "pinned": {"type": "bool", "default": False},
-            "fresh": {"type": "bool", "default": False},
+            "channel": {"type": "str", "required": True},
+            "stores": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {
+                    "host": {"type": "str", "required": True},
+                    "images": {"type": "list", "elements": "dict", "required": True},
+                    "channels": {"type": "list", "elements": "dict", "required": True},
+                },
+            },
             "nodes": {
                 "type": "list",
                 "elements": "dict",
                 "required": True,
                 "options": {
                     "name": {"type": "str", "required": True},
+                    "mac": {"type": "str", "default": ""},
                     "running": {"type": "str", "default": ""},
                     "holds": {"type": "bool", "default": True},
                     "reachable": {"type": "bool", "default": True},
                     "tried": {"type": "bool", "default": False},
                 },
             },
+            "without": {"type": "list", "elements": "str", "default": []},
             "canaries": {"type": "list", "elements": "str", "default": []},
             "waves": {"type": "list", "elements": "str", "default": ["1", "4", "10%", "25%"]},
             "budget": {"type": "int", "default": 0},

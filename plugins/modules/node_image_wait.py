@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_image_wait
-short_description: Wait until a node that was power-cycled is up again, and say what is waited for
+short_description: Wait until a node that was power-cycled is up again, and show its progress
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
@@ -20,7 +20,7 @@ description:
   - Shows a line when something changes, and every 30 seconds.
 options:
   since:
-    description: When the node was restarted, in seconds since 1970 by the controller's clock.
+    description: A time just before the node was restarted, in seconds since 1970 by the controller's clock.
     type: float
     required: true
   boot_id:
@@ -28,11 +28,11 @@ options:
     type: str
     default: ""
   timeout_s:
-    description: How long the node may take from the restart until systemd has finished, in seconds.
+    description: How long the node may take from the beginning of the task until systemd has finished, in seconds.
     type: int
     default: 1800
   restart_timeout_s:
-    description: How long after the restart the boot from before may still answer, in seconds.
+    description: How long after the beginning of the task the boot from before may still answer, in seconds.
     type: int
     default: 120
   interval_s:
@@ -46,7 +46,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: The node is up
+- name: Wait until the node has booted
   sailloft.fleet.node_image_wait:
     since: "{{ restarted_at }}"
     boot_id: "{{ before.boot_id }}"
@@ -59,7 +59,11 @@ state:
   returned: success
   type: dict
 elapsed_s:
-  description: Seconds since the restart.
+  description: Seconds since O(since).
   returned: always
   type: float
+summary:
+  description: How long the boot took, phase by phase, in words.
+  returned: success
+  type: str
 """

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 
@@ -53,15 +54,17 @@ class Rules:
 
 @dataclass(frozen=True)
 class Channel:
-    """The digests that the boot servers' copies of the channel name.
+    """The digests that the boot servers' copies of the channel name, empty for a copy that does not exist yet.
 
     Two copies differ only if a run died between two servers.
 
     ``pinned``: whether a node that follows the channel is pinned to the target, as canaries are before the promotion.
+    ``with_history``: the hosts whose copy named another image before, and so can be rolled back.
     """
 
     digests: tuple[str, ...]
     pinned: bool = False
+    with_history: tuple[str, ...] = ()
 
     def everywhere(self, target: str) -> bool:
         """Return whether all copies name ``target``."""
@@ -70,6 +73,14 @@ class Channel:
     def anywhere(self, target: str) -> bool:
         """Return whether at least one copy names ``target``."""
         return target in self.digests
+
+    def is_new(self, target: str) -> bool:
+        """Return whether no copy ever named another image than ``target``."""
+        return not self.with_history and not set(self.digests) - {"", target}
+
+    def can_go_back(self, step: Step) -> bool:
+        """Return whether the channel names an image from before the rollout, once ``step`` is done."""
+        return any(self.digests) and (not step.channel or bool(self.with_history))
 
 
 @dataclass(frozen=True)
@@ -90,21 +101,21 @@ def sizes(waves: list[int | str], nodes: int) -> tuple[int, ...]:
 
     Raises ImageError for a value that is neither, and if a wave is smaller than the one before it.
     """
-    subject, mend = f"waves {waves!r}", 'give numbers of nodes or shares of them, growing: [1, 4, "25%"]'
+    subject, remedy = f"waves {waves!r}", 'give numbers of nodes or shares of them, growing: [1, 4, "25%"]'
     found: list[int] = []
     for wave in waves:
         share = _SHARE.fullmatch(str(wave))
         size = max(1, nodes * int(share[1]) // 100) if share else int(wave) if str(wave).isdigit() else 0
         if size < 1 or (share and not 1 <= int(share[1]) <= 100):
-            raise ImageError(subject, f"{wave!r} is no size of a wave", mend)
+            raise ImageError(subject, f"{wave!r} is no size of a wave", remedy)
         # A share of a small fleet may be less than the number before it: then that number is used.
         if found and size < found[-1]:
             if not share:
-                raise ImageError(subject, f"{wave!r} is smaller than the wave before it", mend)
+                raise ImageError(subject, f"{wave!r} is smaller than the wave before it", remedy)
             size = found[-1]
         found.append(size)
     if not found:
-        raise ImageError(subject, "there is none", mend)
+        raise ImageError(subject, "there is none", remedy)
     return tuple(found)
 
 
@@ -114,6 +125,36 @@ def canaries(names: list[str], chosen: list[str]) -> tuple[str, ...]:
     if unknown:
         raise ImageError(f"canary {unknown[0]}", "is none of the rollout's nodes", f"choose of {', '.join(names)}")
     return tuple(name for name in names if name in chosen) or tuple(names[:1])
+
+
+def read_channel(stores: list[dict[str, Any]], name: str, target: str, macs: list[str]) -> Channel:
+    """Return the channel ``name`` as the boot servers' stores have it.
+
+    ``stores``: results of the module node_image_store, each with its ``host``. ``macs``: the MAC addresses of the nodes
+    that follow the channel.
+    """
+    scripts = {f"node {mac.lower().replace(':', '-')}" for mac in macs}
+    digests, with_history, pinned = [], [], False
+    for store in stores:
+        copy = next((channel for channel in store["channels"] if channel["name"] == name), {})
+        digests.append(copy.get("digest", ""))
+        if copy.get("history"):
+            with_history.append(store["host"])
+        images = [image for image in store["images"] if image["digest"] == target]
+        pinned = pinned or any(scripts & set(image["kept_for"]) for image in images)
+    return Channel(tuple(digests), pinned, tuple(with_history))
+
+
+def without(nodes: list[Node], names: list[str]) -> list[Node]:
+    """Return the nodes that are not left out by ``names``. Raises ImageError for a name that is no node's."""
+    unknown = sorted(set(names) - {node.name for node in nodes})
+    if unknown:
+        raise ImageError(
+            f"node {unknown[0]}",
+            "is left out of the rollout, and is none of the channel's nodes",
+            "correct node_boot_rollout_without",
+        )
+    return [node for node in nodes if node.name not in names]
 
 
 def failed(nodes: list[Node], target: str) -> tuple[str, ...]:

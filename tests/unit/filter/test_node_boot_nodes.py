@@ -47,9 +47,9 @@ def test_a_wait_from_the_command_line_is_text():
 
 
 def test_a_canary_is_pinned_until_the_pin_is_empty():
-    pinned = {**NODE, "node_boot_image": {"channel": "lab"}, "node_boot_pin": {"digest": "b" * 64}}
+    pinned = {**NODE, "node_boot_image": {"channel": "lab"}, "__node_boot_pin": {"digest": "b" * 64}}
     assert node_boot_nodes(["bm01"], {"bm01": pinned})[0]["digest"] == "b" * 64
-    assert node_boot_nodes(["bm01"], {"bm01": {**pinned, "node_boot_pin": {}}})[0]["channel"] == "lab"
+    assert node_boot_nodes(["bm01"], {"bm01": {**pinned, "__node_boot_pin": {}}})[0]["channel"] == "lab"
 
 
 @pytest.mark.parametrize(

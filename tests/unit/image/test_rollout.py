@@ -260,7 +260,7 @@ def run(capsys):
 
 def test_the_module(run):
     nodes = [{"name": name, "running": OLD} for name in names(4)]
-    result = run(target=NEW, channel=[OLD], nodes=nodes, waves=["1", "2"])
+    result = run(target=NEW, channel="stable", stores=[store()], nodes=nodes, waves=["1", "2"])
     assert result["step"] == "canary"
     assert result["nodes"] == ["bm01"]
     assert result["waves"] == [["bm02"], ["bm03", "bm04"]]
@@ -271,7 +271,89 @@ def test_the_module(run):
         "  wave 1       bm02",
         "  wave 2       bm03, bm04",
     ]
-    assert run(target=NEW, channel=[OLD], nodes=nodes, waves=["9", "1"])["msg"].startswith("waves ['9', '1']")
+    refused = run(target=NEW, channel="stable", stores=[store()], nodes=nodes, waves=["9", "1"])
+    assert refused["msg"].startswith("waves ['9', '1']")
+
+
+def test_the_module_leaves_nodes_out_that_wait_for_repair(run):
+    nodes = [{"name": name, "running": OLD} for name in names(3)]
+    nodes[0].update(running="", reachable=False)
+    arguments = {"target": NEW, "channel": "stable", "stores": [store()], "nodes": nodes, "waves": ["100%"]}
+    stopped = run(**arguments)
+    assert (stopped["step"], stopped["lost"]) == ("stopped", ["bm01"])
+    assert stopped["why"] == "canaries failed: bm01"
+    result = run(**arguments, without=["bm01"])
+    assert (result["step"], result["canaries"], result["waves"], result["lost"]) == ("canary", ["bm02"], [["bm03"]], [])
+    assert result["table"][-1] == "  left out     bm01 (wait for repair)"
+    refused = run(**arguments, without=["bm09"])["msg"]
+    assert refused == (
+        "node bm09: is left out of the rollout, and is none of the channel's nodes; correct node_boot_rollout_without"
+    )
+
+
+def test_the_module_takes_nodes_of_a_new_channel_that_do_not_answer_as_still_to_boot(run):
+    nodes = [{"name": name, "reachable": False} for name in names(2)]
+    arguments = {"target": NEW, "channel": "stable", "nodes": nodes}
+    new = run(**arguments, stores=[store(digest="")])
+    assert (new["step"], new["nodes"], new["can_go_back"], new["channel_back"]) == ("canary", ["bm01"], False, [])
+    assert run(**arguments, stores=[store()])["step"] == "stopped"
+    lost = [{**nodes[0], "tried": True}, nodes[1]]
+    failed = run(**{**arguments, "nodes": lost}, stores=[store(digest="", kept_for=["node 52-54-00-00-00-01"])])
+    assert (failed["step"], failed["nodes"], failed["can_go_back"]) == ("rollback", ["bm01"], False)
+
+
+def test_the_module_rolls_back_the_copies_of_the_channel_that_have_a_history(run):
+    nodes = [{"name": "bm01", "running": NEW, "holds": False}]
+    stores = [store("boot01", NEW, [OLD]), store("boot02", NEW)]
+    result = run(target=NEW, channel="stable", stores=stores, nodes=nodes)
+    assert (result["step"], result["channel_back"], result["can_go_back"]) == ("rollback", ["boot01"], True)
+    result = run(target=NEW, channel="stable", stores=stores[1:], nodes=nodes)
+    assert (result["step"], result["channel_back"], result["can_go_back"]) == ("rollback", [], False)
+
+
+def store(host="boot01", digest=OLD, history=(), kept_for=()):
+    """A boot server's store, as node_image_store returns it."""
+    channels = [{"name": "lab", "digest": NEW, "history": [OLD]}]
+    if digest:
+        channels.append({"name": "stable", "digest": digest, "history": list(history)})
+    images = [{"digest": NEW, "kept_for": list(kept_for)}, {"digest": OLD, "kept_for": ["node 52-54-00-00-00-02"]}]
+    return {"host": host, "channels": channels, "images": images}
+
+
+def test_the_channel_as_the_stores_have_it():
+    macs = ["52:54:00:00:00:0A", "52:54:00:00:00:02"]
+    stores = [store(history=[NEW]), store("boot02", "")]
+    assert rollout.read_channel(stores, "stable", NEW, macs) == Channel((OLD, ""), False, ("boot01",))
+    pinned = store("boot02", NEW, kept_for=["node 52-54-00-00-00-0a"])
+    assert rollout.read_channel([store(), pinned], "stable", NEW, macs) == Channel((OLD, NEW), True)
+    # Another node than those of the channel is pinned.
+    assert rollout.read_channel([pinned, store()], "stable", NEW, macs[1:]) == Channel((NEW, OLD), False)
+
+
+@pytest.mark.parametrize(
+    ("channel", "new"),
+    [
+        (Channel(("", "")), True),
+        (Channel(("", NEW)), True),
+        (Channel((NEW, OLD)), False),
+        (Channel((NEW,), with_history=("boot01",)), False),
+    ],
+)
+def test_a_channel_is_new_that_never_named_another_image(channel, new):
+    assert channel.is_new(NEW) is new
+
+
+@pytest.mark.parametrize(
+    ("channel", "back", "possible"),
+    [
+        (Channel(("",)), False, False),
+        (Channel((OLD, "")), False, True),
+        (Channel((NEW,)), True, False),
+        (Channel((NEW,), with_history=("boot01",)), True, True),
+    ],
+)
+def test_a_rollout_can_go_back_to_what_the_channel_named(channel, back, possible):
+    assert channel.can_go_back(rollout.Step(rollout.ROLLBACK, channel=back)) is possible
 
 
 def test_nodes_that_were_dead_before_are_told_with_what_they_leave_of_the_budget():

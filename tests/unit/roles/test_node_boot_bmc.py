@@ -160,7 +160,7 @@ def test_a_bmc_that_says_yes_and_starts_nothing(tmp_path, start):
     bmc = start(power="Off", lies=True)
     status, output = restart(tmp_path, address=bmc.address, ca=bmc.ca, power_timeout_s=6)
     assert status != 0
-    assert "it took the command, and yet the power is Off" in message(output)
+    assert "it accepted the command, but the power is Off" in message(output)
 
 
 def test_a_system_that_the_bmc_does_not_have(tmp_path, start):

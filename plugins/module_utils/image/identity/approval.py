@@ -71,3 +71,13 @@ def decide(
         why = f"{unknown}, and its certificate does not verify against node_identity_tpm_ca: {wrong}"
         return Approval(False, fingerprint, why)
     return Approval(True, fingerprint, "its certificate verifies against node_identity_tpm_ca")
+
+
+def decision(approval: Approval) -> str:
+    """Return the approval for a terminal, with the next step of a key that is pending."""
+    if approval.approved:
+        return f"approved, {approval.why}"
+    return (
+        f"pending, {approval.why}. No secret is sealed to it. Compare the fingerprint with one that you know from "
+        "elsewhere, such as the console of the node or a list of its maker, then add it to node_identity_approved"
+    )

@@ -17,12 +17,24 @@ FINISHED = ("running", "degraded")
 class Limits:
     """Time limits of a restart. ``boot_id`` is that of the previous boot (empty if unknown).
 
-    Within ``restart_s`` after the restart that boot must be over, and within ``boot_s`` systemd must have finished.
+    After ``restart_s`` of waiting that boot must be over, and after ``boot_s`` systemd must have finished.
     """
 
     boot_id: str
     restart_s: float
     boot_s: float
+
+
+@dataclass(frozen=True)
+class Elapsed:
+    """The time that has passed.
+
+    ``since_s``: since just before the restart; a boot that is younger is a new one. ``waited_s``: since the wait began,
+    which the limits are of. Between the two, the BMCs of all nodes of a wave are asked, which can take minutes.
+    """
+
+    since_s: float
+    waited_s: float
 
 
 @dataclass(frozen=True)
@@ -33,36 +45,47 @@ class Reading:
     why: str = ""
 
 
-def is_new(state: dict[str, Any], elapsed_s: float, limits: Limits) -> bool:
-    """Return whether the node runs a boot that began after the restart ``elapsed_s`` ago."""
-    return state["boot_id"] != limits.boot_id and state["uptime_s"] <= elapsed_s
+def is_new(state: dict[str, Any], elapsed: Elapsed, limits: Limits) -> bool:
+    """Return whether the node runs a boot that began after the restart."""
+    return state["boot_id"] != limits.boot_id and state["uptime_s"] <= elapsed.since_s
 
 
-def phase(reading: Reading, elapsed_s: float, limits: Limits) -> str:
+def phase(reading: Reading, elapsed: Elapsed, limits: Limits) -> str:
     """Return the current phase of the restart as readable text; empty once the node is up."""
     if reading.state is None:
         return f"does not answer yet ({reading.why})"
-    if not is_new(reading.state, elapsed_s, limits):
+    if not is_new(reading.state, elapsed, limits):
         return "still runs the boot from before"
     systemd = reading.state["systemd"]["state"]
     return "" if systemd in FINISHED else f"has booted, systemd is {systemd}"
 
 
-def check(subject: str, reading: Reading, elapsed_s: float, limits: Limits) -> None:
+def check(subject: str, reading: Reading, elapsed: Elapsed, limits: Limits) -> None:
     """Raise ImageError if there is nothing left to wait for."""
-    now = phase(reading, elapsed_s, limits)
+    now = phase(reading, elapsed, limits)
     if not now:
         return
-    old = reading.state is not None and not is_new(reading.state, elapsed_s, limits)
-    if old and elapsed_s > limits.restart_s:
+    old = reading.state is not None and not is_new(reading.state, elapsed, limits)
+    if old and elapsed.waited_s > limits.restart_s:
         raise ImageError(
             subject,
-            f"still runs the boot from before {elapsed_s:.0f} s after the restart, whatever its BMC answered",
-            "see whether node_boot_bmc names this node's BMC and system, and what the BMC's event log says",
+            f"still runs the boot from before {elapsed.since_s:.0f} s after the restart, whatever its BMC answered",
+            "check that node_boot_bmc names this node's BMC and system, and read the BMC's event log",
         )
-    if elapsed_s > limits.boot_s:
+    if elapsed.waited_s > limits.boot_s:
         raise ImageError(
             subject,
-            f"is not up {elapsed_s:.0f} s after the restart: it {now}",
-            "look at its console; the first stage says there what it refused or could not reach",
+            f"is not up {elapsed.since_s:.0f} s after the restart: it {now}",
+            "read its console, where the first stage reports what it refused or could not reach",
         )
+
+
+def summary(state: dict[str, Any], elapsed_s: float) -> str:
+    """Return how long a boot took, phase by phase, for a terminal.
+
+    ``state``: node_image_info's result of a node that is up.
+    """
+    phases = (state["report"] or {}).get("phases") or []
+    parts = [f"{part['name']} {part['end_s'] - part['start_s']:.1f} s" for part in phases]
+    finished = f"systemd finished {state['systemd']['finished_s']} s after the kernel started"
+    return f"up {elapsed_s:.1f} s after the restart; {', '.join([*parts, finished])}"

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a node booted: read, proven and waited for."""
+"""The state of a node that booted an image: read and proven."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from image_samples import Sample
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import node_state
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.boot_wait import Limits, Reading, check, phase
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import Gate, Seen, Wish, prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest as manifests
 from ansible_collections.sailloft.fleet.plugins.modules import node_image_proof
@@ -237,43 +236,6 @@ def test_a_manifest_of_another_digest_is_refused():
     text = manifests.dump(IMAGE.manifest).decode()
     with pytest.raises(ImageError, match="its manifest has the digest"):
         Wish.of_text("0" * 64, text, "", [], [])
-
-
-LIMITS = Limits("old", restart_s=30, boot_s=300)
-
-
-def seen(boot_id="new", uptime_s=20.0, state="running"):
-    return Reading({"boot_id": boot_id, "uptime_s": uptime_s, "systemd": {"state": state}})
-
-
-@pytest.mark.parametrize(
-    ("reading", "elapsed_s", "words"),
-    [
-        (seen(), 25, ""),
-        (seen(state="degraded"), 25, ""),
-        (seen(state="starting"), 25, "has booted, systemd is starting"),
-        (seen("old", 20), 25, "still runs the boot from before"),
-        # Its boot was not known: one that began before the restart is not new.
-        (seen(uptime_s=26), 25, "still runs the boot from before"),
-        (Reading(why="no route"), 25, "does not answer yet (no route)"),
-    ],
-)
-def test_what_is_waited_for(reading, elapsed_s, words):
-    assert phase(reading, elapsed_s, LIMITS) == words
-    check("bm01", reading, elapsed_s, LIMITS)
-
-
-@pytest.mark.parametrize(
-    ("reading", "elapsed_s", "words"),
-    [
-        (seen("old"), 31, "bm01: still runs the boot from before 31 s after the restart, whatever its BMC answered"),
-        (Reading(why="no route"), 301, "does not answer yet"),
-        (seen(state="starting"), 301, "systemd is starting"),
-    ],
-)
-def test_when_there_is_nothing_left_to_wait_for(reading, elapsed_s, words):
-    with pytest.raises(ImageError, match=words):
-        check("bm01", reading, elapsed_s, LIMITS)
 
 
 @pytest.fixture

@@ -1,0 +1,66 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Collect the nodes that a boot server serves from the inventory."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: boot_server_nodes
+short_description: Collect the nodes of a boot server from their variables
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Takes the nodes that have C(node_boot_mac), with their address C(ansible_host) and C(boot_server_architecture).
+options:
+  _input:
+    description: The names of the nodes.
+    type: list
+    elements: str
+    required: true
+  hostvars:
+    description: The variables of all hosts.
+    type: dict
+    required: true
+  architecture:
+    description: The architecture of nodes that have none of their own.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+boot_server_nodes: "{{ groups.nodes | sailloft.fleet.boot_server_nodes(hostvars, 'x86_64') }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The nodes, each with C(name), C(mac), C(address) and C(architecture), in the order of the input.
+  type: list
+  elements: dict
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+def boot_server_nodes(names: Iterable[str], hostvars: Mapping[str, Any], architecture: str) -> list[dict[str, Any]]:
+    """Return the nodes."""
+    variables = ((name, hostvars[name]) for name in names)
+    return [
+        {
+            "name": name,
+            "mac": own["node_boot_mac"],
+            "address": own.get("ansible_host", name),
+            "architecture": own.get("boot_server_architecture", architecture),
+        }
+        for name, own in variables
+        if "node_boot_mac" in own
+    ]
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters by name."""
+        return {"boot_server_nodes": boot_server_nodes}

@@ -1,0 +1,59 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""List the nodes that follow a channel."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: node_boot_followers
+short_description: List the nodes whose image is a channel's
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Reads C(node_boot_image) of each node.
+options:
+  _input:
+    description: The names of the nodes.
+    type: list
+    elements: str
+    required: true
+  hostvars:
+    description: The variables of all hosts.
+    type: dict
+    required: true
+  channel:
+    description: The name of the channel.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+nodes: "{{ groups.nodes | sailloft.fleet.node_boot_followers(hostvars, 'stable') }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The names of the nodes that follow the channel, in the order of the input.
+  type: list
+  elements: str
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.filter.node_boot_nodes import DEFAULT_IMAGE
+
+
+def node_boot_followers(names: Iterable[str], hostvars: Mapping[str, Any], channel: str) -> list[str]:
+    """Return the nodes that follow the channel."""
+    images = ((name, hostvars[name].get("node_boot_image", DEFAULT_IMAGE)) for name in names)
+    return [name for name, image in images if isinstance(image, Mapping) and image.get("channel") == channel]
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters by name."""
+        return {"node_boot_followers": node_boot_followers}

@@ -1,0 +1,23 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The nodes that follow a channel, by the inventory."""
+
+from __future__ import annotations
+
+from ansible_collections.sailloft.fleet.plugins.filter.node_boot_followers import node_boot_followers
+
+HOSTVARS = {
+    "bm03": {"node_boot_image": {"channel": "stable"}},
+    "bm01": {},
+    "bm02": {"node_boot_image": {"channel": "lab"}},
+    "bm04": {"node_boot_image": {"digest": "stable"}},
+    "bm05": {"node_boot_image": "stable"},
+    "bm06": {"node_boot_image": {"channel": "stable"}},
+}
+
+
+def test_the_nodes_of_a_channel_in_the_inventorys_order():
+    names = ["bm03", "bm01", "bm02", "bm04", "bm05"]
+    assert node_boot_followers(names, HOSTVARS, "stable") == ["bm03", "bm01"]
+    assert node_boot_followers(names, HOSTVARS, "lab") == ["bm02"]
+    assert node_boot_followers(names, HOSTVARS, "") == []

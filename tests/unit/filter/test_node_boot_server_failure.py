@@ -1,0 +1,57 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Why a task on all boot servers failed: the hosts, the causes and the next step."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.filter.node_boot_server_failure import node_boot_server_failure
+
+HERE = ". The run ends here; no channel and no script is half written. "
+AGAIN = " the same playbook again: it continues from there"
+FIX = f"{HERE}Fix that, and run{AGAIN}"
+STORE = {"host": "boot02", "path": "/srv/sailloft"}
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"changed": False},
+        {"skipped": True},
+        {"results": []},
+        {"results": [{"item": "boot01", "failed": False, "unreachable": False, "msg": "fine"}, {"item": "boot02"}]},
+    ],
+)
+def test_where_all_hosts_succeeded_there_is_no_failure(answers):
+    assert node_boot_server_failure(answers) == ""
+
+
+def test_hosts_that_are_lost_and_hosts_that_failed_are_told_apart():
+    answers = {
+        "results": [
+            {"item": "boot01", "failed": True, "msg": "no space left \n"},
+            {"item": STORE, "unreachable": True, "msg": "timed out"},
+            {"item": "boot03"},
+            {"item": "boot04", "unreachable": True},
+        ]
+    }
+    assert node_boot_server_failure(answers) == (
+        "boot01: no space left; boot02 does not answer: timed out; boot04 does not answer: no reason was given"
+        f"{HERE}Bring boot02, boot04 back, or take it out of the inventory (node_boot_servers), and run{AGAIN}"
+    )
+
+
+def test_a_failure_has_no_host_to_bring_back():
+    assert (
+        node_boot_server_failure({"results": [{"item": STORE, "failed": True, "msg": "held"}]}) == f"boot02: held{FIX}"
+    )
+
+
+def test_a_task_without_a_loop_names_the_host_that_was_asked():
+    assert node_boot_server_failure({"failed": True, "msg": "no such file"}, "build01") == f"build01: no such file{FIX}"
+    lost = [{"item": digest, "unreachable": True, "msg": "timed out"} for digest in ("aa", "bb")]
+    assert node_boot_server_failure({"results": lost}, "boot01") == (
+        f"boot01 does not answer: timed out{HERE}Bring boot01 back, or take it out of the inventory "
+        f"(node_boot_servers), and run{AGAIN}"
+    )
