@@ -14,12 +14,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import dnf
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import process
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import rpm
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
 
-RUN = process.run
+RUN = Run("the test", print)
 TIME = 1_700_000_000
 KERNEL = "5.14.0-503.el9.x86_64"
 SPECS = {
@@ -223,10 +223,10 @@ def fetch(url):
 def built(root, layer):
     """``layer`` in ``root``, as the builder does it; returns the packages."""
     root.mkdir(exist_ok=True)
-    digests = dnf.release_digests(layer, fetch)
-    dnf.install(root, layer, RUN, digests)
-    packages = dnf.packages(root, RUN)
-    dnf.clean(root)
+    digests = rpm.release_digests(layer, fetch)
+    rpm.install(root, layer, RUN, digests)
+    packages = rpm.packages(root, RUN)
+    rpm.clean(root)
     return packages
 
 
@@ -325,7 +325,7 @@ def test_an_archive_out_of_reach(tmp_path, repository):
     (layer,) = layers(["hello"], [archive(repository), given])
     (tmp_path / "root").mkdir()
     with pytest.raises(ImageError, match=r"^layer base: the archive http://127.0.0.1:9/el9 cannot be read: .*onnect"):
-        dnf.install(tmp_path / "root", layer, RUN, {})
+        rpm.install(tmp_path / "root", layer, RUN, {})
 
 
 def test_an_archive_that_is_none(tmp_path):
@@ -335,27 +335,27 @@ def test_an_archive_that_is_none(tmp_path):
         raise FileNotFoundError(url)
 
     with pytest.raises(ImageError, match=r"it has no repodata/repomd.xml; give the url of the folder over repodata"):
-        dnf.release_digests(layer, missing)
+        rpm.release_digests(layer, missing)
 
 
 def test_a_pin_of_another_state(repository):
     (layer,) = layers(["hello"], [{**archive(repository), "release_sha256": {"repomd": "0" * 64}}])
     with pytest.raises(ImageError, match=rf"repomd.xml has sha256 [0-9a-f]+, and {'0' * 64} is pinned"):
-        dnf.release_digests(layer, fetch)
+        rpm.release_digests(layer, fetch)
 
 
 def test_an_archive_that_changes_meanwhile(tmp_path, repository):
     (layer,) = layers(["hello"], [archive(repository)])
     (tmp_path / "root").mkdir()
-    digests = dict.fromkeys(dnf.release_digests(layer, fetch), "0" * 64)
+    digests = dict.fromkeys(rpm.release_digests(layer, fetch), "0" * 64)
     with pytest.raises(ImageError, match=r"repomd.xml was changed meanwhile"):
-        dnf.install(tmp_path / "root", layer, RUN, digests)
+        rpm.install(tmp_path / "root", layer, RUN, digests)
     assert not (tmp_path / "root/usr").exists()
 
 
 def test_the_time_is_that_of_the_newest_list(repository):
     (layer,) = layers(["hello"], [archive(repository)])
-    assert dnf.source_date_epoch(layer, fetch) == TIME
+    assert rpm.source_date_epoch(layer, fetch) == TIME
 
 
 def test_signed_packages_twice(tmp_path, key):

@@ -7,10 +7,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_inputs import layer_inputs
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import canonical_json
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Layer
 
-# Raise it with every change of the builder that gives other bytes for the same request: caches are then built anew.
+# Raise it with every change of the builder that gives other bytes for the same request: all layers are then rebuilt.
 BUILD_FORMAT = 3
 
 
@@ -23,13 +24,13 @@ def layer_key(
     """Return the key (hexadecimal sha256) of ``layer`` on the layer with ``parent_key``, None for the lowest layer.
 
     ``release_digests``: the sha256 of each release file of the layer's archives, by the names that its builder gives
-    them. ``content_digests`` as ``Layer.inputs`` has them; raises ImageError as that does.
+    them. ``content_digests`` as ``layer_inputs`` takes them; raises ImageError as that does.
     """
     return hashlib.sha256(
         canonical_json(
             {
                 "format": BUILD_FORMAT,
-                "layer": layer.inputs(content_digests),
+                "layer": layer_inputs(layer, content_digests),
                 "parent": parent_key,
                 "releases": dict(release_digests),
             }

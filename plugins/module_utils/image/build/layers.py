@@ -16,31 +16,26 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import (
-    debian,
-    dnf,
     role_digest,
     roles_in,
     squashfs,
     tree_contents,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_inputs import layer_inputs
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import canonical_json, sha256_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run, file_inside, inside
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import family_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats.listing import listing
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import forbidden
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import (
-    DEBIAN,
-    DISTRIBUTIONS,
-    Layer,
-    Role,
-)
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Layer, Role
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Kernel, ManifestLayer, Verity
 
 SQUASHFS, LISTING, RECORD, VMLINUZ = "layer.squashfs", "listing.json", "layer.json", "vmlinuz"
 
 
 @dataclass(frozen=True)
-class Wish:
+class LayerRequest:
     """A requested layer, with all that its bytes depend on. ``epoch``: s since 1970."""
 
     layer: Layer
@@ -60,13 +55,8 @@ class Built:
     kernel: Kernel | None
 
 
-def builder_of(layer: Layer) -> Any:
-    """Return the module that installs this layer's packages."""
-    return debian if DISTRIBUTIONS[layer.distribution] is DEBIAN else dnf
-
-
 def content_digests(layer: Layer) -> dict[str, str]:
-    """Return the sha256 of files by path and of roles by name, as ``Layer.inputs`` takes them. Raises ImageError."""
+    """Return the sha256 of files by path and of roles by name, as ``layer_inputs`` takes them. Raises ImageError."""
     digests = {}
     for path, source in layer.sources().items():
         try:
@@ -97,14 +87,14 @@ def _texts(data: Any) -> Iterator[str]:
             yield from _texts(each)
 
 
-def require_unchanged(wish: Wish) -> None:
+def require_unchanged(request: LayerRequest) -> None:
     """Raise ImageError if the layer's files or roles differ from those that its key was made of."""
-    now = wish.layer.inputs(content_digests(wish.layer))
+    now = layer_inputs(request.layer, content_digests(request.layer))
     for what, name in (("files", "path"), ("roles", "name")):
-        for old, new in zip(wish.inputs[what], now[what]):
+        for old, new in zip(request.inputs[what], now[what]):
             if old != new:
                 raise ImageError(
-                    f"layer {wish.layer.name}",
+                    f"layer {request.layer.name}",
                     f"its {what[:-1]} {old[name]} was changed while the layer was built",
                     "run again",
                 )
@@ -132,28 +122,30 @@ def find(cache: Path, key: str) -> Built | None:
     )
 
 
-def built(cache: Path, wish: Wish) -> Built:
+def built(cache: Path, request: LayerRequest) -> Built:
     """Return the layer, which this build found or put into the cache. Raises ImageError if it is not there now."""
-    there = find(cache, wish.key)
+    there = find(cache, request.key)
     if there is None:
         raise ImageError(
-            f"layer {wish.layer.name}",
-            f"{cache / 'layers' / wish.key} was removed or cut short while the image was built",
+            f"layer {request.layer.name}",
+            f"{cache / 'layers' / request.key} was removed or cut short while the image was built",
             "leave node_image_cache_dir to the build, and run again",
         )
     return there
 
 
-def build(cache: Path, work: Path, wish: Wish, below: list[Built], progress: Callable[[str], object]) -> Built:
+def build(
+    cache: Path, work: Path, request: LayerRequest, below: list[Built], progress: Callable[[str], object]
+) -> Built:
     """Build the layer on top of ``below`` (lowest first) and put it into the cache, completely or not at all.
 
     ``work`` is an empty folder; the caller must remove it. Raises ImageError.
     """
-    layer = wish.layer
+    layer = request.layer
     subject = f"layer {layer.name}"
-    run = Run(subject, progress, {"SOURCE_DATE_EPOCH": str(wish.epoch)})
-    os.environ["SOURCE_DATE_EPOCH"] = str(wish.epoch)
-    builder = builder_of(layer)
+    run = Run(subject, progress, {"SOURCE_DATE_EPOCH": str(request.epoch)})
+    os.environ["SOURCE_DATE_EPOCH"] = str(request.epoch)
+    family = family_of(layer.distribution)
     root, parent = work / "root", work / "parent"
     if below:
         lower = mount_chain(work, below, run)
@@ -165,54 +157,51 @@ def build(cache: Path, work: Path, wish: Wish, below: list[Built], progress: Cal
         tree = root
     if layer.packages:
         progress(f"{subject}: installing {_count(len(layer.packages), 'package')} and what they need")
-    with mounted_caches(cache, root, builder.caches(layer, wish.digests), run):
-        if builder is debian:
-            debian.install(root, layer, run, wish.digests)
-        else:
-            dnf.install(root, layer, run.process, wish.digests)
+    with mounted_caches(cache, root, family.caches(layer, request.digests), run):
+        family.install(root, layer, run, request.digests)
     if layer.users or layer.files or any(asdict(layer.services).values()):
         progress(f"{subject}: users, files, services")
     tree_contents.apply(root, layer, run)
     for role in layer.roles:
         progress(f"{subject}: role {role.name}")
         roles_in.apply(root, [role], run.process, layer.name)
-    require_unchanged(wish)
-    packages = debian.packages(root, run) if builder is debian else dnf.packages(root, run.process)
+    require_unchanged(request)
+    packages = family.packages(root, run)
     out = work / "out"
     out.mkdir()
     kernel = _take_kernel(root, out, subject)
-    builder.clean(root)
-    forbidden.normalise(root, wish.epoch)
+    family.clean(root)
+    forbidden.normalise(root, request.epoch)
     if below:
         run(["umount", root])
-        forbidden.prune(tree, parent, wish.epoch)
+        forbidden.prune(tree, parent, request.epoch)
         run(["umount", parent])
     else:
-        os.utime(tree, (wish.epoch, wish.epoch))
+        os.utime(tree, (request.epoch, request.epoch))
     progress(f"{subject}: writing the squashfs")
     file = out / SQUASHFS
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         listed = pool.submit(listing, tree)
-        squashfs.pack(tree, file, wish.epoch, run)
+        squashfs.pack(tree, file, request.epoch, run)
     # Derived from the key, so that an attacker cannot prepare blocks for many layers at once, and two builds have the
     # same.
-    verity = squashfs.append_verity(file, hashlib.sha256(f"sailloft-verity {wish.key}".encode()).hexdigest(), run)
+    verity = squashfs.append_verity(file, hashlib.sha256(f"sailloft-verity {request.key}".encode()).hexdigest(), run)
     data = canonical_json(listed.result())
     (out / LISTING).write_bytes(data)
     entry = ManifestLayer(
         name=layer.name,
-        key=wish.key,
+        key=request.key,
         sha256=sha256_of(file),
         size_bytes=file.stat().st_size,
         listing_sha256=hashlib.sha256(data).hexdigest(),
         verity=verity,
-        inputs={**wish.inputs, "release_digests": dict(wish.digests), "source_date_epoch": wish.epoch},
+        inputs={**request.inputs, "release_digests": dict(request.digests), "source_date_epoch": request.epoch},
     )
     record = {"entry": asdict(entry), "packages": packages, "kernel": asdict(kernel) if kernel else None}
     (out / RECORD).write_bytes(canonical_json(record))
-    keep(out, cache / "layers" / wish.key)
+    keep(out, cache / "layers" / request.key)
     progress(f"{subject}: {entry.size_bytes / 1e6:.1f} MB, {entry.sha256[:12]}")
-    return built(cache, wish)
+    return built(cache, request)
 
 
 def keep(out: Path, place: Path) -> None:

@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import Run
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import run as run_command
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import file_inside
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import Role
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Role
 
 PYTHON = "/usr/bin/python3"
 # The variables of the build host's environment that find programs and archives; any others would be visible inside.

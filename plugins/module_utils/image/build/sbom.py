@@ -9,10 +9,9 @@ import uuid
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import family_of
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Package
 
-# The package-url type of each distribution (package-url's "purl-types").
-PURL_TYPES = {"debian": "deb", "ubuntu": "deb", "rhel": "rpm", "rocky": "rpm"}
 # A UUID of the project's address in RFC 9562's URL namespace. The serial number is derived from the image's identity.
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://github.com/sailloft/sailloft")
 
@@ -44,7 +43,7 @@ def sbom(
 
     def component(package: Package) -> Any:
         purl = PackageURL(
-            type=PURL_TYPES[distribution],
+            type=family_of(distribution).PURL_TYPE,
             namespace=distribution,
             name=package.name,
             version=package.version,

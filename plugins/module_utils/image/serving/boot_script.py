@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.names 
     checked_name,
     checked_node,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.kernel_arguments import (
     ARGUMENT,
     MOST_ARGUMENT_BYTES,
     RESERVED_ARGUMENTS,
@@ -33,7 +33,7 @@ MAC = re.compile(r"(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}")
 OWN_ARGUMENT_ALLOWED = "sailloft.reboot_after_s="
 SECONDS = re.compile(r"[1-9][0-9]{0,8}")
 # Kernels silently cut the command line at 2048 bytes, including the zero at its end. This is what the image's arguments
-# (spec.MOST_ARGUMENT_BYTES) leave of them.
+# (MOST_ARGUMENT_BYTES) leave of them.
 NODE_BYTES = 2047 - MOST_ARGUMENT_BYTES
 # The text around the values: "initrd=first-stage", the names of settings, the image's digest, BOOTIF.
 FIXED_BYTES = 192

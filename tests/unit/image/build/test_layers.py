@@ -10,12 +10,13 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import layers, tree_contents
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_inputs import layer_inputs
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import Archive, File, Layer, Role, User
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, File, Layer, Role, User
 
 ARCHIVE = Archive("http://a/debian", ("bookworm",), ("main",), "/keys.gpg")
 BASE = Layer("base", None, "debian", "bookworm", "amd64", (ARCHIVE,))
-WISH = layers.Wish(BASE, "0" * 64, {}, {}, 0)
+REQUEST = layers.LayerRequest(BASE, "0" * 64, {}, {}, 0)
 
 
 def test_a_file_that_changes_meanwhile_is_refused(tmp_path):
@@ -25,11 +26,11 @@ def test_a_file_that_changes_meanwhile_is_refused(tmp_path):
     layer = Layer(
         "base", None, "debian", "bookworm", "amd64", (archive,), files=(File("/etc/limits", source=str(source)),)
     )
-    wish = layers.Wish(layer, "0" * 64, {}, layer.inputs(layers.content_digests(layer)), 0)
-    layers.require_unchanged(wish)
+    request = layers.LayerRequest(layer, "0" * 64, {}, layer_inputs(layer, layers.content_digests(layer)), 0)
+    layers.require_unchanged(request)
     source.write_text("two")
     with pytest.raises(ImageError, match=r"layer base: its file /etc/limits was changed while the layer was built"):
-        layers.require_unchanged(wish)
+        layers.require_unchanged(request)
     source.unlink()
     with pytest.raises(ImageError, match=rf"layer base: file /etc/limits: cannot read {source}"):
         layers.content_digests(layer)
@@ -73,13 +74,13 @@ def test_a_layer_of_the_cache_that_is_damaged_is_built_again(tmp_path, name, con
     (folder / "layer.squashfs").write_text("whole")
     (folder / "listing.json").write_text("{}")
     assert layers.find(tmp_path, "0" * 64).entry.name == "base"
-    assert layers.built(tmp_path, WISH) == layers.find(tmp_path, "0" * 64)
+    assert layers.built(tmp_path, REQUEST) == layers.find(tmp_path, "0" * 64)
     (folder / name).unlink()
     if content is not None:
         (folder / name).write_text(content)
     assert layers.find(tmp_path, "0" * 64) is None
     with pytest.raises(ImageError) as refused:
-        layers.built(tmp_path, WISH)
+        layers.built(tmp_path, REQUEST)
     assert str(refused.value) == (
         f"layer base: {folder} was removed or cut short while the image was built; "
         "leave node_image_cache_dir to the build, and run again"

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import debian, dnf, layers, tree_contents
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import Archive, Layer, User
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import layers, tree_contents
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian, rpm
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer, User
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def test_what_the_package_managers_leave(root, host):
             (folder / "dnf").mkdir()
             (folder / "hashfile.0").touch()
     debian.clean(root)
-    dnf.clean(root)
+    rpm.clean(root)
     assert (host / "var/cache/dnf").is_dir()
     assert (host / "var/lib/ucf/hashfile.0").exists()
     assert not (root / str(host / "var/cache/dnf").lstrip("/")).exists()
@@ -84,9 +85,9 @@ def test_what_the_package_managers_leave(root, host):
 
 
 def test_rpms_database(root, host):
-    (host / dnf.DATABASE_FILE).touch()
+    (host / rpm.DATABASE_FILE).touch()
     link(root, "var/lib/rpm", host)
-    assert dnf.packages(root, nothing) == []
+    assert rpm.packages(root, nothing) == []
 
 
 def test_the_builders_caches(root, host, tmp_path):

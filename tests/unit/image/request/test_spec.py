@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_inputs import layer_inputs
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_keys import layer_key
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
@@ -341,14 +342,14 @@ def test_a_digest_that_is_missing_or_too_many_is_refused(contents):
 
 def test_inputs_are_plain_data():
     layer = read_images(IMAGES, LAYERS)["gpu-node"].layers[1]
-    inputs = layer.inputs(CONTENTS)
+    inputs = layer_inputs(layer, CONTENTS)
     assert json.loads(json.dumps(inputs)) == inputs
     assert inputs["files"][1]["sha256"] == "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
 
 
 def test_inputs_tell_no_value_that_a_file_or_role_was_given():
     layer = read_images(IMAGES, LAYERS)["gpu-node"].layers[1]
-    told = json.dumps(layer.inputs(CONTENTS))
+    told = json.dumps(layer_inputs(layer, CONTENTS))
     assert "gpu_host_iommu" not in told
     assert "passthrough" not in told
     assert "hello" not in told

@@ -13,7 +13,7 @@ from ansible.module_utils.testing import patch_module_args
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_report
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import spec
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import kernel_arguments
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import boot_script, node_scripts
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, manifest
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
@@ -98,7 +98,7 @@ def command_line(image: manifest.Manifest, digest: str, script: str) -> str:
 
 
 def test_command_lines_that_the_kernel_would_cut_are_refused():
-    image = a_manifest({}, kernel_arguments=("a" * spec.MOST_ARGUMENT_BYTES,))
+    image = a_manifest({}, kernel_arguments=("a" * kernel_arguments.MOST_ARGUMENT_BYTES,))
 
     def script(count: int) -> str:
         return boot_script.node_script("node1", "52:54:00:aa:bb:01", "channels/a.ipxe", SERVERS, ["a" * count], REPORT)

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
@@ -21,9 +22,24 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools 
     inside,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import Archive, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.archive import (
+    read_keyring,
+    read_pins,
+    read_url,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.record import Record
 
+ARCHITECTURES = ("amd64", "arm64")
+# sources.list(5) and deb-version(7): NAME[:ARCH][=VERSION | /RELEASE]. A name that begins with "-" would be an option
+# of mmdebstrap, a comma or white space would make two of it, and a "-" at the end has apt-get(8) remove the package.
+PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(:[a-z0-9-]+)?([=/][A-Za-z0-9.+~:-]+)?(?<!-)")
+PURL_TYPE = "deb"
+BUILD_PACKAGES = ("mmdebstrap", "debian-archive-keyring")
 TOOLS = ("mmdebstrap", "apt-get", "dpkg-query")
+# A suite becomes part of a URL; Debian's "updates/main"-like and flat archives' ("./", "/") are allowed.
+SUITE = re.compile(r"[A-Za-z0-9./][A-Za-z0-9._/+-]*")
+COMPONENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]*")
 # The environment of packages' scripts. INITRD=No: initramfs-tools' and dracut's hooks make no initrd, since the node
 # boots by our first stage. PYTHONHASHSEED: byte-compiled sets come in one order.
 ENVIRONMENT = {
@@ -44,6 +60,27 @@ LEFTOVERS = (
     *("var/cache/debconf/config.dat-old", "var/cache/debconf/templates.dat-old", "var/cache/debconf/passwords.dat-old"),
     *("etc/apt/apt.conf.d/99mmdebstrap", "var/lib/ucf/hashfile.0", "var/lib/ucf/registry.0"),
 )
+
+
+def read_archive(record: Record) -> Archive:
+    """Return the archive. Raises ImageError."""
+    record.only("url", "suites", "components", "keyring", "release_sha256")
+    url = read_url(record)
+    suites, components = record.texts("suites", SUITE), record.texts("components", COMPONENT)
+    keyring = read_keyring(record)
+    if not suites:
+        raise record.refuse("it has no suites", 'name them, such as [bookworm], or ["./"] of a flat archive')
+    flat = [suite for suite in suites if suite.endswith("/")]
+    if flat and components:
+        raise record.refuse(f"suite {flat[0]!r} is a flat archive's, which has no components", "take them away")
+    if not components and len(flat) < len(suites):
+        raise record.refuse("it has no components", "name them, such as [main]")
+    return Archive(url, suites, components, keyring, read_pins(record, suites))
+
+
+def archive_inputs(archive: Archive) -> dict[str, Any]:
+    """Return the keyring: apt's lists of sources name it, in the image too."""
+    return {"keyring": archive.keyring}
 
 
 def release_digests(layer: Layer, fetch: Callable[[str], bytes]) -> dict[str, str]:
@@ -173,15 +210,25 @@ def clean(root: Path) -> None:
         inside(root, name).unlink(missing_ok=True)
 
 
-def unpack(into: Path, names: tuple[str, ...], layer: Layer, digests: Mapping[str, str], run: Run) -> None:
-    """Unpack packages of the layer's archives, with what they need, into ``into``; none is installed."""
+def first_stage_digest() -> str:
+    """Return an empty text: the programs are of Debian packages, which the digests of the layer's archives cover."""
+    return ""
+
+
+def first_stage_caches(layer: Layer, digests: Mapping[str, str]) -> dict[str, str]:
+    """Return other folders than ``caches``: apt locks them, and layers are built at the same time."""
+    return {name: f"{folder}-first-stage" for name, folder in caches(layer, digests).items()}
+
+
+def first_stage_tree(into: Path, layer: Layer, digests: Mapping[str, str], run: Run) -> Path:
+    """Unpack the first stage's packages, and what they need, into ``into`` and return it; nothing is installed."""
     try:
         run(
             [
                 *("mmdebstrap", "--mode=root", "--variant=extract", "--format=directory"),
                 f"--architectures={layer.architecture}",
                 '--aptopt=APT::Install-Recommends "false"',
-                f"--include={','.join(names)}",
+                f"--include={','.join(userland.PACKAGES)}",
                 "--skip=check/empty,download/empty,cleanup/apt",
                 layer.suite,
                 into,
@@ -191,6 +238,7 @@ def unpack(into: Path, names: tuple[str, ...], layer: Layer, digests: Mapping[st
         )
     except ToolError as error:
         raise _explained(layer, error) from error
+    return into
 
 
 def _release(archive: Archive, suite: str, fetch: Callable[[str], bytes]) -> bytes:
@@ -284,5 +332,5 @@ def _explained(layer: Layer, error: ToolError) -> ImageError:
                 advice = "the first stage needs it: add the archive or component that has it (Ubuntu: universe)"
             return ImageError(subject, line, advice)
     if said and "No space left" not in error.output:
-        return ImageError(subject, " / ".join(said), "mend what apt names, and run again")
+        return ImageError(subject, " / ".join(said), "fix what apt names, and run again")
     return error

@@ -8,10 +8,10 @@ import hashlib
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import debian
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import ToolError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import Archive, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer
 
 RELEASE = b"Origin: Debian\nDate: Sat, 11 Jul 2026 10:16:37 UTC\n"
 OLDER = b"Origin: x\nDate: Fri, 10 Jul 2026 10:16:37 UTC\n"

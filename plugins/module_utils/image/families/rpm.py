@@ -18,13 +18,31 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.process import Run
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import inside
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import RPM_RELEASE, Archive, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run, inside
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.archive import (
+    read_keyring,
+    read_pins,
+    read_url,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.record import Record
+
+ARCHITECTURES = ("x86_64", "aarch64")
+# dnf(8): NAME-VERSION, globs and @group. A name that begins with "-" would be an option of dnf.
+PACKAGE = re.compile(r"@?[A-Za-z0-9][A-Za-z0-9._+~^:*?-]*")
+PURL_TYPE = "rpm"
+BUILD_PACKAGES = ("dnf", "rpm", "busybox-static", "dmsetup")
+TOOLS = ("dnf", "rpm", "busybox", "dmsetup")
+# repodata/repomd.xml is the file with the digests of an RPM repository's other files.
+RPM_RELEASE = "repomd"
+# RPM archives have none of the first stage's programs: those of the build host are used.
+OWN_PROGRAMS = Path("/")
 
 # Where rpm keeps its database, by the release of RHEL: rpm's macro %_dbpath there. From RHEL 10 on (as Fedora 36 has
 # it) it lies with the system; Debian's own rpm would write it to /root/.rpmdb.
@@ -72,6 +90,25 @@ gpgcheck = {check}
 {keys}"""
 
 
+def read_archive(record: Record) -> Archive:
+    """Return the archive. Raises ImageError."""
+    record.only("url", "suites", "components", "keyring", "release_sha256")
+    url, keyring = read_url(record), read_keyring(record)
+    if record.data.get("suites") or record.data.get("components"):
+        raise record.refuse(
+            "an RPM repository has no suites and components", "give the url of the folder over repodata"
+        )
+    pins = read_pins(record, (RPM_RELEASE,))
+    if keyring is None and not pins:
+        raise record.refuse("nothing proves its packages", f"give a keyring, or release_sha256: {{{RPM_RELEASE}: ...}}")
+    return Archive(url, (), (), keyring, pins)
+
+
+def archive_inputs(archive: Archive) -> dict[str, Any]:
+    """Return nothing: dnf's configuration is the builder's, and ``release_digests`` has the keyring's digest."""
+    return {}
+
+
 def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> None:
     """Put ``layer``'s packages into ``root``: empty for a layer without parent, else the merged root of those below.
 
@@ -88,11 +125,11 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> N
             *("dnf", "--config", f"{folder}/dnf.conf", "--installroot", str(root)),
             *("--releasever", layer.suite, "--forcearch", layer.architecture),
         ]
-        done = run([*command, "makecache"], env=environment)
+        done = run.process([*command, "makecache"], env=environment)
         if done.returncode != 0:
             raise ImageError(f"layer {layer.name}", *_unreachable(done.stdout, layer))
         _check_fetched(root, layer, digests)
-        done = run(confined(root, [*command, "install", *layer.packages]), env=environment)
+        done = run.process(confined(root, [*command, "install", *layer.packages]), env=environment)
     if done.returncode != 0:
         raise ImageError(f"layer {layer.name}", *_failure(done.stdout))
 
@@ -110,7 +147,8 @@ def packages(root: Path, run: Run) -> list[dict[str, str]]:
         for path in database.iterdir():
             if path.is_file() and path.name != ".rpm.lock":
                 shutil.copy(path, folder)
-        done = run(["rpm", "--dbpath", folder, "--query", "--all", "--queryformat", QUERY], env=_environment(folder))
+        command = ["rpm", "--dbpath", folder, "--query", "--all", "--queryformat", QUERY]
+        done = run.process(command, env=_environment(folder))
     if done.returncode != 0:
         raise ImageError(str(database), f"rpm cannot read it: {_last(done.stdout)}", "build the layer again")
     rows = [line.split("\t") for line in done.stdout.splitlines() if line.count("\t") == 2]
@@ -192,6 +230,21 @@ def caches(layer: Layer, digests: Mapping[str, str]) -> dict[str, str]:
     """Return image folder -> folder of the builder's cache to mount there; each state of the archives has its own."""
     state = "\n".join(f"{name} {digests[name]}" for name in sorted(digests))
     return {CACHE: f"dnf/{layer.distribution}-{hashlib.sha256(state.encode()).hexdigest()}"}
+
+
+def first_stage_digest() -> str:
+    """Return the digest of the build host's programs that the first stage has."""
+    return userland.digest(OWN_PROGRAMS)
+
+
+def first_stage_caches(layer: Layer, digests: Mapping[str, str]) -> dict[str, str]:
+    """Return nothing: the programs are not downloaded."""
+    return {}
+
+
+def first_stage_tree(into: Path, layer: Layer, digests: Mapping[str, str], run: Run) -> Path:
+    """Return the build host's own tree."""
+    return OWN_PROGRAMS
 
 
 def _configure(folder: Path, layer: Layer) -> None:

@@ -8,16 +8,16 @@ import hashlib
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import dnf
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import Archive, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import rpm
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer
 
 LIST = b"<repomd/>"
 
 
 def releases(keyring) -> dict[str, str]:
     layer = Layer("base", None, "rocky", "9", "x86_64", (Archive("http://a/9", keyring=str(keyring)),), ("bash",))
-    return dnf.release_digests(layer, lambda url: LIST)
+    return rpm.release_digests(layer, lambda url: LIST)
 
 
 def test_keys_that_go_into_rpms_database_are_told_by_their_digest(tmp_path):

@@ -1,0 +1,54 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""List the Debian packages that a build host needs for the layers that it builds."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: node_image_build_packages
+short_description: List the packages that a build host needs
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Names the Debian packages of the tools that build the given layers, by their distributions.
+options:
+  _input:
+    description: The layers by name, C(node_image_layers).
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+name: "{{ node_image_layers | sailloft.fleet.node_image_build_packages }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The names of the packages, sorted.
+  type: list
+  elements: str
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import DISTRIBUTIONS
+
+# The packages that builds of all distributions need.
+PACKAGES = ("cryptsetup-bin", "minisign", "passwd", "squashfs-tools", "util-linux", "zstd")
+
+
+def node_image_build_packages(layers: Mapping[str, Any]) -> list[str]:
+    """Return the packages. The module node_image refuses a distribution that is unknown, with the known ones."""
+    names = {layer.get("distribution") for layer in layers.values() if isinstance(layer, Mapping)}
+    families = [DISTRIBUTIONS[name] for name in names if name in DISTRIBUTIONS]
+    return sorted({*PACKAGES, *(package for family in families for package in family.BUILD_PACKAGES)})
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters by name."""
+        return {"node_image_build_packages": node_image_build_packages}

@@ -1,0 +1,71 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Fetch the lists of archives, each once, with a time limit."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import time
+import urllib.error
+from collections.abc import Callable
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+
+FETCH_TIMEOUT_S = 60
+# The time limit of a whole file, which has some hundred kilobytes.
+FETCH_DEADLINE_S = 120
+
+
+class Fetcher:
+    """A cache of the bytes at URLs, each fetched once.
+
+    Raises ImageError, and FileNotFoundError for what the server does not have.
+    """
+
+    def __init__(self, open_url: Callable[..., Any], deadline_s: float = FETCH_DEADLINE_S) -> None:
+        self._open_url = open_url
+        self._deadline_s = deadline_s
+        self._found: dict[str, bytes] = {}
+
+    def __call__(self, url: str) -> bytes:
+        if url not in self._found:
+            self._found[url] = self._fetch(url)
+        return self._found[url]
+
+    def _fetch(self, url: str) -> bytes:
+        try:
+            answer = self._open_url(url, timeout=FETCH_TIMEOUT_S)
+            with contextlib.closing(answer):
+                return self._whole(url, answer)
+        except urllib.error.HTTPError as error:
+            if error.code == 404:
+                raise FileNotFoundError(url) from error
+            raise _no_answer(url, f"the server answers {error.code} {error.reason}") from error
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            if isinstance(reason, FileNotFoundError) or "No such file" in str(reason):
+                raise FileNotFoundError(url) from error
+            raise _no_answer(url, f"cannot be reached: {reason}") from error
+        except http.client.HTTPException as error:
+            raise _no_answer(url, f"cannot be read: {error or type(error).__name__}") from error
+
+    def _whole(self, url: str, answer: Any) -> bytes:
+        """Read the answer to its end. The time-out covers silence only; the deadline ends a server that is too slow."""
+        deadline = time.monotonic() + self._deadline_s
+        parts: list[bytes] = []
+        while True:
+            part: bytes = answer.read1(1 << 16)
+            if not part:
+                # The length that http.client still waits for; other answers have no such attribute.
+                if getattr(answer, "length", None):
+                    raise http.client.IncompleteRead(b"".join(parts), answer.length)
+                return b"".join(parts)
+            parts.append(part)
+            if time.monotonic() > deadline:
+                raise _no_answer(url, f"sent {sum(map(len, parts))} bytes in {self._deadline_s:g} s, and not all")
+
+
+def _no_answer(url: str, why: str) -> ImageError:
+    return ImageError(f"archive {url}", why, "correct its url, or look at the network and the proxy of the build host")

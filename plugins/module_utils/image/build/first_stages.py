@@ -1,0 +1,115 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The first stage of each image, in the cache: the kernel that a layer brings and the programs of the lowest layer."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import layers
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layer_keys import BUILD_FORMAT
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layers import Built, LayerRequest
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Setting
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.squashfs import mount_overlay
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import tools
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import canonical_json
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import family_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import initramfs
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Kernel
+
+
+class Brought(NamedTuple):
+    """A kernel and the layer that brings it, whose files lie in ``folder``."""
+
+    request: LayerRequest
+    folder: Path
+    kernel: Kernel
+
+
+def has_stage(setting: Setting, public_key: str, chain: list[LayerRequest]) -> bool:
+    """Return whether the cache has the first stage; it is unknown until the layer that brings the kernel is built."""
+    parts = [(request, built) for request in chain if (built := layers.find(setting.cache, request.key))]
+    brought = _highest_kernel(parts) if len(parts) == len(chain) else None
+    return brought is not None and stage_place(setting, public_key, chain, brought.request).exists()
+
+
+def stage_place(setting: Setting, public_key: str, chain: list[LayerRequest], request: LayerRequest) -> Path:
+    """Return where the cache has the first stage for the kernel that ``request``, a layer of the chain, brings."""
+    programs = family_of(request.layer.distribution).first_stage_digest()
+    text = canonical_json([BUILD_FORMAT, request.key, chain[0].key, public_key, setting.init, programs])
+    return setting.cache / "first-stages" / hashlib.sha256(text).hexdigest()
+
+
+def kernel_of(name: str, cache: Path, chain: list[LayerRequest]) -> Brought:
+    """Return the kernel of the chain. Raises ImageError if no layer brings one."""
+    brought = _highest_kernel([(request, layers.built(cache, request)) for request in chain])
+    if brought is None:
+        raise ImageError(
+            f"image {name}",
+            f"no layer of it ({', '.join(request.layer.name for request in chain)}) has a kernel",
+            "add a kernel to the packages of one, such as linux-image-amd64 or kernel",
+        )
+    return brought
+
+
+def _highest_kernel(parts: list[tuple[LayerRequest, Built]]) -> Brought | None:
+    brought = [Brought(request, built.folder, built.kernel) for request, built in parts if built.kernel]
+    return brought[-1] if brought else None
+
+
+class Userlands:
+    """The trees of the first stages' programs, one for each lowest layer, unpacked in the background."""
+
+    def __init__(self, cache: Path, work: Path, pool: concurrent.futures.Executor) -> None:
+        self._cache, self._work, self._pool = cache, work, pool
+        self._found: dict[str, concurrent.futures.Future[Path]] = {}
+
+    def start(self, lowest: LayerRequest, run: tools.Run) -> None:
+        """Start to unpack the tree for this layer."""
+        if lowest.key not in self._found:
+            self._found[lowest.key] = self._pool.submit(self._unpack, lowest, run)
+
+    def tree(self, lowest: LayerRequest) -> Path:
+        """Wait for the tree and return its path. Raises ImageError."""
+        return self._found[lowest.key].result()
+
+    def _unpack(self, lowest: LayerRequest, run: tools.Run) -> Path:
+        family = family_of(lowest.layer.distribution)
+        tree = self._work / f"userland-{lowest.key}"
+        tree.mkdir()
+        with layers.mounted_caches(self._cache, tree, family.first_stage_caches(lowest.layer, lowest.digests), run):
+            found: Path = family.first_stage_tree(tree, lowest.layer, lowest.digests, run)
+        return found
+
+
+def make_stage(
+    name: str,
+    setting: Setting,
+    chain: list[LayerRequest],
+    public_key: str,
+    work: Path,
+    userlands: Userlands,
+    progress: Callable[[str], object],
+) -> None:
+    """Build the first stage of an image into the cache, unless it is there. ``work`` is an empty folder."""
+    request, _folder, kernel = kernel_of(name, setting.cache, chain)
+    place = stage_place(setting, public_key, chain, request)
+    if place.exists():
+        return
+    subject = f"image {name}"
+    progress(f"{subject}: first stage for kernel {kernel.version}")
+    run = tools.Run(subject, progress, {"SOURCE_DATE_EPOCH": str(request.epoch)})
+    below = [layers.built(setting.cache, other) for other in chain[: chain.index(request) + 1]]
+    root = work / "root"
+    mount_overlay(layers.mount_chain(work, below, run), None, root, work, run)
+    tree = userlands.tree(chain[0])
+    out = work / "first-stage"
+    initramfs.build(root, kernel.version, tree, public_key, setting.init, request.epoch, out)
+    place.parent.mkdir(exist_ok=True)
+    os.replace(out, place)

@@ -1,0 +1,85 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The inputs of a layer: all that its request says, as plain data for its key and its manifest."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import canonical_json
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.registry import family_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Layer
+
+
+def layer_inputs(layer: Layer, content_digests: Mapping[str, str]) -> dict[str, Any]:
+    """Return the layer as plain data that is the same on every build machine: digests stand for files and roles.
+
+    ``content_digests``: sha256 by path of each of ``layer.sources()`` and by name of each of ``layer.roles``, no other.
+    Raises ImageError for another set.
+    """
+    needed = {*layer.sources(), *(role.name for role in layer.roles)}
+    if set(content_digests) != needed:
+        odd = sorted(needed ^ set(content_digests))
+        raise ImageError(
+            f"layer {layer.name}",
+            f"digests of its files and roles are missing or too many: {', '.join(odd)}",
+            "give one for each file with a source and for each role",
+        )
+    family = family_of(layer.distribution)
+    return {
+        "name": layer.name,
+        "parent": layer.parent,
+        "distribution": layer.distribution,
+        "suite": layer.suite,
+        "architecture": layer.architecture,
+        "archives": [
+            {
+                "url": archive.url,
+                "suites": list(archive.suites),
+                "components": list(archive.components),
+                "release_sha256": dict(archive.release_sha256),
+                **family.archive_inputs(archive),
+            }
+            for archive in layer.archives
+        ],
+        "packages": list(layer.packages),
+        "files": [
+            {
+                "path": file.path,
+                "sha256": content_digests[file.path]
+                if file.content is None
+                else hashlib.sha256(file.content.encode()).hexdigest(),
+                "mode": file.mode,
+                "owner": file.owner,
+                "group": file.group,
+            }
+            for file in layer.files
+        ],
+        "users": [
+            {
+                "name": user.name,
+                "groups": list(user.groups),
+                "shell": user.shell,
+                "authorized_keys": list(user.authorized_keys),
+            }
+            for user in layer.users
+        ],
+        "services": {
+            "enabled": list(layer.services.enabled),
+            "disabled": list(layer.services.disabled),
+            "masked": list(layer.services.masked),
+        },
+        "roles": [
+            # Variables may contain values that must not be in a manifest, which anyone may fetch.
+            {
+                "name": role.name,
+                "vars_sha256": hashlib.sha256(canonical_json(role.vars)).hexdigest(),
+                "sha256": content_digests[role.name],
+            }
+            for role in layer.roles
+        ],
+        "kernel_arguments": list(layer.kernel_arguments),
+    }

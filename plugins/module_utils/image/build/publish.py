@@ -1,0 +1,127 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Publish a built image in the store, unless it is there already."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import first_stages, layers, sbom
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.layers import Built, LayerRequest
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Outcome, Setting
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import sha256_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Image
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import boot_script
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import changes, manifest, sign
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import FirstStage, Manifest, Package
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import BLOBS, SIGNATURE, Store
+
+
+def publish(
+    image: Image,
+    chain: list[LayerRequest],
+    built_now: tuple[str, ...],
+    setting: Setting,
+    public_key: str,
+    work: Path,
+    progress: Callable[[str], object],
+) -> Outcome:
+    """Publish the image of a chain of built layers, unless the store has it. Raises ImageError."""
+    parts = [layers.built(setting.cache, request) for request in chain]
+    brought = first_stages.kernel_of(image.name, setting.cache, chain)
+    stage = first_stages.stage_place(setting, public_key, chain, brought.request)
+    packages = _packages(parts)
+    lowest = image.layers[0]
+    bill = work / f"sbom-{image.name}"
+    bill.write_bytes(
+        sbom.sbom(
+            image.name,
+            lowest.distribution,
+            lowest.suite,
+            {request.layer.name: request.key for request in chain},
+            packages,
+            max(request.epoch for request in chain),
+        )
+    )
+    new = Manifest(
+        name=image.name,
+        distribution=lowest.distribution,
+        suite=lowest.suite,
+        architecture=lowest.architecture,
+        kernel=brought.kernel,
+        first_stage=FirstStage(sha256_of(stage), stage.stat().st_size),
+        kernel_arguments=image.kernel_arguments,
+        writable_mib=image.writable_mib,
+        layers=tuple(part.entry for part in parts),
+        packages=packages,
+        sbom_sha256=sha256_of(bill),
+    )
+    data = manifest.dump(new)
+    digest = manifest.digest(data)
+    store = Store(os.fspath(setting.store))
+    size_bytes = sum(new.boot_blobs().values())
+    current = store.current(image.name)
+    if current == digest and _whole(store, digest, new, data, public_key):
+        progress(f"image {image.name}: unchanged, {digest[:12]}")
+        return Outcome(image.name, digest, False, built_now, (), size_bytes)
+    old, old_listings = _current(store, current)
+    lines = changes.text(changes.changes(old, new, old_listings, {part.entry.name: _listing(part) for part in parts}))
+    if not setting.check:
+        blobs = {
+            new.kernel.sha256: brought.folder / layers.VMLINUZ,
+            new.first_stage.sha256: stage,
+            new.sbom_sha256: bill,
+        }
+        for part in parts:
+            blobs[part.entry.sha256] = part.folder / layers.SQUASHFS
+            blobs[part.entry.listing_sha256] = part.folder / layers.LISTING
+        signature = sign.sign(data, setting.secret_key, public_key, setting.password)
+        store.publish(data, signature, boot_script.image_script(new, digest).encode(), blobs)
+        progress(f"image {image.name}: published, {digest[:12]}, {size_bytes / 1e6:.1f} MB")
+    return Outcome(image.name, digest, True, built_now, tuple(lines), size_bytes)
+
+
+def _packages(parts: list[Built]) -> tuple[Package, ...]:
+    """Return the packages of the highest layer's list, each with the layer that brought this version of it."""
+    brought: dict[tuple[str, str, str], str] = {}
+    for part in parts:
+        there = {(item["name"], item["version"], item["architecture"]) for item in part.packages}
+        brought = {item: layer for item, layer in brought.items() if item in there}
+        for item in there:
+            brought.setdefault(item, part.entry.name)
+    return tuple(Package(*item, brought[item]) for item in sorted(brought))
+
+
+def _whole(store: Store, digest: str, new: Manifest, data: bytes, public_key: str) -> bool:
+    """Return whether the store has all of the image, signed by the key that is requested now."""
+    try:
+        return not store.missing_blobs(new) and sign.verifies(data, store.read(digest, SIGNATURE), public_key)
+    except ImageError:
+        return False
+
+
+def _current(store: Store, digest: str | None) -> tuple[Manifest | None, dict[str, Any]]:
+    """Return the image that the store has, with its listings; None if it can no longer be read."""
+    if digest is None:
+        return None, {}
+    try:
+        old = store.manifest(digest)
+    except ImageError:
+        return None, {}
+    listings = {}
+    for layer in old.layers:
+        data = store.contents(BLOBS, layer.listing_sha256)
+        if data is None or hashlib.sha256(data).hexdigest() != layer.listing_sha256:
+            return None, {}
+        listings[layer.name] = json.loads(data)
+    return old, listings
+
+
+def _listing(part: Built) -> Any:
+    return json.loads((part.folder / layers.LISTING).read_bytes())

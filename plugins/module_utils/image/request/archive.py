@@ -1,0 +1,50 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Read the settings that archives of all families of distributions have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files import DIGEST
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.record import Record
+
+URL = re.compile(r"https?://[^/\s@?#]+(/[^\s?#]*)?|file:///[^\s?#]*")
+# It becomes an option in brackets of sources.list(5), and a line of dnf's configuration.
+KEYRING = re.compile(r"/[^\s\[\]]+")
+
+
+def read_url(record: Record) -> str:
+    """Return the archive's URL. Raises ImageError."""
+    url = record.text("url")
+    if not URL.fullmatch(url):
+        raise record.refuse(
+            f"url {url!r} is not one of http, https or file without user and password",
+            "write it like https://deb.debian.org/debian",
+        )
+    return url.rstrip("/")
+
+
+def read_keyring(record: Record) -> str | None:
+    """Return the path of the archive's keyring on the build host, None if it has none. Raises ImageError."""
+    keyring = record.data.get("keyring")
+    if keyring is not None and (not isinstance(keyring, str) or not KEYRING.fullmatch(keyring)):
+        raise record.refuse(
+            f"keyring {keyring!r} is not an absolute path without spaces and brackets",
+            "give the file on the machine that builds",
+        )
+    return keyring
+
+
+def read_pins(record: Record, places: Sequence[str]) -> dict[str, str]:
+    """Return the pinned digests by place; ``places`` are the archive's. Raises ImageError."""
+    pins = record.mapping("release_sha256")
+    for place, pin in pins.items():
+        if place not in places:
+            raise record.refuse(f"release_sha256 is of {place!r}, which is not there", f"there are {', '.join(places)}")
+        if not isinstance(pin, str) or not DIGEST.fullmatch(pin):
+            raise record.refuse(
+                f"release_sha256 of {place} is {pin!r}, not a sha256", "give 64 hexadecimal digits, lower case"
+            )
+    return pins

@@ -1,0 +1,162 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Read the files, users, services and roles of a requested layer."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Iterator
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request import forbidden
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import File, Role, Services, User
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.record import Record
+
+# useradd(8): portable names; also shadow's limit of 32.
+USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+NUMBER = re.compile(r"[0-9]{1,10}")
+MODE = re.compile(r"0?[0-7]{3}|[0-7]{4}")
+UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}")
+# systemd.unit(5)
+UNIT_TYPES = ("service", "socket", "device", "mount", "automount", "swap", "target", "path", "timer", "slice", "scope")
+ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_]*){0,2}")
+# sshd(8), AUTHORIZED_KEYS FILE FORMAT: options, key type, base64, comment.
+PUBLIC_KEY = re.compile(
+    r"([^\r\n]*[ \t])?(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-ssh-ed25519@openssh\.com"
+    r"|sk-ecdsa-sha2-nistp256@openssh\.com) [A-Za-z0-9+/]+=*([ \t][^\r\n]*)?"
+)
+# Folders that are mounted over at boot, so that their content in the image would have no effect.
+MOUNTED = ("/dev", "/proc", "/run", "/sys", "/tmp", "/var/lock", "/var/run")
+# Files that must differ between nodes; the image would give all nodes the same.
+OF_THE_NODE = re.compile(r"/etc/machine-id|/var/lib/dbus/machine-id|/etc/ssh/ssh_host_.*")
+
+
+def read_files(record: Record) -> tuple[File, ...]:
+    """Return the layer's files by path. Raises ImageError."""
+    files: dict[str, File] = {}
+    for item in record.records("files"):
+        item.only("path", "content", "source", "mode", "owner", "group")
+        path = item.text("path")
+        good = path.startswith("/") and path == posixpath.normpath(path) and path.isprintable()
+        if not good or path.startswith("//") or path == "/":
+            raise item.refuse(f"path {path!r} is not an absolute path", "write it like /etc/motd, without '..' or '//'")
+        if any(path == folder or path.startswith(f"{folder}/") for folder in MOUNTED):
+            raise item.refuse(
+                f"{path} would be hidden by what is mounted at boot", "use a folder that stays, or tmpfiles.d"
+            )
+        if OF_THE_NODE.fullmatch(path):
+            raise item.refuse(f"{path} would be the same on every node", "leave it out; a node gets its own")
+        if forbidden.takes_away(path):
+            raise item.refuse(
+                f"{path} would be taken out of the image again, with logs, caches, keys and all that is of one machine",
+                "use another folder; a node gets its secrets by node_identity",
+            )
+        if path in files:
+            raise item.refuse(f"{path} is given twice", "give it once in a layer; a layer above may give another")
+        content, source = item.data.get("content"), item.data.get("source")
+        if (content is None) == (source is None):
+            raise item.refuse(
+                f"{path} has {'neither content nor' if source is None else 'both content and'} source",
+                "give one of them",
+            )
+        if not isinstance(content if source is None else source, str):
+            raise item.refuse(f"the content or source of {path} is not a text", "quote it")
+        if content is not None and re.search("[\ud800-\udfff]", content):
+            raise item.refuse(f"the content of {path} is not UTF-8", "give it as a file, with source")
+        if source is not None and not source.startswith("/"):
+            raise item.refuse(f"source {source!r} is not an absolute path", "give the file on the machine that builds")
+        files[path] = File(path, content, source, _mode(item), _account(item, "owner"), _account(item, "group"))
+    for path in files:
+        for folder in _folders(path):
+            if folder in files:
+                raise record.refuse(f"{folder} is a file and the folder of {path}", "leave one of them out")
+    return tuple(files[path] for path in sorted(files))
+
+
+def _folders(path: str) -> Iterator[str]:
+    while path != "/":
+        path = posixpath.dirname(path)
+        yield path
+
+
+def _mode(record: Record) -> str:
+    mode = record.data.get("mode", "0644")
+    if not isinstance(mode, str) or not MODE.fullmatch(mode):
+        raise record.refuse(f"mode {mode!r} is not a text of octal digits", 'quote it: "0644"')
+    return mode.zfill(4)
+
+
+def _account(record: Record, setting: str) -> str:
+    name = record.data.get(setting, "root")
+    text = str(name) if isinstance(name, int) and not isinstance(name, bool) else name
+    if not isinstance(text, str) or not (USER.fullmatch(text) or NUMBER.fullmatch(text)):
+        raise record.refuse(f"{setting} {name!r} is not a name or a number of one", "write it like root or 1000")
+    return text
+
+
+def read_users(record: Record) -> tuple[User, ...]:
+    """Return the layer's users. Raises ImageError."""
+    users: dict[str, User] = {}
+    for item in record.records("users"):
+        item.only("name", "groups", "shell", "authorized_keys")
+        name = item.text("name")
+        if not USER.fullmatch(name):
+            raise item.refuse(
+                f"user name {name!r} is none",
+                "use lower-case letters, digits, '_' and '-', 32 at most, a letter or '_' first",
+            )
+        if name in users:
+            raise item.refuse(f"user {name} is given twice", "give the user once in a layer")
+        shell = item.data.get("shell", "/bin/bash")
+        if not isinstance(shell, str) or not re.fullmatch(r"(/[A-Za-z0-9._+-]+)+", shell):
+            raise item.refuse(f"shell {shell!r} of user {name} is not an absolute path", "write it like /bin/bash")
+        keys = item.data.get("authorized_keys", [])
+        if not isinstance(keys, (list, tuple)):
+            raise item.refuse(f"authorized_keys of user {name} is not a list", "write it as [ssh-ed25519 AAAA...]")
+        for at, key in enumerate(keys):
+            # The key is not shown: it may be a private one.
+            if not isinstance(key, str) or not PUBLIC_KEY.fullmatch(key):
+                raise item.refuse(
+                    f"authorized_keys[{at}] of user {name} is not a public key on one line",
+                    "give what ssh-keygen wrote to the file that ends in .pub",
+                )
+        users[name] = User(name, tuple(sorted(item.texts("groups", USER))), shell, tuple(keys))
+    return tuple(users.values())
+
+
+def read_services(record: Record) -> Services:
+    """Return the layer's units by the state that they get. Raises ImageError."""
+    item = Record(f"{record.subject}: services", record.data.get("services", {}))
+    item.only("enabled", "disabled", "masked")
+    fates: dict[str, str] = {}
+    for fate in ("enabled", "disabled", "masked"):
+        for text in item.texts(fate, UNIT):
+            unit = text if text.rpartition(".")[2] in UNIT_TYPES else f"{text}.service"
+            if unit in fates:
+                raise item.refuse(f"{unit} is {fates[unit]} and {fate}", "name it once")
+            fates[unit] = fate
+    return Services(
+        *(tuple(sorted(unit for unit in fates if fates[unit] == fate)) for fate in ("enabled", "disabled", "masked"))
+    )
+
+
+def read_roles(record: Record) -> tuple[Role, ...]:
+    """Return the layer's roles with their variables. Raises ImageError."""
+    roles: dict[str, Role] = {}
+    for item in record.records("roles"):
+        item.only("name", "vars")
+        name = item.text("name")
+        if not ROLE.fullmatch(name):
+            raise item.refuse(f"role {name!r} is not a name of one", "write it like sailloft.fleet.gpu_host")
+        if name in roles:
+            raise item.refuse(f"role {name} is given twice", "apply it once in a layer")
+        variables = item.mapping("vars")
+        try:
+            # A separate copy of plain data: the given object may change later.
+            roles[name] = Role(name, json.loads(json.dumps(variables, allow_nan=False)))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise item.refuse(
+                f"vars of role {name} are not plain data: {error}", "use texts, numbers, lists and dictionaries"
+            ) from error
+    return tuple(roles.values())

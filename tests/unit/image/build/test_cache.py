@@ -1,0 +1,46 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The cache of built layers: its lock, and what leaves it."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import cache, layers
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+
+
+def test_what_no_build_wanted_for_long_leaves_the_cache(tmp_path):
+    long_ago = time.time() - cache.UNUSED_S - 60
+    names = ("layers/a", "apt/lists-a", "dnf/rocky-a", "dnf/rocky-b", "apt/archives-debian")
+    for name in names:
+        (tmp_path / name).mkdir(parents=True)
+        os.utime(tmp_path / name, (long_ago, long_ago))
+    root = tmp_path / "root"
+    root.mkdir()
+    with layers.mounted_caches(tmp_path, root, {"var/cache/dnf": "dnf/rocky-b"}, lambda argv: None):
+        pass
+    cache.sweep(tmp_path)
+    assert [name for name in names if (tmp_path / name).is_dir()] == ["dnf/rocky-b", "apt/archives-debian"]
+
+
+def test_a_second_build_in_the_cache_is_refused_with_the_first_ones_process(tmp_path):
+    place = tmp_path / "cache"
+    with cache.locked(place, "gpu-node"):
+        with pytest.raises(ImageError) as refused, cache.locked(place, "other"):
+            pass
+        assert str(refused.value).startswith(f"cache {place}: process {os.getpid()} on ")
+        assert "(gpu-node, since 2" in str(refused.value)
+        assert str(refused.value).endswith(" builds in it; wait until it has finished, or end it")
+    with cache.locked(place, "other"):
+        assert "(other, since 2" in (place / "lock").read_text()
+
+
+def test_a_folder_is_removed_if_it_exists(tmp_path):
+    (tmp_path / "work/folder").mkdir(parents=True)
+    cache.remove(tmp_path / "work")
+    cache.remove(tmp_path / "work")
+    assert list(tmp_path.iterdir()) == []

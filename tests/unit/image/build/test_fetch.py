@@ -1,0 +1,114 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The lists of archives, from servers that break off, send too slowly or do not have them."""
+
+from __future__ import annotations
+
+import io
+import socket
+import threading
+import time
+import urllib.error
+
+import pytest
+from ansible.module_utils.urls import open_url
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.fetch import Fetcher
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", b"SSH-2.0-OpenSSH_9.2\r\n"])
+def test_a_server_that_breaks_off_or_speaks_otherwise_is_told(answer):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with server.accept()[0] as connection:
+                connection.recv(10000)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/InRelease"
+        with pytest.raises(ImageError, match=rf"^archive {url}: cannot be read"):
+            Fetcher(open_url)(url)
+        thread.join()
+
+
+def test_an_archive_that_drips_is_given_up():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with server.accept()[0] as connection:
+                connection.recv(10000)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
+                for _byte in range(100):
+                    try:
+                        connection.sendall(b"x")
+                    except OSError:
+                        return  # the builder has gone
+                    time.sleep(0.2)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/InRelease"
+        began = time.monotonic()
+        with pytest.raises(ImageError, match=rf"^archive {url}: sent [5-7] bytes in 1 s, and not all; "):
+            Fetcher(open_url, deadline_s=1)(url)
+        assert time.monotonic() - began < 5
+        thread.join()
+
+
+ADVICE = "correct its url, or look at the network and the proxy of the build host"
+
+
+def failing(error):
+    """An open_url that raises the error."""
+
+    def call(url, timeout):
+        assert timeout == 60
+        raise error
+
+    return call
+
+
+def test_each_url_is_fetched_once():
+    asked = []
+
+    def answer(url, timeout):
+        asked.append(url)
+        return io.BufferedReader(io.BytesIO(b"list of " + url.encode()))
+
+    fetch = Fetcher(answer)
+    assert [fetch(url) for url in ("http://a/x", "http://a/y", "http://a/x")] == [
+        b"list of http://a/x",
+        b"list of http://a/y",
+        b"list of http://a/x",
+    ]
+    assert asked == ["http://a/x", "http://a/y"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        urllib.error.HTTPError("http://a/x", 404, "Not Found", None, None),
+        urllib.error.URLError(FileNotFoundError(2, "No such file or directory")),
+        urllib.error.URLError("[Errno 2] No such file or directory: '/a'"),
+    ],
+)
+def test_what_the_server_does_not_have_is_a_file_that_is_not_found(error):
+    with pytest.raises(FileNotFoundError, match=r"^http://a/x$"):
+        Fetcher(failing(error))("http://a/x")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (urllib.error.HTTPError("http://a/x", 503, "Busy", None, None), "the server answers 503 Busy"),
+        (urllib.error.URLError("timed out"), "cannot be reached: timed out"),
+        (ValueError("unknown url type"), "cannot be reached: unknown url type"),
+    ],
+)
+def test_a_server_that_does_not_answer_is_named(error, words):
+    with pytest.raises(ImageError) as refused:
+        Fetcher(failing(error))("http://a/x")
+    assert str(refused.value) == f"archive http://a/x: {words}; {ADVICE}"

@@ -1,0 +1,40 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Publishing: the store's present image, and the packages of an image by layer."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from image_samples import Sample
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import publish
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.manifest import Package
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
+
+
+def test_a_listing_of_the_store_that_is_damaged_counts_as_none(tmp_path):
+    image, store = Sample("gpu-node", base=b"base"), Store(str(tmp_path / "store"))
+    image.publish(store, tmp_path / "blobs")
+    listing = image.manifest.layers[0].listing_sha256
+    (tmp_path / "store/blobs" / listing).write_text("{")
+    assert publish._current(store, image.digest) == (None, {})
+
+
+def test_an_image_that_cannot_be_read_counts_as_none(tmp_path):
+    store = Store(str(tmp_path / "store"))
+    assert publish._current(store, None) == (None, {})
+    assert publish._current(store, "0" * 64) == (None, {})
+
+
+def part(layer, *packages):
+    """A built layer with the packages (name, version) that it and those below have."""
+    rows = tuple({"name": name, "version": version, "architecture": "amd64"} for name, version in packages)
+    return SimpleNamespace(entry=SimpleNamespace(name=layer), packages=rows)
+
+
+def test_each_package_has_the_layer_that_brought_its_version():
+    parts = [part("base", ("a", "1"), ("b", "1"), ("c", "1")), part("gpu", ("a", "1"), ("b", "2"))]
+    assert publish._packages(parts) == (Package("a", "1", "amd64", "base"), Package("b", "2", "amd64", "gpu"))
+    again = [*parts, part("top", ("a", "1"), ("b", "2"), ("c", "1"))]
+    assert publish._packages(again)[2] == Package("c", "1", "amd64", "top")
