@@ -41,7 +41,7 @@ PACKAGES = ("cryptsetup-bin", "minisign", "passwd", "squashfs-tools", "util-linu
 
 def node_image_build_packages(layers: Mapping[str, Any]) -> list[str]:
     """Return the packages. The module node_image refuses a distribution that is unknown, with the known ones."""
-    names = {layer.get("distribution") for layer in layers.values() if isinstance(layer, Mapping)}
+    names = {str(layer.get("distribution")) for layer in layers.values() if isinstance(layer, Mapping)}
     families = [DISTRIBUTIONS[name] for name in names if name in DISTRIBUTIONS]
     return sorted({*PACKAGES, *(package for family in families for package in family.BUILD_PACKAGES)})
 

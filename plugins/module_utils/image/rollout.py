@@ -136,7 +136,7 @@ def read_channel(stores: list[dict[str, Any]], name: str, target: str, macs: lis
     scripts = {f"node {mac.lower().replace(':', '-')}" for mac in macs}
     digests, with_history, pinned = [], [], False
     for store in stores:
-        copy = next((channel for channel in store["channels"] if channel["name"] == name), {})
+        copy: dict[str, Any] = next((channel for channel in store["channels"] if channel["name"] == name), {})
         digests.append(copy.get("digest", ""))
         if copy.get("history"):
             with_history.append(store["host"])
