@@ -236,7 +236,7 @@ def test_a_node_that_does_not_answer_counts_before_anything_is_touched(fleet):
     (fleet.folder / "bm04" / "up").unlink()
     status, output = fleet.roll_out()
     assert status != 0
-    assert "nothing was touched: 1 failed (bm04), and the budget is 0" in output
+    assert "nothing was changed: 1 failed (bm04), and the budget is 0" in output
     assert fleet.boots() == []
 
 
