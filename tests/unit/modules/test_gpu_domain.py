@@ -41,7 +41,7 @@ def test_all_findings_come_with_the_failure(check_mode, monkeypatch, capsys):
         "libvirt has no network default",
         "no hugetlbfs is mounted for pages of 1024 MiB",
     ]
-    assert result["msg"].splitlines()[0] == "nothing was touched: 2 things are amiss"
+    assert result["msg"].splitlines()[0] == "nothing was touched: 2 problems"
     assert result["msg"].splitlines()[2].startswith("2. virtual machine gpu-vm: no hugetlbfs is mounted")
     # The others warn, refused or not.
     others = [item for item in result["findings"] if item["severity"] == "warn"]

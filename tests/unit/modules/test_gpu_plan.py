@@ -157,9 +157,7 @@ def test_more_memory_than_the_host_has_is_refused_and_nothing_written(run, tmp_p
     ]
     result = run(topology=host.to_dict(), domains=requests, path=str(tmp_path / "plans"))
     assert result["failed"]
-    assert result["msg"].startswith(
-        "host: nothing was touched: 2 things are amiss\n1. strict_memory binds 819200 MiB ("
-    )
+    assert result["msg"].startswith("host: nothing was touched: 2 problems\n1. strict_memory binds 819200 MiB (")
     assert [item["severity"] for item in result["findings"] if item["severity"] != "warn"] == ["refuse", "refuse"]
     assert contents(tmp_path / "plans") == {}
 

@@ -30,7 +30,7 @@ def test_drift_is_plain_data() -> None:
             "what": "memory is not locked as planned: locked is missing",
             "where": ["defined"],
             "consequence": "pauses when the host swaps",
-            "remedy": "run playbooks/gpu_vms.yml, which defines it anew",
+            "remedy": "run playbooks/gpu_vms.yml, which defines it again",
             "paths": ["memoryBacking/locked"],
         }
     ]
@@ -46,7 +46,7 @@ def test_a_host_on_which_there_is_no_plan_any_more() -> None:
     ]
 
 
-def test_what_the_planner_refuses_comes_with_what_else_is_amiss() -> None:
+def test_what_the_planner_refuses_comes_with_the_other_problems() -> None:
     specs = parse_specs([request(gpus={"count": 3})])
     with pytest.raises(RefusedError) as caught:
         converge._planned(lab(), specs, hypervisor(networks={}), {}, False)
@@ -56,7 +56,7 @@ def test_what_the_planner_refuses_comes_with_what_else_is_amiss() -> None:
     ]
 
 
-def test_the_record_alone_is_defined_anew_and_needs_no_restart() -> None:
+def test_the_record_alone_is_defined_again_and_needs_no_restart() -> None:
     made = plan()
     old = observed(made, running=True)
     old.inactive_xml = old.inactive_xml.replace('node="0"', 'node="1"')

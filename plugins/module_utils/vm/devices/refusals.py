@@ -40,7 +40,7 @@ def refuse(problem: Problem) -> NoReturn:
         board = f", in partitions of {in_words(problem.fabric.sizes)}" if problem.fabric else ""
         raise DomainError(
             f"virtual machines {sizes}: each has a place on this host, and all of them together have none; {free} "
-            f"GPUs are to be had{board}",
+            f"GPUs are available{board}",
             "ask for fewer",
         )
     for spec in problem.specs:
@@ -99,13 +99,13 @@ def _no_place(problem: Problem, spec: DomainSpec, request: Request) -> DomainErr
             return DomainError(
                 f"{asked}, and no partition of {request.count} with {has}, which it has, is free on this host's "
                 f"{fabric.board.name}",
-                "ask for another number, or remove it and make it anew",
+                "ask for another number, or remove it and create it again",
                 spec.name,
             )
         taken = [
             f"{address} is with virtual machine {problem.around.holder[address]}"
             if address in problem.around.holder
-            else f"{address} is not to be had"
+            else f"{address} is not available"
             for address in fabric.gpus
             if address not in problem.number or problem.units[problem.number[address]].owner not in (None, spec.name)
         ]

@@ -20,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.host_reco
     record,
 )
 
-ANEW = "run playbooks/gpu_vms.yml, which plans it anew for this host"
+PLAN_AGAIN = "run playbooks/gpu_vms.yml, which plans it again for this host"
 
 
 def against_host(have: Definition, host: Host, running: bool) -> list[Drift]:
@@ -99,13 +99,13 @@ def _missing(have: Definition, host: Host, gone: list[str], running: bool) -> li
         if old and len(candidates) == len(lost):
             now = candidates[lost.index(address)]
             what = f"{words} has another address now: {now}"
-            remedy = f"where the inventory names {address}, write {now}; then {ANEW}"
+            remedy = f"where the inventory names {address}, write {now}; then {PLAN_AGAIN}"
         elif address in known:
             what = f"{words} is gone: at its address is {name(known[address])} now"
-            remedy = f"see the host's log and slot; else take it out of the inventory, and {ANEW}"
+            remedy = f"see the host's log and slot; else take it out of the inventory, and {PLAN_AGAIN}"
         else:
             what = f"{words} is gone from the host"
-            remedy = f"see the host's log and slot (echo 1 > /sys/bus/pci/rescan); else take it out, and {ANEW}"
+            remedy = f"see the host's log and slot (echo 1 > /sys/bus/pci/rescan); else take it out, and {PLAN_AGAIN}"
         found.append(Drift(what, [HOST], consequence, remedy))
     return found
 
@@ -162,7 +162,7 @@ def _node(have: Definition, host: Host, function: Function, old: Recorded | None
             f"{name(function)} is on NUMA node {now} now{since}; the guest has it on the cell of node {cell.nodes[0]}",
             [HOST],
             "its threads and buffers are put on the wrong node, and its DMA crosses the socket link",
-            ANEW,
+            PLAN_AGAIN,
         )
     ]
 
@@ -198,7 +198,7 @@ def _moved(known: dict[str, Function], function: Function, old: Recorded) -> lis
             f"{name(function)} is behind {here} now, it was behind {there}",
             [HOST],
             "the guest's PCI tree mirrors the former place; ACS and MaxReadReq of the new ports may not be set",
-            f"run playbooks/gpu_hosts.yml for the ports, then {ANEW}",
+            f"run playbooks/gpu_hosts.yml for the ports, then {PLAN_AGAIN}",
         )
     ]
 
@@ -288,7 +288,7 @@ def _cpus(have: Definition, host: Host) -> list[Drift]:
                 f"CPU {format_set(offline)} of the host is offline or gone; {threads} is pinned to it",
                 [HOST],
                 "the kernel moves the thread to any CPU, and the next start fails",
-                "bring it back (echo 1 > /sys/devices/system/cpu/cpuN/online), or " + ANEW,
+                "bring it back (echo 1 > /sys/devices/system/cpu/cpuN/online), or " + PLAN_AGAIN,
             )
         )
     if away:
@@ -297,7 +297,7 @@ def _cpus(have: Definition, host: Host) -> list[Drift]:
                 f"vCPUs run on another node than their memory: {some(away)}",
                 [HOST],
                 "every access of theirs crosses the socket link",
-                ANEW,
+                PLAN_AGAIN,
             )
         )
     return found

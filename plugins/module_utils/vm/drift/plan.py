@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.predicted_guest import predict
 
 REMEDY = {
-    DEFINED: "run playbooks/gpu_vms.yml, which defines it anew",
+    DEFINED: "run playbooks/gpu_vms.yml, which defines it again",
     RUNNING: "run playbooks/gpu_vms.yml with gpu_vm_allow_restart: true, or restart it yourself",
 }
 

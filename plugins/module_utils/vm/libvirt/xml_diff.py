@@ -6,7 +6,7 @@ libvirt adds to what it is given: defaults, aliases, addresses, implicit devices
 unchanged, and anything else is a difference, except where a table says that libvirt adds it by itself (``ADDED``).
 
 A later libvirt may add what no table knows yet. Such an addition is a difference that is reported and not acted on
-(``Difference.unknown``): defining the domain anew, or restarting it, would not remove the addition and would be
+(``Difference.unknown``): defining the domain again, or restarting it, would not remove the addition and would be
 repeated at every run. ``OWNED`` are the places where an addition changes the machine, and is undone.
 """
 
@@ -111,7 +111,7 @@ ADDED: tuple[tuple[str, str | None], ...] = (
     ("description", None),
 )
 
-# Places where an addition changes the machine, and is undone by defining the domain anew.
+# Places where an addition changes the machine, and is undone by defining the domain again.
 OWNED = (
     f"{PLAN}/**",
     "memoryBacking/**",
@@ -214,7 +214,7 @@ def running_differences(wanted_xml: str, live_xml: str) -> list[Difference]:
 
 
 def acted_on(found: list[Difference]) -> list[Difference]:
-    """Return the differences that defining the domain anew, or restarting it, removes."""
+    """Return the differences that defining the domain again, or restarting it, removes."""
     return [item for item in found if not item.unknown]
 
 

@@ -253,7 +253,7 @@ def _accelerator(spec: DomainSpec, hypervisor: Hypervisor | None) -> str:
             return name
     there = ", ".join(sorted(hypervisor.accelerators)) or "none"
     raise DomainError(
-        f"accelerator {spec.accelerator} is not to be had: libvirt on this host offers {there}",
+        f"accelerator {spec.accelerator} is not available: libvirt on this host offers {there}",
         "for kvm the BIOS must enable virtualization and /dev/kvm exist (virt-host-validate says what is missing)",
         domain=spec.name,
     )

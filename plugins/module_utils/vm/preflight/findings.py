@@ -46,9 +46,9 @@ class RefusedError(DomainError):
     def __init__(self, findings: list[Finding]) -> None:
         self.findings = findings
         lines = [str(item) for item in findings if item.severity == REFUSE]
-        things = "1 thing is" if len(lines) == 1 else f"{len(lines)} things are"
+        problems = "1 problem" if len(lines) == 1 else f"{len(lines)} problems"
         super().__init__(
-            "\n".join([f"nothing was touched: {things} amiss", *(f"{at}. {line}" for at, line in enumerate(lines, 1))])
+            "\n".join([f"nothing was touched: {problems}", *(f"{at}. {line}" for at, line in enumerate(lines, 1))])
         )
 
     def result(self) -> dict[str, Any]:

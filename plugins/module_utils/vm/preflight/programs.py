@@ -55,7 +55,7 @@ def firmware(plan: DomainPlan, hypervisor: Hypervisor) -> Iterator[Finding]:
     if plan.spec.firmware not in there:
         yield Finding(
             plan.name,
-            f"firmware {plan.spec.firmware} is not to be had on this host",
+            f"firmware {plan.spec.firmware} is not available on this host",
             f"libvirt finds no descriptor of it, only {', '.join(there)}",
             "install OVMF (package ovmf or edk2-ovmf)",
         )

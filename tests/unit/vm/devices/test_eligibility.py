@@ -275,7 +275,7 @@ def test_all_together_are_too_many() -> None:
     with pytest.raises(DomainError) as caught:
         plan_domains(big(), parse_specs([small("a", 6, vcpus=8), small("b", 3)]))
     assert "virtual machines a (6 GPUs), b (3 GPUs): each has a place on this host" in str(caught.value)
-    assert "8 GPUs are to be had; ask for fewer" in str(caught.value)
+    assert "8 GPUs are available; ask for fewer" in str(caught.value)
     with pytest.raises(DomainError) as caught:
         plan_domains(
             big(),

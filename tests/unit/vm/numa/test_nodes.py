@@ -99,7 +99,7 @@ def test_what_exists_stays_on_its_nodes() -> None:
     plans = planned(server(), wanted(), *(wanted(at) for at in range(1, 4)), hypervisor=there)
     assert nodes_of(plans[0]) == [1]
     assert render(plans[0]) == render(before)
-    # Where its spec no longer divides, or its node has gone, it is placed anew.
+    # Where its spec no longer divides, or its node has gone, it is placed again.
     host = server()
     host.numa_nodes[1].memory_bytes = 0
     assert nodes_of(planned(host, wanted(), hypervisor=there)[0]) == [0]

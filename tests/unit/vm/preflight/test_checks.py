@@ -83,7 +83,7 @@ def test_a_host_whose_architecture_is_not_known_is_refused() -> None:
     with pytest.raises(RefusedError) as caught:
         run(plan(host), host)
     assert str(caught.value) == (
-        "nothing was touched: 1 thing is amiss\n1. the topology does not say the processor's architecture: GPU virtual "
+        "nothing was touched: 1 problem\n1. the topology does not say the processor's architecture: GPU virtual "
         "machines are for x86_64 only; read the topology on the host itself with host_topology_info"
     )
 
@@ -93,7 +93,7 @@ def test_everything_is_found_at_once() -> None:
     with pytest.raises(RefusedError) as caught:
         run([plan(), plan(name="other")], None, there)
     lines = str(caught.value).splitlines()
-    assert lines[0] == "nothing was touched: 10 things are amiss"
+    assert lines[0] == "nothing was touched: 10 problems"
     assert [line.split(".")[0] for line in lines[1:]] == [str(number) for number in range(1, 11)]
     assert sum("physical_address_bits (maxphysaddr) needs libvirt 8.7.0" in line for line in lines) == 2
     assert sum("has no network default" in line for line in lines) == 2
@@ -191,7 +191,7 @@ def test_files_that_are_not_there() -> None:
 def test_firmware_that_is_not_installed() -> None:
     bios = Accelerator(288, ["bios"], "pc-q35-7.2", {"pc-q35-7.2": 288})
     there = hypervisor(accelerators={"kvm": bios})
-    refused("firmware efi is not to be had on this host: .*; install OVMF", plan(), None, there)
+    refused("firmware efi is not available on this host: .*; install OVMF", plan(), None, there)
     run(plan(firmware="bios"), None, there)
 
 
@@ -207,7 +207,7 @@ def test_the_accelerator() -> None:
     assert plan(hypervisor=emulating).accelerator == "qemu"
     assert plan(hypervisor=emulating).address_bits_mode == "off"
     assert plan(hypervisor=hypervisor()).accelerator == "kvm"
-    with pytest.raises(DomainError, match="accelerator kvm is not to be had: libvirt on this host offers qemu; "):
+    with pytest.raises(DomainError, match="accelerator kvm is not available: libvirt on this host offers qemu; "):
         plan(hypervisor=emulating, accelerator="kvm")
     with pytest.raises(DomainError, match="physical_address_bits passthrough needs KVM, and this host runs guests by"):
         plan(hypervisor=emulating, physical_address_bits="passthrough")

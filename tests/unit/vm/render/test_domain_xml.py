@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Whole XML files: a change of the rendering shows as a diff of files. SAILLOFT_WRITE_XML=1 writes them anew."""
+"""Whole XML files: a change of the rendering shows as a diff of files. SAILLOFT_WRITE_XML=1 writes them again."""
 
 from __future__ import annotations
 
