@@ -22,7 +22,7 @@ export PATH := $(CURDIR)/$(bin):$(PATH)
 # Ansible and Molecule show what they do as they do it.
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help check environments types thorough mutation lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb sanity sanity-long docs galaxy molecule molecule-long bench bench-plan clean
+.PHONY: help check environments types python39 thorough mutation lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb sanity sanity-long docs galaxy molecule molecule-long bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -107,6 +107,10 @@ types: packages .venv/.tests
 
 unit: packages .venv/.tests
 	pytest -n 2
+
+# The library's unit tests on the oldest Python of targets.
+python39: packages
+	tests/python39/run
 
 # The unit tests with ten times the examples for each property.
 thorough: packages .venv/.tests

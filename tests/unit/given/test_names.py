@@ -50,6 +50,12 @@ def test_many_hosts_are_counted_and_names_sorted():
     assert unknown_names("roce_switch", {}, KNOWN) == []
 
 
+@pytest.mark.parametrize(("count", "hosts"), [(1, "h1"), (3, "h1, h2, h3"), (4, "h1, h2, h3 and 1 more")])
+def test_three_hosts_are_named(count, hosts):
+    given = {"roce_switch_a": [f"h{number}" for number in range(1, count + 1)]}
+    assert unknown_names("roce_switch", given, KNOWN)[0].startswith(f"{hosts}: the role roce_switch has no variable")
+
+
 def test_what_hosts_lack_is_one_text():
     hosts, required = ["c", "a", "b", "d"], ["roce_switch_system", "roce_switch_ports"]
     given = {"roce_switch_ports": ["a", "d", "e"], "roce_switch_system": ["d", "e"]}

@@ -1,0 +1,51 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The files of a proof, and the result of the module that writes them."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import compare
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.files import write
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
+
+HELD = compare("guest_xml", "the GPU is on guest NUMA node 1", 1, 1, "guest numa_node")
+FAILED = compare("hypervisor", "8 VFs", 8, 7, "hv01 sriov_numvfs")
+
+
+def test_a_proof_that_holds_is_no_failure(tmp_path):
+    proof = Proof("gpu01", "GPU VM gpu01", "hv01", [HELD])
+    result = written(proof, page(proof), str(tmp_path), False)
+    assert (result["holds"], result["changed"]) == (True, True)
+    assert "failed" not in result
+    assert "msg" not in result
+    assert not written(proof, page(proof), str(tmp_path), False)["changed"]
+
+
+def test_a_proof_that_does_not_hold_fails_with_its_table_and_its_files(tmp_path):
+    proof = Proof("gpu01", "GPU VM gpu01", "hv01", [HELD, FAILED])
+    result = written(proof, page(proof), str(tmp_path), True)
+    assert result["failed"] is True
+    assert result["msg"].splitlines() == [*result["table"], *result["files"]]
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_page_has_a_section_for_each_layer():
+    text = page(Proof("gpu01", "GPU VM gpu01", "hv01", [HELD, FAILED]))
+    assert "the GPU is on guest NUMA node 1" in text
+    assert text.index("Hypervisor") < text.index("Guest XML")
+
+
+def test_only_a_private_file_is_for_its_owner_alone(tmp_path):
+    before = os.umask(0o022)
+    try:
+        write(str(tmp_path / "open/a"), "x")
+        write(str(tmp_path / "own/a"), "x", private=True)
+    finally:
+        os.umask(before)
+    modes = {name: stat.S_IMODE(os.stat(tmp_path / name).st_mode) for name in ("open", "open/a", "own", "own/a")}
+    assert modes == {"open": 0o755, "open/a": 0o644, "own": 0o700, "own/a": 0o600}
