@@ -110,6 +110,7 @@ def played(tmp_path: Path, values: dict[str, object], tasks: str, *arguments: st
         ({"boot_server_interface": "no-such0"}, "no interface no-such0"),
     ],
 )
+@pytest.mark.fleet
 def test_bad_input_is_refused_before_anything_is_touched(tmp_path, changed, said):
     status, output = checked(tmp_path, changed)
     assert status == 2, output
@@ -130,12 +131,14 @@ def test_bad_input_is_refused_before_anything_is_touched(tmp_path, changed, said
         },
     ],
 )
+@pytest.mark.fleet
 def test_good_input_is_taken(tmp_path, changed):
     status, output = checked(tmp_path, changed)
     assert status == 0, output
 
 
 @pytest.mark.parametrize("master", [False, True])
+@pytest.mark.fleet
 def test_a_check_before_there_is_a_store_says_what_would_come(tmp_path, master):
     if master:
         (tmp_path / "master/images").mkdir(parents=True)
@@ -158,6 +161,7 @@ def test_a_check_before_there_is_a_store_says_what_would_come(tmp_path, master):
         ("RedHat", "/usr/share/ipxe/arm64-efi/snponly.efi", "ipxe-bootimgs-aarch64"),
     ],
 )
+@pytest.mark.fleet
 def test_a_distribution_without_ipxe_for_some_nodes_is_told_with_their_names(tmp_path, family, missing, package):
     paths = yaml.safe_load((ROOT / "roles/boot_server/vars/main.yml").read_text())["__boot_server_ipxe_packages"]
     for places in paths.values():
@@ -189,6 +193,7 @@ def test_a_distribution_without_ipxe_for_some_nodes_is_told_with_their_names(tmp
 
 
 @pytest.mark.skipif(not shutil.which("rsync"), reason="no rsync on this machine (bindep.txt)")
+@pytest.mark.fleet
 def test_publishing_to_a_full_disk_names_the_host_and_is_completed_when_there_is_space(tmp_path):
     """On a real file system of 1 MiB, in a mount namespace of its own."""
     for folder in ("master/blobs", "master/images", "served"):
@@ -386,6 +391,7 @@ def test_reports_are_logged_by_field(server, tmp_path):
 
 
 @pytest.mark.skipif(not shutil.which("rsync"), reason="no rsync on this machine (bindep.txt)")
+@pytest.mark.fleet
 def test_publishing_mends_a_blob_that_was_cut_short(tmp_path):
     task = yaml.safe_load((ROOT / "roles/boot_server/tasks/publish.yml").read_text())[-1]["block"][0]
     master, served = tmp_path / "master/blobs", tmp_path / "served/blobs"

@@ -17,6 +17,8 @@ import bmc_role
 import pytest
 from bmc_role import PASSWORD, message
 
+pytestmark = pytest.mark.fleet
+
 BIN = Path(sys.executable).parent
 UUID = "5a11f017-0000-4000-8000-0000000000b1"
 OTHER = "5a11f017-0000-4000-8000-0000000000b2"

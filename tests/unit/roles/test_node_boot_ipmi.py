@@ -14,7 +14,10 @@ import bmc_role
 import pytest
 from bmc_role import PASSWORD, message
 
-pytestmark = pytest.mark.skipif(not shutil.which("ipmi_sim"), reason="Debian's package openipmi has ipmi_sim")
+pytestmark = [
+    pytest.mark.fleet,
+    pytest.mark.skipif(not shutil.which("ipmi_sim"), reason="Debian's package openipmi has ipmi_sim"),
+]
 
 # A user of IPMI 2.0: what of older ways is allowed is what ipmi_sim offers the newer one with.
 LAN = """\
