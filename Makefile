@@ -22,7 +22,7 @@ export PATH := $(CURDIR)/$(bin):$(PATH)
 # Ansible and Molecule show what they do as they do it.
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help check environments types python39 thorough mutation lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb sanity sanity-long docs galaxy molecule molecule-long bench bench-plan clean
+.PHONY: help check environments types python39 thorough mutation lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb cabling sanity sanity-long docs galaxy molecule molecule-long bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -92,7 +92,7 @@ test:
 
 # Besides: what takes long, tries more, or tells no more than a part of `test` does of the same code.
 test-all: test
-	tests/phases sanity-long thorough fleet-long image-boot boot-loader dcb molecule-long bench
+	tests/phases sanity-long thorough fleet-long image-boot boot-loader dcb cabling molecule-long bench
 
 environments: packages .venv/.tests .venv/publish/.done
 
@@ -154,6 +154,10 @@ dcb: packages .venv/.tests
 
 # What ruff and yamllint check as well, and pylint with Ansible's rules, takes more than half of its time.
 styles := pep8 pylint yamllint
+
+# Neighbours that lldpd and ibnetdiscover see of a small site; needs root.
+cabling: packages .venv/.tests
+	$(as_root)pytest -v --timeout 1800 tests/cabling
 
 sanity: packages .venv/.tests
 	tests/sanity/run $(styles:%=--skip-test %)

@@ -1,0 +1,46 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Hold what devices see against a blueprint, on the controller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import compare
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import (
+    Neighbour,
+    read_infiniband,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
+
+
+class ActionModule(ActionBase):
+    """Compare all devices in one call."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the action."""
+        result = super().run(tmp, task_vars)
+        _given, arguments = self.validate_argument_spec(
+            {"blueprint": {"type": "path", "required": True}, "read": {"type": "dict", "required": True}}
+        )
+        read = {name: each for name, each in arguments["read"].items() if each and "neighbours" in each}
+        seen = {
+            name: {port: Neighbour(at["device"], tuple(at["ports"])) for port, at in each["neighbours"].items()}
+            for name, each in read.items()
+        }
+        speeds = {name: each.get("speeds") or {} for name, each in read.items()}
+        subnets = [each["infiniband"] for each in read.values() if each.get("infiniband")]
+        links = {link for text in subnets for link in read_infiniband(text)} if subnets else None
+        try:
+            found = compare(read_site(arguments["blueprint"]), seen, speeds, links)
+        except SiteError as error:
+            raise AnsibleActionFail(str(error)) from error
+        return {**result, **found, "faults": [fault._asdict() for fault in found["faults"]], "changed": False}

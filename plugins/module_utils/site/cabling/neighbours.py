@@ -1,0 +1,160 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Read the neighbours that devices see: LLDP of Linux and of switch systems, and InfiniBand's subnet."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
+
+
+class Neighbour(NamedTuple):
+    """What an interface sees: the far device, and every name that it gives for its port."""
+
+    device: str
+    ports: tuple[str, ...]
+
+
+# Gbit/s of a lane, InfiniBand architecture volume 1, PortInfo.LinkSpeedActive and its extensions, nominal.
+LANE_GBIT_S = {
+    "SDR": 2.5,
+    "DDR": 5,
+    "QDR": 10,
+    "FDR10": 10,
+    "FDR": 14,
+    "EDR": 25,
+    "HDR": 50,
+    "NDR": 100,
+    "XDR": 200,
+}
+# A line of ``ibnetdiscover -p`` for a port with a cable.
+_PORT = re.compile(
+    r"(?:CA|SW|RT)\s+\d+\s+(\d+)\s+0x[0-9a-f]+\s+(\d+)x\s+(\S+)\s+-\s+(?:CA|SW|RT)\s+\d+\s+(\d+)\s+0x[0-9a-f]+\s+"
+    r"\(\s*'(.*)'\s+-\s+'(.*)'\s*\)"
+)
+
+
+def _loaded(text: str, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise SiteError("neighbours", f"{what} is no JSON: {error}", "give the command's whole output") from None
+
+
+def _listed(value: Any) -> list[Any]:
+    """Return a list: systems return one element without it."""
+    return value if isinstance(value, list) else [] if value in (None, "") else [value]
+
+
+def _data(entry: Mapping[str, Any], name: str) -> str:
+    """Return a leaf of Junos's JSON, "" where there is none."""
+    found = _listed(entry.get(name))
+    return str(found[0].get("data", "")) if found and isinstance(found[0], Mapping) else ""
+
+
+def read_lldpd(text: str) -> dict[str, Neighbour]:
+    """Read ``lldpcli -f json0 show neighbors``, of Linux, Cumulus and SONiC."""
+    found = {}
+    for top in _listed(_loaded(text, "lldpcli's output").get("lldp")):
+        for each in _listed(top.get("interface")):
+            chassis, port = _first(each.get("chassis")), _first(each.get("port"))
+            ident = _first(port.get("id"))
+            ports = [str(_first(port.get("descr")).get("value", ""))]
+            # A MAC address says nothing about the port's place.
+            if ident.get("type") != "mac":
+                ports.insert(0, str(ident.get("value", "")))
+            found[each["name"]] = Neighbour(
+                str(_first(chassis.get("name")).get("value", "")), tuple(filter(None, ports))
+            )
+    return found
+
+
+def _first(value: Any) -> Mapping[str, Any]:
+    listed = _listed(value)
+    return listed[0] if listed and isinstance(listed[0], Mapping) else {}
+
+
+def read_eos(text: str) -> dict[str, Neighbour]:
+    """Read ``show lldp neighbors | json``."""
+    rows = _listed(_loaded(text, "the table").get("lldpNeighbors"))
+    return {row["port"]: Neighbour(row["neighborDevice"], (row["neighborPort"],)) for row in rows}
+
+
+def read_nxos(text: str) -> dict[str, Neighbour]:
+    """Read ``show lldp neighbors detail | json``. NX-OS shortens the names of its own ports."""
+    table = _loaded(text, "the table").get("TABLE_nbor_detail") or {}
+    return {
+        re.sub(r"^Eth(?=\d)", "Ethernet", row["l_port_id"]): Neighbour(
+            row.get("sys_name", ""), tuple(filter(None, (row.get("port_id"), row.get("port_desc"))))
+        )
+        for row in _listed(table.get("ROW_nbor_detail"))
+    }
+
+
+def read_junos(text: str) -> dict[str, Neighbour]:
+    """Read ``show lldp neighbors | display json``."""
+    found = {}
+    for top in _listed(_loaded(text, "the table").get("lldp-neighbors-information")):
+        for row in _listed(top.get("lldp-neighbor-information")):
+            ports = (_data(row, "lldp-remote-port-id"), _data(row, "lldp-remote-port-description"))
+            local = _data(row, "lldp-local-port-id") or _data(row, "lldp-local-interface")
+            found[local] = Neighbour(_data(row, "lldp-remote-system-name"), tuple(filter(None, ports)))
+    return found
+
+
+READERS: dict[str, Callable[[str], dict[str, Neighbour]]] = {
+    # These four run lldpd.
+    "linux": read_lldpd,
+    "cumulus": read_lldpd,
+    "sonic": read_lldpd,
+    "dell_sonic": read_lldpd,
+    "eos": read_eos,
+    "junos": read_junos,
+    "nxos": read_nxos,
+}
+
+
+def read_neighbours(system: str, text: str) -> dict[str, Neighbour]:
+    """Return by interface what a system's table says. Raises SiteError for text that is none."""
+    try:
+        return READERS[system](text)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise SiteError(
+            "neighbours", f"that is no table of {system}: {error!r} is missing", "give the command's whole output"
+        ) from None
+
+
+class InfinibandLink(NamedTuple):
+    """A link of the subnet: node description and port of both ends, and its speed."""
+
+    one: tuple[str, int]
+    other: tuple[str, int]
+    speed_gbit_s: float
+
+
+def read_infiniband(text: str) -> list[InfinibandLink]:
+    """Read ``ibnetdiscover -p``: every link once, in order."""
+    links = {}
+    for line in text.splitlines():
+        found = _PORT.match(line.strip())
+        if found:
+            near, width, speed, far, one, other = found.groups()
+            ends = sorted(((one, int(near)), (other, int(far))))
+            links[ends[0], ends[1]] = int(width) * LANE_GBIT_S.get(speed, 0)
+    return [InfinibandLink(one, other, speed) for (one, other), speed in sorted(links.items())]
+
+
+def infiniband_device(description: str) -> tuple[str, str]:
+    """Return the device of a node description, and the HCA; a switch has none.
+
+    Linux writes "HOST mlx5_0" (rdma-core, rdma-ndd), managed NVIDIA switches "MF0;NAME:MODEL/U1".
+    """
+    managed = re.fullmatch(r"MF0;([^:]+):.*", description)
+    if managed:
+        return managed[1], ""
+    name, _space, hca = description.partition(" ")
+    return name, hca

@@ -1,0 +1,65 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cabling_check
+short_description: Hold the neighbours that devices see against a blueprint
+version_added: 0.1.0
+description:
+  - Tells which cables are missing, wrong, swapped, one-sided or at the wrong speed. It runs on the controller, once for
+    all devices.
+  - A device that was not read is not judged. A cable of which neither end was read is counted, and is not right.
+options:
+  blueprint:
+    description: The file of the blueprint.
+    type: path
+    required: true
+  read:
+    description: By device what M(sailloft.fleet.cabling_info) returned. Devices without C(neighbours) were not read.
+    type: dict
+    required: true
+attributes:
+  check_mode:
+    description: The same in check mode.
+    support: full
+  diff_mode:
+    description: It changes nothing, so there is nothing to show.
+    support: none
+author:
+  - The Sailloft maintainers (@sailloft)
+"""
+
+EXAMPLES = r"""
+- name: Check the cables
+  sailloft.fleet.cabling_check:
+    blueprint: "{{ site_blueprint }}"
+    read: "{{ dict(ansible_play_hosts | zip(ansible_play_hosts | map('extract', hostvars, 'cabling_read'))) }}"
+  run_once: true
+"""
+
+RETURN = r"""
+faults:
+  description: What is wrong, each with C(kind), C(cable) and C(message).
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - kind: swapped
+      cable: "gpu01 ens1f0np0 - leaf1 Ethernet0 and gpu02 ens1f0np0 - leaf1 Ethernet8"
+      message: "swap the ends of the cables ... at leaf1"
+right:
+  description: Cables that are as planned at every end that was read.
+  returned: success
+  type: int
+wrong:
+  description: Cables with a fault.
+  returned: success
+  type: int
+unread:
+  description: Cables of which neither end was read.
+  returned: success
+  type: int
+"""

@@ -1,0 +1,149 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cabling_info
+short_description: Read the neighbours that a device sees
+version_added: 0.1.0
+description:
+  - Reads LLDP from C(lldpd), or a switch's table of neighbours that another module has read, and InfiniBand's subnet
+    from C(ibnetdiscover). M(sailloft.fleet.cabling_check) holds it against a blueprint.
+options:
+  system:
+    description: The form of O(text). V(linux), V(cumulus), V(sonic) and V(dell_sonic) run lldpd.
+    type: str
+    choices: [cumulus, dell_sonic, eos, junos, linux, nxos, sonic]
+    default: linux
+  text:
+    description:
+      - A table that was read before. For EOS the output of C(show lldp neighbors | json), for NX-OS of C(show lldp
+        neighbors detail | json), for Junos of C(show lldp neighbors | display json), for the others of C(lldpcli -f
+        json0 show neighbors).
+      - Without it, C(lldpcli) is run on the host.
+    type: str
+  socket:
+    description: The socket of lldpd, if it is not the usual one.
+    type: path
+  infiniband:
+    description: Read the InfiniBand subnet that the host is connected to, too. It needs root.
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: It changes nothing, so there is nothing to show.
+    support: none
+author:
+  - The Sailloft maintainers (@sailloft)
+"""
+
+EXAMPLES = r"""
+- name: Read the neighbours
+  sailloft.fleet.cabling_info:
+
+- name: Read the table of an EOS switch
+  arista.eos.eos_command:
+    commands: show lldp neighbors | json
+  register: table
+
+- name: Read its neighbours
+  sailloft.fleet.cabling_info:
+    system: eos
+    text: "{{ table.stdout[0] | to_json }}"
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+neighbours:
+  description: By interface the far C(device) and C(ports), every name that it gives for its port.
+  returned: success
+  type: dict
+  sample: {ens1f0np0: {device: leaf-001, ports: [Ethernet0]}}
+speeds:
+  description: The speed of each interface with a link, in Gbit/s. Empty with O(text).
+  returned: success
+  type: dict
+  sample: {ens1f0np0: 100.0}
+infiniband:
+  description: The lines of C(ibnetdiscover -p).
+  returned: if O(infiniband) is true
+  type: str
+"""
+
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import READERS, read_neighbours
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
+
+NET = Path("/sys/class/net")
+
+
+def _speeds(names: Any) -> dict[str, float]:
+    speeds = {}
+    for name in names:
+        try:
+            speed = int((NET / name / "speed").read_text())
+        # A port without a link, or of a driver without speeds (OSError: invalid argument).
+        except (OSError, ValueError):
+            continue
+        if speed > 0:
+            speeds[name] = speed / 1000
+    return speeds
+
+
+def _run(module: AnsibleModule, command: list[str], package: str) -> str:
+    path = module.get_bin_path(command[0])
+    if not path:
+        raise SiteError("neighbours", f"the host has no {command[0]}", f"install {package}")
+    status, output, error = module.run_command([path, *command[1:]])
+    if status:
+        raise SiteError(
+            "neighbours",
+            f"{' '.join(command)} failed: {(error or output).strip()[:400]}",
+            f"check {package} on the host",
+        )
+    return output
+
+
+def _read(module: AnsibleModule) -> dict[str, Any]:
+    given = module.params
+    text = given["text"]
+    speeds = {}
+    if text is None:
+        socket = ["-u", given["socket"]] if given["socket"] else []
+        text = _run(module, ["lldpcli", *socket, "-f", "json0", "show", "neighbors"], "lldpd")
+        speeds = _speeds(path.name for path in NET.iterdir())
+    result = {
+        "neighbours": {name: each._asdict() for name, each in read_neighbours(given["system"], text).items()},
+        "speeds": speeds,
+    }
+    if given["infiniband"]:
+        result["infiniband"] = _run(module, ["ibnetdiscover", "-p"], "infiniband-diags")
+    return result
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "system": {"type": "str", "choices": sorted(READERS), "default": "linux"},
+            "text": {"type": "str"},
+            "socket": {"type": "path"},
+            "infiniband": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    finish(module, lambda: _read(module))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What devices see is held against the blueprint: mutations of a right cabling are each told, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+import sites
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import compare, interfaces
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import InfinibandLink, Neighbour
+
+SITE = sites.site()
+NAMES = interfaces(SITE)
+
+
+def plugged():
+    """Return the ends of all cables as they are plugged."""
+    return [((c.a.name, NAMES[c.a.name, c.a_port]), (c.b.name, NAMES[c.b.name, c.b_port])) for c in SITE.cables]
+
+
+def view(cables, without=()):
+    """Return what every device sees, but those that are not read."""
+    seen = {name: {} for name in SITE.devices if name not in without}
+    for one, other in cables:
+        for near, far in ((one, other), (other, one)):
+            if near[0] in seen:
+                seen[near[0]][near[1]] = Neighbour(far[0], (far[1],))
+    return seen
+
+
+def kinds(found):
+    return [fault.kind for fault in found["faults"]]
+
+
+def test_a_right_cabling():
+    found = compare(SITE, view(plugged()))
+    assert found == {"faults": [], "right": 32, "wrong": 0, "unread": 0}
+
+
+def test_what_was_not_read_is_not_judged():
+    assert compare(SITE, {}) == {"faults": [], "right": 0, "wrong": 0, "unread": 32}
+    found = compare(SITE, view(plugged(), without=("gpu01", "leaf1-1")))
+    assert found == {"faults": [], "right": 30, "wrong": 0, "unread": 2}
+
+
+@given(st.integers(0, 31))
+@settings(deadline=None)
+def test_a_cable_that_is_missing(at):
+    cables = plugged()
+    (one, other) = cables.pop(at)
+    found = compare(SITE, view(cables))
+    assert kinds(found) == ["missing"]
+    assert found["faults"][0].cable == f"{' '.join(one)} - {' '.join(other)}"
+    assert (found["right"], found["wrong"]) == (31, 1)
+
+
+@given(st.integers(0, 31), st.integers(0, 31))
+@settings(deadline=None)
+def test_two_cables_whose_ends_were_exchanged(first, second):
+    cables = plugged()
+    (a, b), (c, d) = cables[first], cables[second]
+    if first == second:
+        return
+    cables[first], cables[second] = (a, d), (c, b)
+    if a[0] == d[0] or c[0] == b[0]:
+        return
+    found = compare(SITE, view(cables))
+    assert kinds(found) == ["swapped"]
+    message = found["faults"][0].message
+    for cable in (f"{' '.join(a)} - {' '.join(b)}", f"{' '.join(c)} - {' '.join(d)}"):
+        assert cable in message
+    assert (found["right"], found["wrong"]) == (30, 2)
+
+
+@given(st.integers(0, 31), st.booleans())
+@settings(deadline=None)
+def test_a_cable_that_one_end_sees(at, first):
+    cables = plugged()
+    seen = view(cables)
+    blind, sees = cables[at] if first else cables[at][::-1]
+    del seen[blind[0]][blind[1]]
+    found = compare(SITE, seen)
+    assert kinds(found) == ["one-sided"]
+    assert found["faults"][0].message.startswith(f"{' '.join(sees)} sees {' '.join(blind)}, which sees nothing")
+
+
+def test_a_cable_in_a_free_port():
+    cables = plugged()
+    one, other = cables[0]
+    cables[0] = (one, (other[0], "Ethernet99"))
+    found = compare(SITE, view(cables))
+    assert kinds(found) == ["wrong"]
+    assert found["faults"][0].message == (
+        "gpu01 ens1f0np0 is connected to leaf1-1 Ethernet99, planned leaf1-1 Ethernet0; move the cable"
+    )
+
+
+def test_speed():
+    speeds = {"gpu02": {"ens1f0np0": 25, "ens1f1np0": 100, "ens2f0np0": -1}}
+    found = compare(SITE, view(plugged()), speeds)
+    assert kinds(found) == ["speed"]
+    assert found["faults"][0].message == "gpu02 ens1f0np0 runs at 25 Gbit/s, planned 100; check port and cable"
+
+
+def test_names_with_a_domain_descriptions_and_strangers():
+    seen = view(plugged())
+    seen["gpu01"]["ens1f0np0"] = Neighbour("leaf1-1.example.com", ("etp1", "Ethernet0"))
+    seen["gpu01"]["eno1"] = Neighbour("office-switch", ("1",))
+    assert compare(SITE, seen)["faults"] == []
+
+
+def test_a_link_that_nobody_planned():
+    found = compare(SITE, view([*plugged(), (("gpu01", "eno9"), ("gpu02", "eno9"))]))
+    assert kinds(found) == ["unplanned"]
+
+
+def infiniband(site):
+    names = interfaces(site)
+    links = []
+    for cable in site.cables:
+        if cable.rule.infiniband:
+            ends = []
+            for device, port in ((cable.a, cable.a_port), (cable.b, cable.b_port)):
+                switch = names[device.name, port].startswith("ib")
+                name = f"MF0;{device.name}:MQM9700/U1" if switch else f"{device.name} {port}"
+                ends.append((name, int(port[2:]) if switch else 1))
+            links.append(InfinibandLink(*sorted(ends), cable.speed_gbit_s))
+    return links
+
+
+@pytest.fixture(scope="module")
+def blue_vela():
+    return sites.example("blue_vela")
+
+
+def test_infiniband(blue_vela):
+    links = infiniband(blue_vela)
+    found = compare(blue_vela, {}, None, links)
+    others = len(blue_vela.cables) - len(links)
+    assert found == {"faults": [], "right": len(links), "wrong": 0, "unread": others}
+    found = compare(blue_vela, {}, None, links[1:])
+    assert kinds(found) == ["missing"]
+    (a, b, speed), (c, d, _speed) = links[0], links[9000]
+    swapped = [*links[1:9000], *links[9001:], InfinibandLink(a, d, speed), InfinibandLink(c, b, speed)]
+    assert kinds(compare(blue_vela, {}, None, swapped)) == ["swapped"]
+    slow = [links[0]._replace(speed_gbit_s=200), *links[1:]]
+    assert kinds(compare(blue_vela, {}, None, slow)) == ["speed"]

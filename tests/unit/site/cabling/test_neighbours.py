@@ -1,0 +1,110 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Tables of neighbours. Those of EOS, NX-OS and Junos have the documented form; no switch was read."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import (
+    READERS,
+    infiniband_device,
+    read_infiniband,
+    read_neighbours,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
+
+# lldpcli 1.0.16 -f json0 show neighbors, of a Linux host; shortened.
+LLDPD = {
+    "lldp": [
+        {
+            "interface": [
+                {
+                    "name": "e1",
+                    "via": "LLDP",
+                    "chassis": [{"id": [{"type": "mac", "value": "1a:9e:02:d3:45:e7"}], "name": [{"value": "gpu02"}]}],
+                    "port": [{"id": [{"type": "mac", "value": "1a:9e:02:d3:45:e7"}], "descr": [{"value": "e2"}]}],
+                },
+                {
+                    "name": "e3",
+                    "chassis": [{"name": [{"value": "leaf1.example.com"}]}],
+                    "port": [{"id": [{"type": "local", "value": "Ethernet0"}], "descr": [{"value": "etp1"}]}],
+                },
+                {"name": "e4", "chassis": [{}], "port": [{"id": [{"type": "ifname", "value": "eth0"}]}]},
+            ]
+        }
+    ]
+}
+EOS = {"lldpNeighbors": [{"port": "Ethernet1", "neighborDevice": "spine1", "neighborPort": "Ethernet2", "ttl": 120}]}
+ROW = {"l_port_id": "Eth1/1", "sys_name": "spine1", "port_id": "Ethernet2", "port_desc": "to leaf1"}
+JUNOS = {
+    "lldp-neighbors-information": [
+        {
+            "lldp-neighbor-information": [
+                {
+                    "lldp-local-port-id": [{"data": "et-0/0/0"}],
+                    "lldp-remote-system-name": [{"data": "spine1"}],
+                    "lldp-remote-port-id": [{"data": "et-0/0/2"}],
+                }
+            ]
+        }
+    ]
+}
+
+
+def read(system, data):
+    return {name: tuple(each) for name, each in read_neighbours(system, json.dumps(data)).items()}
+
+
+def test_lldpd():
+    for system in ("linux", "sonic", "dell_sonic", "cumulus"):
+        assert read(system, LLDPD) == {
+            "e1": ("gpu02", ("e2",)),
+            "e3": ("leaf1.example.com", ("Ethernet0", "etp1")),
+            "e4": ("", ("eth0",)),
+        }
+    assert read("linux", {"lldp": [{}]}) == {}
+
+
+def test_switch_systems():
+    assert read("eos", EOS) == {"Ethernet1": ("spine1", ("Ethernet2",))}
+    for rows in (ROW, [ROW]):
+        table = {"TABLE_nbor_detail": {"ROW_nbor_detail": rows}}
+        assert read("nxos", table) == {"Ethernet1/1": ("spine1", ("Ethernet2", "to leaf1"))}
+    assert read("junos", JUNOS) == {"et-0/0/0": ("spine1", ("et-0/0/2",))}
+    assert sorted(READERS) == ["cumulus", "dell_sonic", "eos", "junos", "linux", "nxos", "sonic"]
+
+
+@pytest.mark.parametrize("system", READERS)
+@pytest.mark.parametrize("text", ["", "no such command", "[]"])
+def test_what_is_no_table(system, text):
+    with pytest.raises(SiteError, match="neighbours: "):
+        read_neighbours(system, text)
+
+
+@pytest.mark.parametrize("system", ["linux", "eos"])
+def test_rows_without_their_names(system):
+    with pytest.raises(SiteError, match=f"that is no table of {system}: KeyError"):
+        read(system, {"lldpNeighbors": [{}], "lldp": [{"interface": [{}]}]})
+
+
+# ibnetdiscover 44.0 -p of a subnet in ibsim.
+SUBNET = """\
+SW     0  4 0x0000000000200001 4x SDR                                    'spine-1'
+SW     0  1 0x0000000000200001 4x NDR - SW     0  3 0x0000000000200000 ( 'spine-1' - 'leaf-1' )
+CA     0  1 0x0000000000100003 4x SDR - SW     0  2 0x0000000000200000 ( 'node-2 mlx5_0' - 'leaf-1' )
+SW     0  3 0x0000000000200000 4x NDR - SW     0  1 0x0000000000200001 ( 'leaf-1' - 'spine-1' )
+SW     0  2 0x0000000000200000 4x SDR - CA     0  1 0x0000000000100003 ( 'leaf-1' - 'node-2 mlx5_0' )
+"""
+
+
+def test_infiniband():
+    assert [tuple(link) for link in read_infiniband(SUBNET)] == [
+        (("leaf-1", 2), ("node-2 mlx5_0", 1), 10),
+        (("leaf-1", 3), ("spine-1", 1), 400),
+    ]
+    assert infiniband_device("node-2 mlx5_0") == ("node-2", "mlx5_0")
+    assert infiniband_device("MF0;leaf-01-1:MQM9700/U1") == ("leaf-01-1", "")
+    assert infiniband_device("leaf-1") == ("leaf-1", "")
