@@ -87,7 +87,8 @@ def compare(
             found_speeds[one] = found_speeds[other] = link.speed_gbit_s
         # The subnet manager sees everything that is connected to it.
         subnet = {device.name for device in site.devices.values() if _has_infiniband(device)}
-    faults, judged = [], {"right": 0, "wrong": 0, "unread": 0}
+    faults: list[Fault] = []
+    judged = {"right": 0, "wrong": 0, "unread": 0}
     wrong: dict[End, End] = {}
     for cable in site.cables:
         one = End(cable.a.name, names[cable.a.name, cable.a_port])
