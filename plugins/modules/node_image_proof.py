@@ -108,7 +108,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import Gate, Seen, Wish, prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import Expected, Gate, Seen, prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
@@ -116,11 +116,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written impor
 
 def proof_of(params: Mapping[str, Any]) -> Proof:
     """Return the proof for the module's arguments. Raises ImageError and ProofError."""
-    wish = Wish.of_text(
+    expected = Expected.of_text(
         params["digest"], params["manifest"], params["channel"], params["kernel_arguments"], params["may_fail"]
     )
     gate = Gate(**params["health"]) if params["health"] else None
-    return prove(params["name"], wish, Seen(params["state"], gate))
+    return prove(params["name"], expected, Seen(params["state"], gate))
 
 
 def main() -> None:

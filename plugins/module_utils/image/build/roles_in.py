@@ -131,7 +131,7 @@ def _failure(output: str, names: str) -> tuple[str, str]:
         task = heading[1] if heading else task
         failed = re.match(r"fatal: \[.*?\]: (?:FAILED|UNREACHABLE)! => (\{.*)$", line)
         if failed:
-            return f'"{task}" failed: {_message(failed[1])}', "mend the role or its variables"
+            return f'"{task}" failed: {_message(failed[1])}', "fix the role or its variables"
     said = "; ".join(line.strip() for line in output.splitlines() if line.strip())
     start = said.find("[ERROR]")
     said = said[start:] if start >= 0 else said[-600:]
@@ -140,7 +140,7 @@ def _failure(output: str, names: str) -> tuple[str, str]:
             f"one of {names} is nowhere where Ansible looks for roles",
             "install it on the build host, or correct its name",
         )
-    return f"ansible-playbook for {names} failed: {said[:600] or 'it said nothing'}", "mend the role or its variables"
+    return f"ansible-playbook for {names} failed: {said[:600] or 'it said nothing'}", "fix the role or its variables"
 
 
 def _message(result: str) -> str:

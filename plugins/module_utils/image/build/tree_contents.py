@@ -62,8 +62,10 @@ def _user(root: Path, layer: Layer, user: User, run: Run) -> None:
         )
     except ToolError as error:
         said = " / ".join(error.output.strip().splitlines()) or "it gave no reason"
-        mend = "create the group by a package, or correct its name" if "group" in said else "add passwd to its packages"
-        raise ImageError(subject, said, mend) from error
+        remedy = (
+            "create the group by a package, or correct its name" if "group" in said else "add passwd to its packages"
+        )
+        raise ImageError(subject, said, remedy) from error
     if not user.authorized_keys:
         return
     fields = _required_account(root, subject, "passwd", user.name)

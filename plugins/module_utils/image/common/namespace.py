@@ -88,7 +88,7 @@ def _first(libc: ctypes.CDLL, work: Callable[[], None], writing: int) -> int:
     except OSError as error:
         _tell(
             writing,
-            ImageError(str(error.filename or "the build"), error.strerror or str(error), "mend it and run again"),
+            ImageError(str(error.filename or "the build"), error.strerror or str(error), "fix it and run again"),
         )
         return 1
     except BaseException:

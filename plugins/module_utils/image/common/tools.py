@@ -41,11 +41,11 @@ class ToolError(ImageError):
         """Describe the failure. ``subject`` names what was being built."""
         lines = [line.strip() for line in output.splitlines() if line.strip()]
         if NO_SPACE in output:
-            why, mend = f"no space is left on the device ({argv[0]})", "make room where node_image_cache_dir is"
+            why, remedy = f"no space is left on the device ({argv[0]})", "make room where node_image_cache_dir is"
         else:
             why = f"{' '.join(argv[:4])} failed: {' / '.join(lines[-TAIL_LINES:]) or 'it said nothing'}"
-            mend = "mend what it names, and run again: the layers that are whole are kept"
-        super().__init__(subject, why, mend)
+            remedy = "fix what it names, and run again: the layers that are whole are kept"
+        super().__init__(subject, why, remedy)
         self.output = output
 
 
@@ -133,7 +133,7 @@ def inside(root: Path, path: str, follow: bool = False) -> Path:
         if (ahead or follow) and here.is_symlink():
             links += 1
             if links > MOST_LINKS:
-                raise ImageError(path, "its symbolic links lead in a circle", "mend the links in the image")
+                raise ImageError(path, "its symbolic links lead in a circle", "fix the links in the image")
             target = os.readlink(here)
             if target.startswith("/"):
                 done = []

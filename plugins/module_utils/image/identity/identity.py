@@ -99,14 +99,14 @@ def read_ek(text: Any, subject: str) -> bytes:
     Raises ImageError, about ``subject``, also for a key that is not made by the template: nothing shows that a key with
     other attributes never leaves a TPM. Only the key's certificate shows that it is in a TPM at all.
     """
-    mend = "give what node_identity_info returns as ek"
+    remedy = "give what node_identity_info returns as ek"
     try:
         data = base64.b64decode("".join(text.split()), validate=True)
     except (AttributeError, binascii.Error, ValueError) as error:
-        raise ImageError(subject, "the endorsement key is not base64", mend) from error
+        raise ImageError(subject, "the endorsement key is not base64", remedy) from error
     size = len(EK_TEMPLATE) + EK_UNIQUE_BYTES
     if len(data) != 2 + size or data[: 2 + len(EK_TEMPLATE)] != struct.pack(">H", size) + EK_TEMPLATE:
-        raise ImageError(subject, "not an endorsement key of RSA 2048 by the TCG's template L-1", mend)
+        raise ImageError(subject, "not an endorsement key of RSA 2048 by the TCG's template L-1", remedy)
     return data
 
 

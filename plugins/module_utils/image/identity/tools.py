@@ -121,7 +121,7 @@ def _require(tool: str) -> None:
 def _run(
     argv: Sequence[str],
     subject: str,
-    mend: str,
+    remedy: str,
     given: bytes = b"",
     pass_fds: Sequence[int] = (),
 ) -> bytes:
@@ -136,5 +136,5 @@ def _run(
     )
     if done.returncode:
         said = " ".join((done.stdout + b" " + done.stderr).decode("utf-8", "replace").split())
-        raise ImageError(subject, f"{argv[0]} failed: {said or 'it gave no reason'}", mend)
+        raise ImageError(subject, f"{argv[0]} failed: {said or 'it gave no reason'}", remedy)
     return done.stdout

@@ -19,7 +19,7 @@ IMAGE, KERNEL, LAYER, SERVICES, HEALTH = "image", "kernel", "image_layers", "ser
 
 
 @dataclass(frozen=True)
-class Wish:
+class Expected:
     """The image and settings that a node should run.
 
     ``digest`` is named by its pin or by ``channel`` (empty for a pin), ``manifest`` is the manifest of this digest,
@@ -33,7 +33,9 @@ class Wish:
     may_fail: tuple[str, ...] = ()
 
     @classmethod
-    def of_text(cls, digest: str, text: str, channel: str, kernel_arguments: list[str], may_fail: list[str]) -> Wish:
+    def of_text(
+        cls, digest: str, text: str, channel: str, kernel_arguments: list[str], may_fail: list[str]
+    ) -> Expected:
         """Build it from the bytes of manifest.json as text. Raises ImageError if they do not match ``digest``."""
         data = text.encode()
         found = manifest.digest(data)
@@ -66,29 +68,29 @@ class Seen:
     gate: Gate | None = None
 
 
-def prove(name: str, wish: Wish, seen: Seen) -> Proof:
+def prove(name: str, expected: Expected, seen: Seen) -> Proof:
     """Return the proof of the node ``name``. Raises ProofError if the name is no file name."""
-    title = f"Node {name} runs the image {wish.manifest.name}"
-    claims = [*_image(wish, seen.state), *_kernel(wish, seen.state), *_layers(wish, seen.state)]
-    claims += _services(wish, seen.state)
+    title = f"Node {name} runs the image {expected.manifest.name}"
+    claims = [*_image(expected, seen.state), *_kernel(expected, seen.state), *_layers(expected, seen.state)]
+    claims += _services(expected, seen.state)
     if seen.gate:
         claims.append(_gate(seen.gate))
     return Proof(name, title, name, claims)
 
 
-def _image(wish: Wish, state: dict[str, Any]) -> list[Claim]:
-    by = f"the channel {wish.channel}" if wish.channel else "its pin"
+def _image(expected: Expected, state: dict[str, Any]) -> list[Claim]:
+    by = f"the channel {expected.channel}" if expected.channel else "its pin"
     reason = state.get("reason", "")
     report = state.get("report") or {}
     # Without a report there is nothing to compare the command line with.
     named = _argument(state.get("command_line"), "sailloft.image=") if report.get("image") else None
     return [
-        compare(IMAGE, f"the node runs the image that {by} names", wish.digest, state.get("image"), PATH, reason),
+        compare(IMAGE, f"the node runs the image that {by} names", expected.digest, state.get("image"), PATH, reason),
         # The kernel's command line names the image that the first stage should boot; the report must name the same.
         compare(
             IMAGE,
             "the kernel's command line names the image of the report",
-            f"sailloft.image={report.get('image', wish.digest)}",
+            f"sailloft.image={report.get('image', expected.digest)}",
             named,
             "/proc/cmdline",
         ),
@@ -99,33 +101,33 @@ def _argument(command_line: str | None, start: str) -> str | None:
     return next((word for word in (command_line or "").split() if word.startswith(start)), None)
 
 
-def _kernel(wish: Wish, state: dict[str, Any]) -> list[Claim]:
+def _kernel(expected: Expected, state: dict[str, Any]) -> list[Claim]:
     arguments = state.get("arguments")
     # Under UEFI, iPXE's first word is the file's name (efi_image_cmdline in its efi_image.c): the kernel's digest.
-    if arguments and arguments[0] == wish.manifest.kernel.sha256:
+    if arguments and arguments[0] == expected.manifest.kernel.sha256:
         arguments = arguments[1:]
     return [
         compare(
             KERNEL,
             "the kernel is the image's",
-            wish.manifest.kernel.version,
+            expected.manifest.kernel.version,
             state.get("kernel"),
             "/proc/sys/kernel/osrelease",
         ),
         compare(
             KERNEL,
             "the kernel arguments are the image's and then the node's",
-            wish.arguments,
+            expected.arguments,
             arguments,
             "/proc/cmdline",
         ),
     ]
 
 
-def _layers(wish: Wish, state: dict[str, Any]) -> list[Claim]:
+def _layers(expected: Expected, state: dict[str, Any]) -> list[Claim]:
     report = state.get("report") or {}
     booted = report.get("layers")
-    wanted = [layer.name for layer in wish.manifest.layers]
+    wanted = [layer.name for layer in expected.manifest.layers]
     claims = [
         compare(
             LAYER,
@@ -136,7 +138,7 @@ def _layers(wish: Wish, state: dict[str, Any]) -> list[Claim]:
         )
     ]
     by_name = {layer["name"]: layer for layer in booted or []}
-    for layer in wish.manifest.layers:
+    for layer in expected.manifest.layers:
         name, seen = layer.name, by_name.get(layer.name, {})
         claims.append(compare(LAYER, f"layer {name} has its digest", layer.sha256, seen.get("sha256"), PATH))
         verity = f"every read of layer {name} is held against its digest (dm-verity)"
@@ -147,11 +149,11 @@ def _layers(wish: Wish, state: dict[str, Any]) -> list[Claim]:
     return claims
 
 
-def _services(wish: Wish, state: dict[str, Any]) -> list[Claim]:
+def _services(expected: Expected, state: dict[str, Any]) -> list[Claim]:
     failed = state.get("failed_units")
     if failed is not None:
-        failed = [unit for unit in failed if unit not in wish.may_fail]
-    aside = f" ({', '.join(wish.may_fail)} aside)" if wish.may_fail else ""
+        failed = [unit for unit in failed if unit not in expected.may_fail]
+    aside = f" ({', '.join(expected.may_fail)} aside)" if expected.may_fail else ""
     systemd = state.get("systemd") or {}
     return [
         Claim(

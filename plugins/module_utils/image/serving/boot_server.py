@@ -177,13 +177,13 @@ def _of_address(
     if networks and not any(_is_host(address, network) for network in networks):
         if len(networks) == 1:
             where = f"{networks[0]}, the network of boot_server_address"
-            mend = "boot_server_netmask, or name its network in boot_server_subnets"
+            remedy = "boot_server_netmask, or name its network in boot_server_subnets"
         else:
             where = f"any of {listed([str(network) for network in networks])}"
-            mend = "boot_server_subnets"
+            remedy = "boot_server_subnets"
         return [
             f"{subject} has the address {address}, which is no host's in {where}; correct the address (ansible_host) "
-            f"or {mend}"
+            f"or {remedy}"
         ]
     return []
 

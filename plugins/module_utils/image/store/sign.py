@@ -89,7 +89,7 @@ def verifies(data: bytes, signature: bytes, public_key: str) -> bool:
     return True
 
 
-def _minisign(arguments: list[str | os.PathLike[str]], subject: str, password: str | None, mend: str) -> None:
+def _minisign(arguments: list[str | os.PathLike[str]], subject: str, password: str | None, remedy: str) -> None:
     done = subprocess.run(
         ["minisign", *arguments],
         check=False,
@@ -107,4 +107,4 @@ def _minisign(arguments: list[str | os.PathLike[str]], subject: str, password: s
         said = " ".join(said.split()) or "minisign gave no reason"
         if "get_password" in said:
             said = "it has a password, and none was given"
-        raise ImageError(subject, said, mend)
+        raise ImageError(subject, said, remedy)

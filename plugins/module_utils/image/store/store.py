@@ -303,8 +303,8 @@ class Store:
             yield
         except OSError as error:
             where = f"{error.strerror}: {error.filename}" if error.filename else f"{error.strerror}"
-            mend = MAKE_ROOM if error.errno in NO_ROOM else "run as the user who owns it, and look at the disk"
-            raise ImageError(self.subject, where, mend) from error
+            remedy = MAKE_ROOM if error.errno in NO_ROOM else "run as the user who owns it, and look at the disk"
+            raise ImageError(self.subject, where, remedy) from error
 
     def _require_ours(self) -> None:
         """Raise ImageError for a folder with other things in it; a missing or empty one becomes a store."""

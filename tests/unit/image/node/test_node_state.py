@@ -13,7 +13,7 @@ from image_samples import Sample
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import node_state
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import Gate, Seen, Wish, prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import Expected, Gate, Seen, prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest as manifests
 from ansible_collections.sailloft.fleet.plugins.modules import node_image_proof
 
@@ -130,7 +130,7 @@ def test_a_kernel_without_verity(root):
 
 
 def wish(**changes):
-    given = Wish.of_text(IMAGE.digest, manifests.dump(IMAGE.manifest).decode(), "stable", OWN, [])
+    given = Expected.of_text(IMAGE.digest, manifests.dump(IMAGE.manifest).decode(), "stable", OWN, [])
     return replace(given, **changes)
 
 
@@ -235,7 +235,7 @@ def test_a_health_gate_that_does_not_hold(root, gate):
 def test_a_manifest_of_another_digest_is_refused():
     text = manifests.dump(IMAGE.manifest).decode()
     with pytest.raises(ImageError, match="its manifest has the digest"):
-        Wish.of_text("0" * 64, text, "", [], [])
+        Expected.of_text("0" * 64, text, "", [], [])
 
 
 @pytest.fixture
