@@ -40,6 +40,23 @@ options:
           - A setting that a NIC does not have fails the call, after all that the NICs do have was set.
         type: dict
         required: true
+  by_family:
+    description:
+      - The settings of the table of families (ConnectX-6, -7, -8, BlueField-3), with ATS as the topology needs it.
+      - O(settings) override it. A NIC of another family is left alone; a setting that the firmware of a NIC does not
+        know is returned as RV(unknown), and is no failure.
+    type: dict
+    suboptions:
+      devices:
+        description: The GPUs and NICs, as O(sailloft.fleet.pci_tuning#module:acs_by_port).
+        type: list
+        elements: str
+        required: true
+      purpose:
+        description: What for.
+        type: str
+        choices: [virtual_machines, bare_metal]
+        required: true
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
@@ -76,6 +93,11 @@ failures:
   returned: when the settings are valid
   type: list
   elements: str
+unknown:
+  description: Settings of the table of families that the firmware of a NIC does not know, a line each.
+  returned: when the settings are valid
+  type: list
+  elements: str
 reboot_required:
   description: Whether a setting takes effect only at the next boot.
   returned: success
@@ -93,6 +115,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_mo
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.concerns import read_topology
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import nic_firmware
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import PURPOSES
 
 
 def main() -> None:
@@ -101,8 +124,15 @@ def main() -> None:
         "devices": {"type": "list", "elements": "str", "required": True},
         "values": {"type": "dict", "required": True},
     }
+    by_family = {
+        "devices": {"type": "list", "elements": "str", "required": True},
+        "purpose": {"type": "str", "choices": list(PURPOSES), "required": True},
+    }
     module = AnsibleModule(
-        argument_spec={"settings": {"type": "list", "elements": "dict", "required": True, "options": setting}},
+        argument_spec={
+            "settings": {"type": "list", "elements": "dict", "required": True, "options": setting},
+            "by_family": {"type": "dict", "options": by_family},
+        },
         supports_check_mode=True,
     )
     system = System()

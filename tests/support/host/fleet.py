@@ -57,14 +57,16 @@ DOES = {
 time.sleep(state["answers_after_seconds"])
 changed, state["written"] = not state["written"], True
 pending = ["the running kernel was not started with iommu=pt: reboot"] if state["needs_reboot"] else []
-finish(changed=changed, pending=pending, reboot_required=bool(pending))
+acs = {"argument": None, "reason": None, "not_taken": []}
+finish(changed=changed, pending=pending, reboot_required=bool(pending), acs=acs)
 """,
     "nic_firmware": """
 left = state["firmware_boots"]
 changed = left > 0 and state.get("set_for") != left
 state["set_for"] = left
 pending = ["firmware of 0000:14:00.0: ATS_ENABLED at the next boot"] if left else []
-finish(changed=changed, pending=pending, reboot_required=left > 0, failures=state["firmware_failures"], devices={})
+failures = state["firmware_failures"]
+finish(changed=changed, pending=pending, reboot_required=left > 0, failures=failures, devices={}, unknown=[])
 """,
     "host_guests_info": """
 names = state["guests"][0] if state["guests"] else []

@@ -11,7 +11,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import bios_settings
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits, nic_firmware
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits
 
 ROLE = Path(__file__).parents[3] / "roles" / "gpu_host"
 
@@ -43,12 +43,6 @@ def test_acs_is_computed_by_default_and_by_hand_as_before():
     assert tuning(gpu_host_acs="unchanged") == {"settings": reads}
     by_hand = [{"devices": ["bridge"], "acs": list(acs_bits.DEFAULT)}]
     assert tuning(gpu_host_acs=by_hand) == {"settings": reads + by_hand}
-
-
-def test_the_default_firmware_is_the_papers():
-    assert DEFAULTS["gpu_host_nic_firmware"] == [
-        {"devices": ["15b3:*"], "values": {name: value for name, value, _why in nic_firmware.PAPER}}
-    ]
 
 
 def test_every_bios_claim_can_be_required():

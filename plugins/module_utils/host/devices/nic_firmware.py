@@ -18,21 +18,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_ports, nic_families
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import lockdown
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
 MELLANOX = 0x15B3
-# The settings that the paper names, and those that they need: key, value, why.
-# Values: https://github.com/apoorvemohan/HCIR, vela_asplos2025/vmsetup (the published settings of the Vela cluster,
-# ConnectX-6 and A100).
-PAPER = (
-    ("ADVANCED_PCI_SETTINGS", True, "makes MAX_ACC_OUT_READ visible"),
-    ("MAX_ACC_OUT_READ", 44, "more outstanding read bytes"),
-    ("PCI_WR_ORDERING", "per_mkey", "relaxed ordering is not forced on every write"),
-    ("RDMA_SELECTIVE_REPEAT_EN", True, "selective repeat in place of go-back-N"),
-    ("ATS_ENABLED", True, "translations are asked of the IOMMU, so that P2P goes straight"),
-    ("SRIOV_EN", True, "virtual functions"),
-)
 # Settings that firmware hides until another one is on.
 REVEALED_BY = {"MAX_ACC_OUT_READ": "ADVANCED_PCI_SETTINGS"}
 NAME = re.compile(r"[A-Z][A-Za-z0-9_]*(\[[0-9]+\])?")
@@ -91,12 +81,13 @@ def parse(output: str) -> dict[str, Setting]:
 def wanted(data: Any, host: Host) -> dict[str, dict[str, Any]]:
     """Return ``{"settings": [{"devices": ["15b3:*"], "values": {"ATS_ENABLED": true}}]}`` by address.
 
-    Functions of one NIC share its firmware: the first one (.0) that is not a VF represents it. Raises HostError.
+    With ``by_family`` the table of families comes first, and these override it. Functions of one NIC share its
+    firmware: the first one (.0) that is not a VF represents it. Raises HostError.
     """
     given = HostSettings("nic_firmware", data)
-    given.only("settings")
+    given.only("settings", "by_family")
     given.need("settings")
-    result: dict[str, dict[str, Any]] = {}
+    result: dict[str, dict[str, Any]] = _by_family(given, host)
     for entry in given.parts("settings"):
         entry.only("devices", "values")
         entry.need("devices", "values")
@@ -117,6 +108,16 @@ def wanted(data: Any, host: Host) -> dict[str, dict[str, Any]]:
                         f"{function.address} is no physical function of an NVIDIA/Mellanox NIC", "take it off the list"
                     )
     return result
+
+
+def _by_family(given: HostSettings, host: Host) -> dict[str, dict[str, Any]]:
+    """Return the settings of the table of families by address, for ``by_family`` (see ``acs_ports.wanted``)."""
+    if "by_family" not in given.data:
+        return {}
+    plan = acs_ports.wanted(HostSettings("nic_firmware.by_family", given.data["by_family"]), host)
+    nics = [host.function(address) for address in plan.nics] if plan else []
+    found = {nic.address: nic_families.values(nic, plan) for nic in nics if plan and _is_nic(nic)}
+    return {address: settings for address, settings in found.items() if settings}
 
 
 @dataclass(frozen=True)
@@ -154,9 +155,10 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
     All NICs are read and planned before one is written. Settings that a NIC lacks or refuses are in the outcome's
     ``failed``, after all others were set. Raises RequestError for a mistake in ``data``.
     """
-    outcome = Outcome(facts={"reboot_required": False, "devices": {}, "failures": []})
+    outcome = Outcome(facts={"reboot_required": False, "devices": {}, "failures": [], "unknown": []})
     failures: list[str] = outcome.facts["failures"]
     want = wanted(data, host)
+    by_hand = {**{address: {} for address in want}, **wanted({**data, "by_family": None}, host)}
     seen: dict[str, dict[str, Setting]] = {}
     for address in sorted(want):
         try:
@@ -165,9 +167,13 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
             failures.append(f"nic_firmware: {address}: {error}{_because(system)}")
     for address, before in list(seen.items()):
         planned = plan(before, want[address])
-        if planned.lacking:
+        # Of the table, which is for a whole family, firmware may lack a setting; of the inventory it is a mistake.
+        lacking = [name for name in planned.lacking if name in by_hand[address]]
+        unknown = [name for name in planned.lacking if name not in lacking]
+        outcome.facts["unknown"] += [f"the firmware of {address} knows no {name}" for name in unknown]
+        if lacking:
             failures.append(
-                f"nic_firmware: the firmware of {address} knows no {', '.join(planned.lacking)}: leave it out for this "
+                f"nic_firmware: the firmware of {address} knows no {', '.join(lacking)}: leave it out for this "
                 "NIC, turn on what reveals it (ADVANCED_PCI_SETTINGS), or update the firmware"
             )
         # Settings revealed by a setting of this call; if that was set before, only the boot can reveal them.

@@ -79,6 +79,11 @@ class AcsPlan:
         self._ports_around()
 
     @property
+    def has_data_direct(self) -> bool:
+        """Return True if a GPU has a data-direct function beside it."""
+        return bool(self._partners)
+
+    @property
     def ports(self) -> list[Port]:
         """Return all ports of the plan, by address."""
         known = self.host.by_address()

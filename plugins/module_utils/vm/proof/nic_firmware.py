@@ -19,7 +19,7 @@ NIC_FIRMWARE = {
     "PCI_WR_ORDERING": "relaxed PCI ordering is off",
     "MAX_ACC_OUT_READ": "more outstanding read bytes",
     "RDMA_SELECTIVE_REPEAT_EN": "selective repeat is on",
-    "ATS_ENABLED": "ATS is on",
+    "ATS_ENABLED": "ATS is as the topology needs it",
 }
 
 
@@ -45,6 +45,13 @@ def of_firmware(evidence: Evidence) -> list[Claim]:
         settings = evidence.nic_firmware.get(nic, {})
         for key in sorted({*NIC_FIRMWARE, *settings}):
             text = NIC_FIRMWARE.get(key, "as asked for")
+            if settings and key not in settings:
+                reason = (
+                    "not asked for on this NIC: the table of its family has no value, or its firmware no such setting"
+                )
+                source = f"{evidence.host_name} mstconfig query {nic}"
+                claims.append(not_applicable("nic_firmware", f"NIC {nic}: {text} ({key})", "set", source, reason))
+                continue
             setting = settings.get(key, {})
             claims.append(
                 compare(

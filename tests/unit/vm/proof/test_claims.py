@@ -89,7 +89,7 @@ BREAKS = {
     ),
     "firmware not read": (
         lambda e: e.nic_firmware.pop("0000:84:00.0"),
-        [f"NIC 0000:84:00.0: {words}" for words in ("ATS is on", "more outst", "relaxed PCI", "selective")],
+        [f"NIC 0000:84:00.0: {words}" for words in ("ATS is as", "more outst", "relaxed PCI", "selective")],
     ),
     "a host setting drifted": (
         lambda e: e.host_settings.differences.append("hugepages: node0 2 MiB"),
@@ -97,7 +97,7 @@ BREAKS = {
     ),
     "firmware differs": (
         lambda e: e.nic_firmware["0000:84:00.0"]["ATS_ENABLED"].update(seen="0"),
-        ["NIC 0000:84:00.0: ATS is on"],
+        ["NIC 0000:84:00.0: ATS is as"],
     ),
     "too few huge pages": (
         lambda e: setattr(e.host.numa_nodes[1].huge_pages[0], "total", 31),
@@ -357,7 +357,7 @@ def test_both_ports_of_a_nic_have_the_firmware_of_the_first():
     second.address, second.sriov = "0000:14:00.7", None
     one.host.functions.append(second)
     assert failed(prove(one)) == []
-    assert not found(prove(one), "NIC 0000:14:00.0: ATS is on")[1:]
+    assert not found(prove(one), "NIC 0000:14:00.0: ATS is as")[1:]
 
 
 def test_a_read_only_register_is_not_applicable_only_with_the_tunings_word_for_it():
@@ -529,7 +529,7 @@ def test_firmware_that_waits_for_a_reboot_does_not_hold():
     claims = prove(replace(evidence(), nic_firmware=firmware_of_result(result)))
     (claim,) = [claim for claim in claims if claim.holds is False]
     assert (claim.claim, claim.wanted, claim.seen) == (
-        "NIC 0000:84:00.0: ATS is on (ATS_ENABLED)",
+        "NIC 0000:84:00.0: ATS is as the topology needs it (ATS_ENABLED)",
         "True(1)",
         "False(0)",
     )
