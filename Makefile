@@ -22,7 +22,7 @@ export PATH := $(CURDIR)/$(bin):$(PATH)
 # Ansible and Molecule show what they do as they do it.
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help check environments types python39 thorough mutation lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb cabling sanity sanity-long docs galaxy molecule molecule-long bench bench-plan clean
+.PHONY: help check environments types vcsim python39 thorough mutation lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb cabling sanity sanity-long docs galaxy molecule molecule-long bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -105,7 +105,11 @@ lint: packages .venv/.tests
 types: packages .venv/.tests
 	tests/types
 
-unit: packages .venv/.tests
+# The simulated vCenter; built once, again only after a change.
+vcsim: packages
+	tests/vcsim/build
+
+unit: packages .venv/.tests vcsim
 	pytest -n 2
 
 # The library's unit tests on the oldest Python of targets.
