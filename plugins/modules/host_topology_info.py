@@ -89,7 +89,7 @@ topology:
       type: str
       sample: sailloft-topology/1
     source:
-      description: Which reader wrote it, V(sysfs), V(hwloc) or V(nccl).
+      description: Which reader wrote it, V(sysfs), V(hwloc), V(nccl) or V(vsphere).
       type: str
       sample: sysfs
     notes:
@@ -326,6 +326,19 @@ topology:
             control:
               description: Bits that are on.
               type: int
+        passthrough:
+          description: DirectPath I/O of ESXi; null for other hosts.
+          type: dict
+          contains:
+            capable:
+              description: Whether ESXi can give the device to a virtual machine.
+              type: bool
+            enabled:
+              description: Whether that is set.
+              type: bool
+            active:
+              description: Whether the host runs with it.
+              type: bool
         ats:
           description: Address Translation Services; null where it has none.
           type: dict

@@ -111,10 +111,8 @@ func populate(site *site) {
 }
 
 func number(reference string) int {
-	var kind string
 	var at int
 	_, _ = fmt.Sscanf(reference, "host-%d", &at)
-	_ = kind
 	return at
 }
 

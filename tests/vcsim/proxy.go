@@ -288,6 +288,10 @@ func failing(of types.ManagedObjectReference, method, name, message string) type
 			made = found
 		}
 	}
+	if duplicate, ok := made.(*types.DuplicateName); ok {
+		// A reference without a type is not valid.
+		duplicate.Object = of
+	}
 	task := simulator.CreateTask(of, strings.TrimSuffix(method, "_Task"), func(*simulator.Task) (types.AnyType, types.BaseMethodFault) {
 		return nil, made
 	})

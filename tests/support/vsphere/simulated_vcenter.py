@@ -7,12 +7,13 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPSConnection
 from pathlib import Path
 from ssl import create_default_context
-from typing import Any, Iterator
+from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
@@ -142,7 +143,8 @@ def serving(described: dict[str, Any]) -> Iterator[VCenter]:
         command = [program(), "-topology", str(topology), "-state", folder]
         with open(Path(folder) / "log", "wb") as log:
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
-            assert process.stdin is not None and process.stdout is not None
+            assert process.stdin is not None
+            assert process.stdout is not None
             try:
                 port = process.stdout.readline().strip()
                 if not port:

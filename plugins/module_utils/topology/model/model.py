@@ -76,6 +76,15 @@ class Sriov:
 
 
 @dataclass
+class Passthrough:
+    """DirectPath I/O of ESXi: ``capable`` of it, ``enabled`` in the settings, ``active`` since the last boot."""
+
+    capable: bool
+    enabled: bool
+    active: bool
+
+
+@dataclass
 class Acs:
     """Access Control Services: the capability and control registers as in the specification.
 
@@ -122,6 +131,7 @@ class Function:
     physical_function: str | None = None  # of a VF: its PF
     acs: Acs | None = None
     ats: Ats | None = None
+    passthrough: Passthrough | None = None
     max_read_request_bytes: int | None = None
     max_payload_bytes: int | None = None
     relaxed_ordering: bool | None = None
@@ -174,7 +184,7 @@ class Host:
     iommu: Iommu = field(default_factory=Iommu)
     kernel_release: str | None = None
     kernel_arguments: list[str] = field(default_factory=list)
-    source: str = "sysfs"  # which reader: "sysfs", "hwloc", "nccl", "recording"
+    source: str = "sysfs"  # which reader: "sysfs", "hwloc", "nccl", "vsphere"
     # Notes of what a reader left out or assumed, because the recording does not say it or contradicts itself.
     notes: list[str] = field(default_factory=list)
 

@@ -40,7 +40,7 @@ def capacities(host: Host, specs: list[DomainSpec], others: list[Holdings], take
             else:
                 # Ordinary memory; for huge pages, the memory that could be reserved where none is yet.
                 there = (node.memory_bytes - sum(pages.total * pages.size_bytes for pages in node.huge_pages)) // MIB
-            taken = sum(held.memory_mib.get(node.id, 0) for held in others if held.page_mib == size)
+            taken = sum(held.memory_mib.get(node.id, 0) for held in others if held.page_mib in (size, None))
             room[size, node.id] = there - taken
     for node in host.numa_nodes:
         cores = sorted(node.siblings or [[cpu] for cpu in node.cpus])[kept_cores:]

@@ -64,13 +64,13 @@ class Hypervisor:
 class Holdings:
     """The host resources of a domain: PCI addresses, CPUs that are pinned one by one, memory by node.
 
-    ``memory_mib`` and ``page_mib`` are by host node; page size 0 is ordinary memory.
+    ``memory_mib`` is by host node; page size 0 is ordinary memory, None is memory that no page size is set aside for.
     """
 
     devices: list[str] = field(default_factory=list)
     cpus: list[int] = field(default_factory=list)
     memory_mib: dict[int, int] = field(default_factory=dict)
-    page_mib: int = 0
+    page_mib: int | None = 0
 
 
 def holdings(xml: str) -> Holdings:

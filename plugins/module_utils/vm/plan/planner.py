@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.architecture import (
     architecture,
     unsupported,
@@ -15,23 +14,18 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import MIB
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices import nvswitch_boards
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.allocate import choose_together
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Chosen, Surroundings
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import capacity, cells, nodes
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import (
-    Holdings,
-    Hypervisor,
-    holdings,
-)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.eligibility import Chosen
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import cells, nodes
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Hypervisor, holdings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import (
     bus_numbers,
     mmio,
     pci_tree,
     predicted_guest,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.placement import Placement, place
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec, explicit_addresses
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
 
 # The limit if libvirt was not asked: every q35 allows it since QEMU 2.8 (max_cpus in hw/i386/pc_q35.c; 1024 since
 # 8.1, 4096 since 9.0).
@@ -53,49 +47,16 @@ def plan_domains(
     Raises DomainError, or TopologyError where the host contradicts itself.
     """
     require_x86(host)
-    listed = {spec.name for spec in specs}
-    held: dict[str, Holdings] = {}
-    others: list[Holdings] = []
-    around = Surroundings(host)
-    cpu_holder: dict[int, str] = {}
-    for observed in hypervisor.domains.values() if hypervisor else []:
-        own = holdings(observed.inactive_xml)
-        held[observed.name] = own
-        if observed.name not in listed:
-            others.append(own)
-            around.holder.update(dict.fromkeys(own.devices, observed.name))
-            cpu_holder.update(dict.fromkeys(own.cpus, observed.name))
-    for spec in specs:
-        for address in explicit_addresses(spec):
-            around.holder.setdefault(address, spec.name)
-    # Existing domains keep what they have until they choose: no other virtual machine's plan moves them.
-    for spec in sorted(specs, key=lambda item: item.name):
-        own = held.get(spec.name, Holdings())
-        counted = {kind: getattr(spec, key).chosen_for(1) for kind, key in kinds.SETTINGS.items()}
-        for address in own.devices:
-            if address in around.functions and counted.get(around.functions[address].kind):
-                around.holder.setdefault(address, spec.name)
-        for cpu in own.cpus:
-            cpu_holder.setdefault(cpu, spec.name)
+    domains = hypervisor.domains.values() if hypervisor else []
+    held = {observed.name: holdings(observed.inactive_xml) for observed in domains}
 
-    foreign_cpus = {cpu for cpu, name in cpu_holder.items() if name not in listed}
-    room = capacity.capacities(host, specs, others, foreign_cpus)
-    devices = {name: own.devices for name, own in held.items() if name in listed}
-    chosen = choose_together(specs, around, devices, nvswitch_boards.recognise(host, gpu_module_ids), room)
+    def max_vcpus(spec: DomainSpec) -> int:
+        accelerator = _accelerator(spec, hypervisor)
+        machine, _notes = _machine(spec, accelerator, hypervisor)
+        return hypervisor.accelerators[accelerator].vcpus_of(machine) if hypervisor else MAX_VCPUS
 
-    of_cells = nodes.settle(host, specs, {name: each.all() for name, each in chosen.items()}, held, room)
-    plans: dict[str, DomainPlan] = {}
-    # A spec that takes the remaining CPUs comes after those that set a number.
-    for spec in sorted(specs, key=lambda item: (item.vcpus is None, item.name)):
-        own = held.get(spec.name, Holdings())
-        taken = {cpu for cpu, name in cpu_holder.items() if name != spec.name}
-        plan = _plan(spec, around, chosen[spec.name], of_cells[spec.name], taken, own, hypervisor)
-        plans[spec.name] = plan
-        # From here on it holds exactly what it was given.
-        cpu_holder = {cpu: name for cpu, name in cpu_holder.items() if name != spec.name}
-        if spec.pin_cpus:
-            cpu_holder.update({cpu: spec.name for cell in plan.processors.cells for cpu in cell.cpus})
-    return [plans[spec.name] for spec in specs]
+    placements = place(host, specs, held, max_vcpus, gpu_module_ids)
+    return [_plan(placement, hypervisor) for placement in placements]
 
 
 def require_x86(host: Host) -> None:
@@ -105,21 +66,12 @@ def require_x86(host: Host) -> None:
         raise DomainError(f"{reason}; it can be read and recorded", "plan on another host")
 
 
-def _plan(
-    spec: DomainSpec,
-    around: Surroundings,
-    chosen: Chosen,
-    node_ids: list[int],
-    taken_cpus: set[int],
-    held: Holdings,
-    hypervisor: Hypervisor | None,
-) -> DomainPlan:
+def _plan(placement: Placement, hypervisor: Hypervisor | None) -> DomainPlan:
+    spec, around, chosen, processors = placement.spec, placement.around, placement.chosen, placement.processors
     host = around.host
     accelerator = _accelerator(spec, hypervisor)
     machine, machine_notes = _machine(spec, accelerator, hypervisor)
-    max_vcpus = hypervisor.accelerators[accelerator].vcpus_of(machine) if hypervisor else MAX_VCPUS
     devices = chosen.all()
-    processors = cells.arrange(spec, host, node_ids, taken_cpus, set(held.cpus), max_vcpus)
 
     cell_of_complex, notes = _cells_of(host, devices, processors)
     notes = [*chosen.notes, *machine_notes, *notes, *_share_notes(spec, host, chosen, processors)]

@@ -1,0 +1,64 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What the vsphere modules share of their documentation."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """The login of all of them; VMS are the virtual machines of vsphere_gpu_vm and vsphere_gpu_vm_info."""
+
+    DOCUMENTATION = r"""
+options:
+  hostname:
+    description:
+      - Name or address of vCenter, or of an ESXi host.
+      - Left out, it is C(VMWARE_HOST) of the environment.
+    type: str
+  username:
+    description:
+      - Account. docs/vsphere.md lists the least privileges that it needs.
+      - Left out, it is C(VMWARE_USER) of the environment.
+    type: str
+  password:
+    description:
+      - Its password, from a vault.
+      - Left out, it is C(VMWARE_PASSWORD) of the environment.
+    type: str
+  port:
+    description: Port of the API.
+    type: int
+    default: 443
+  validate_certs:
+    description: Verify the certificate. Turn it off for a trial only.
+    type: bool
+    default: true
+  ca_path:
+    description:
+      - A PEM file with the certificates to trust, instead of those of the system.
+      - vCenter offers those of its own authority at C(https://VCENTER/certs/download.zip).
+    type: path
+requirements:
+  - pyvmomi 9.1 or newer where the module runs
+notes:
+  - Run it on the controller (C(delegate_to=localhost)). One task is one login, and logs out at its end.
+  - Tested with govmomi's simulator; never tried on a real vCenter.
+author:
+  - The Sailloft maintainers (@sailloft)
+"""
+
+    VMS = r"""
+options:
+  cluster:
+    description: Cluster whose hosts and virtual machines are read. V("") is all of vCenter.
+    type: str
+    default: ""
+  gpu_module_ids:
+    description: As O(sailloft.fleet.gpu_domain#module:gpu_module_ids).
+    type: dict
+    default: {}
+  accelerators:
+    description: As O(sailloft.fleet.gpu_domain#module:accelerators).
+    type: dict
+    default: {}
+"""

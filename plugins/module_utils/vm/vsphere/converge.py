@@ -1,0 +1,405 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The work of vsphere_gpu_vm and vsphere_gpu_vm_info: read a cluster once, plan, compare, apply, read back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.placement import Placement, place
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import (
+    REFUSE,
+    Finding,
+    RefusedError,
+    unplannable,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_module_ids
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import preflight, read_back, request, versions
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.config_spec import Builder
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session import Login, Session
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Machine, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.wanted import configure, differences
+
+# The order of the actions over all virtual machines: devices and reservations are released before anything starts.
+PHASES = ("power_off", "destroy", "create", "upgrade", "reconfigure", "power_on")
+# If the host does not tell: vSphere 7 U1 and later (VMware Configuration Maximums).
+MAX_VCPUS = 768
+POLL_S = 2.0
+
+
+@dataclass
+class Row:
+    """One virtual machine on its way: what is wanted, what is there, and the actions between."""
+
+    request: request.Request
+    host: Esxi
+    model: Host | None = None
+    placement: Placement | None = None
+    wanted: dict[str, Any] | None = None
+    machine: Machine | None = None
+    have: dict[str, Any] | None = None
+    differences: list[dict[str, Any]] = field(default_factory=list)
+    actions: list[str] = field(default_factory=list)
+    restart_required: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return the virtual machine's name."""
+        return self.request.name
+
+
+def login_of(params: dict[str, Any]) -> Login:
+    """Return the login of a module's options."""
+    return Login(
+        params["hostname"] or "",
+        params["username"] or "",
+        params["password"] or "",
+        params["port"],
+        params["validate_certs"],
+        params["ca_path"],
+    )
+
+
+def converge(params: dict[str, Any], check_mode: bool, progress: Callable[[str], None] | None = None) -> dict[str, Any]:
+    """Bring the virtual machines of ``params`` (the module's) into their state. Raises DomainError, TopologyError."""
+    state = params["state"]
+    requests = request.parse(params["domains"], sizes=state != "absent")
+    module_ids = parse_module_ids(params["gpu_module_ids"])
+    with Session(login_of(params), progress) as session:
+        site = Site(session, params["cluster"])
+        rows = [_row(item, site, state) for item in requests]
+        findings: list[Finding] = []
+        if state != "absent":
+            findings += _plan(rows, site, session.api_version, params["accelerators"], module_ids)
+        for row in rows:
+            _decide(row, state, params["allow_restart"])
+        if state != "absent":
+            findings += _reservations(rows, site)
+        if any(item.severity == REFUSE for item in findings):
+            raise RefusedError(findings)
+        if state != "planned" and not check_mode:
+            _apply(rows, site, session, params)
+    return {
+        "changed": state != "planned" and any(row.actions for row in rows),
+        "restart_required": any(row.restart_required for row in rows),
+        "findings": [item.to_dict() for item in findings],
+        "domains": [_returned(row) for row in rows],
+        "diff": [_diff(row) for row in rows if row.actions or row.differences],
+    }
+
+
+def info(params: dict[str, Any]) -> dict[str, Any]:
+    """Return the virtual machines of ``params`` as they are, with plan and differences of those with a request."""
+    requests = request.parse(params["domains"] or [])
+    with Session(login_of(params)) as session:
+        site = Site(session, params["cluster"])
+        rows = [_row(item, site, "planned") for item in requests]
+        findings = _plan(
+            rows, site, session.api_version, params["accelerators"], parse_module_ids(params["gpu_module_ids"])
+        )
+        for row in rows:
+            _decide(row, "present", False)
+        asked = {row.name for row in rows}
+        names = params["names"] or ([] if rows else sorted(site.machines))
+        others = [site.machines[name] for name in names if name in site.machines and name not in asked]
+    return {
+        "changed": False,
+        "findings": [item.to_dict() for item in findings],
+        "domains": [
+            *(_described(row.machine, row, site) for row in rows),
+            *(_described(machine, None, site) for machine in others),
+        ],
+    }
+
+
+def _described(machine: Machine | None, row: Row | None, site: Site) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": row.name if row else machine.name if machine else "",
+        "exists": machine is not None,
+        "state": machine.state if machine else "absent",
+        "host": machine.host if machine else None,
+        "configuration": read_back.read(machine.config, site.network_names) if machine else None,
+        "slots": read_back.slots(machine.config) if machine else {},
+    }
+    if row is not None:
+        found.update(plan=_plan_of(row), differences=row.differences)
+    return found
+
+
+def _row(item: request.Request, site: Site, state: str) -> Row:
+    machine = site.machines.get(item.name)
+    if machine is not None:
+        asked = item.vsphere.host
+        if state != "absent" and asked and asked != machine.host:
+            raise DomainError(
+                f"it is on host {machine.host}, and vsphere.host is {asked}",
+                "move it with vCenter (powered off), or set vsphere.host to where it is",
+                item.name,
+            )
+        host = site.hosts[machine.host]
+    else:
+        host = site.host(item.vsphere.host, item.name) if state != "absent" else next(iter(site.hosts.values()))
+    row = Row(item, host, machine=machine)
+    if machine is not None:
+        row.have = read_back.read(machine.config, site.network_names)
+    return row
+
+
+def _plan(
+    rows: list[Row], site: Site, api: tuple[int, ...], accelerators: dict[str, bool], module_ids: dict[str, int]
+) -> list[Finding]:
+    """Plan the virtual machines of each host together; return the findings about each of them."""
+    findings: list[Finding] = []
+    for host in {row.host.name: row.host for row in rows}.values():
+        mine = [row for row in rows if row.host is host]
+        if host.unusable:
+            why = f"host {host.name} {host.unusable}"
+            findings += [
+                Finding(row.name, why, "nothing can be changed on it", "wait or choose another") for row in mine
+            ]
+            continue
+        model = site.model(host, accelerators)
+        held = read_back.holdings({name: machine.config for name, machine in host.machines.items()}, model)
+        capability = host.properties.get("capability")
+        most = (capability.maxSupportedVcpus if capability else None) or MAX_VCPUS
+
+        def limit(_spec: DomainSpec, most: int = most) -> int:
+            return most
+
+        try:
+            placements = place(model, [row.request.spec for row in mine], held, limit, module_ids)
+        except DomainError as error:
+            findings.append(unplannable(error))
+            continue
+        for row, placement in zip(mine, placements):
+            own = row.request.vsphere
+            kept = row.have["hardware_version"] if row.have and not own.hardware_version else own.hardware_version
+            row.model, row.placement = model, placement
+            row.wanted = configure(row.request, placement, host.release, host.cpu_mhz, api, kept)
+            findings += versions.missing(row.name, row.wanted, api)
+            findings += preflight.of_request(row.request, placement, row.wanted, host.release, model)
+    return findings
+
+
+def _decide(row: Row, state: str, allow_restart: bool) -> None:
+    """Set the actions of one virtual machine."""
+    machine = row.machine
+    if state == "absent":
+        if machine is not None:
+            row.actions = [*(["power_off"] if machine.state != "stopped" else []), "destroy"]
+        return
+    if row.wanted is None:
+        return
+    if machine is None or row.have is None:
+        row.actions = ["create"] + (["power_on"] if state == "running" else [])
+        return
+    row.differences = differences(row.wanted, row.have)
+    running = machine.state != "stopped"
+    stops = state == "stopped" and running
+    if row.differences:
+        if running and not allow_restart and not stops:
+            row.restart_required = True
+            return
+        row.actions = ["power_off"] if running else []
+        paths = {item["path"] for item in row.differences}
+        row.actions += ["upgrade"] if "hardware_version" in paths else []
+        row.actions += ["reconfigure"] if paths - {"hardware_version"} else []
+        if state == "running" or (running and state == "present"):
+            row.actions.append("power_on")
+    elif stops:
+        row.actions = ["power_off"]
+    elif state == "running" and not running:
+        row.actions = ["power_on"]
+
+
+def _reservations(rows: list[Row], site: Site) -> list[Finding]:
+    findings: list[Finding] = []
+    disks_mib: dict[str, int] = {}
+    for host in {row.host.name: row.host for row in rows if row.wanted}.values():
+        mine = {row.name: row.wanted for row in rows if row.host is host and row.wanted}
+        others = {name: machine for name, machine in host.machines.items() if name not in mine}
+        model = site.model(host)
+        of_nodes: dict[int, int] = {}
+        for own in read_back.holdings({name: machine.config for name, machine in others.items()}, model).values():
+            for node, memory_mib in own.memory_mib.items():
+                of_nodes[node] = of_nodes.get(node, 0) + memory_mib
+        running = {
+            name: read_back.read(machine.config, site.network_names)
+            for name, machine in others.items()
+            if machine.running
+        }
+        findings += preflight.of_host(host.name, model, host.cpu_mhz, mine, running, of_nodes)
+    for row in rows:
+        if "create" in row.actions and row.wanted:
+            store = site.datastore(row.request.vsphere.datastore, row.name)
+            disks_mib[store] = disks_mib.get(store, 0) + sum(row.wanted["disks_mib"])
+    return findings + list(preflight.of_datastores(disks_mib, site.free_bytes))
+
+
+def _apply(rows: list[Row], site: Site, session: Session, params: dict[str, Any]) -> None:
+    limit_s = params["task_timeout_s"]
+    specs = {row.name: _spec(row, site) for row in rows if {"create", "reconfigure"} & set(row.actions)}
+    for phase in PHASES:
+        mine = [row for row in rows if phase in row.actions]
+        if phase == "power_off":
+            _shut_down(mine, session, params["shutdown_timeout_s"], limit_s)
+            continue
+        tasks = {}
+        for row in mine:
+            what = f"{row.name}: {phase.replace('_', ' ')}"
+            tasks[row.name] = (
+                what,
+                session.call(what, _request(phase, row, site, session, specs.get(row.name)), row.name),
+            )
+        results = session.wait(tasks, limit_s)
+        if phase == "create":
+            for row in mine:
+                row.machine = Machine(row.name, results[row.name], None, False, "stopped", row.host.name, False)
+    _verify([row for row in rows if {"create", "reconfigure", "upgrade"} & set(row.actions)], site, session)
+
+
+def _spec(row: Row, site: Site) -> Any:
+    own = row.request.vsphere
+    builder = Builder(
+        row.name,
+        row.model,
+        lambda: site.target(row.host),
+        site.networks,
+        own.sriov_network,
+        row.machine.config if row.machine else None,
+    )
+    return builder.build(row.wanted or {}, row.have, site.datastore(own.datastore, row.name))
+
+
+def _request(phase: str, row: Row, site: Site, session: Session, spec: Any) -> Callable[[], Any]:
+    """Return the request that starts the task of a phase."""
+
+    def machine() -> Any:
+        return session.own(row.machine.reference) if row.machine else None
+
+    wanted = row.wanted or {}
+    return {
+        "destroy": lambda: machine().Destroy_Task(),
+        "create": lambda: site.folder().CreateVM_Task(spec, site.pool(row.host), session.own(row.host.reference)),
+        "upgrade": lambda: machine().UpgradeVM_Task(wanted["hardware_version"]),
+        "reconfigure": lambda: machine().ReconfigVM_Task(spec),
+        "power_on": lambda: machine().PowerOnVM_Task(session.own(row.host.reference)),
+    }[phase]
+
+
+def _shut_down(rows: list[Row], session: Session, timeout_s: int, limit_s: int) -> None:
+    """Ask the guests with VMware Tools to shut down, and power off those that have not done so in ``timeout_s``."""
+    waiting = [row for row in rows if row.machine and row.machine.tools and timeout_s]
+    for row in waiting:
+        reference = row.machine.reference if row.machine else None
+        session.call(f"{row.name}: shut down", lambda target=reference: session.own(target).ShutdownGuest(), row.name)
+    end = time.monotonic() + timeout_s
+    off: set[str] = set()
+    while waiting and len(off) < len(waiting) and time.monotonic() < end:
+        time.sleep(POLL_S)
+        found = session.read({"VirtualMachine": ["name", "runtime.powerState"]})["VirtualMachine"]
+        names = {row.name for row in waiting}
+        off = {item["name"] for _reference, item in found if str(item["runtime.powerState"]) == "poweredOff"} & names
+    tasks = {}
+    for row in rows:
+        if row.name not in off and row.machine:
+            target = row.machine.reference
+            what = f"{row.name}: power off"
+            task = session.call(what, lambda target=target: session.own(target).PowerOffVM_Task(), row.name)
+            tasks[row.name] = (what, task)
+    session.wait(tasks, limit_s)
+
+
+def _verify(rows: list[Row], site: Site, session: Session) -> None:
+    """Read back what was changed. Raises DomainError with what vCenter accepted and did not keep."""
+    if not rows:
+        return
+    found = session.read({"VirtualMachine": ["name", "config"]})["VirtualMachine"]
+    configs = {item["name"]: item["config"] for _reference, item in found if "config" in item}
+    lost = []
+    for row in rows:
+        have = read_back.read(configs[row.name], site.network_names) if row.name in configs else None
+        left = (
+            differences(row.wanted or {}, have)
+            if have
+            else [{"path": "", "wanted": "the virtual machine", "have": None}]
+        )
+        lost += [f"{row.name}: {item['path']} is {item['have']!r}, wanted {item['wanted']!r}" for item in left]
+    if lost:
+        raise DomainError(
+            "vCenter accepted the change and has something else:\n" + "\n".join(lost),
+            "look at the host's and the virtual hardware's limits; report it with the versions of ESXi and vCenter",
+        )
+
+
+def _plan_of(row: Row) -> dict[str, Any] | None:
+    """Return the plan of one virtual machine as the modules return it."""
+    if row.placement is None or row.wanted is None or row.model is None:
+        return None
+    processors, model = row.placement.processors, row.model
+    return {
+        "name": row.name,
+        "host": row.host.name,
+        "cells": [
+            {"id": cell.id, "host_node": cell.host_node, "memory_mib": cell.memory_mib, "vcpus": cell.vcpus}
+            for cell in processors.cells
+        ],
+        "devices": [
+            {
+                "host_address": item.address,
+                "kind": item.kind,
+                "host_node": model.node_of(item),
+                "physical_function": item.physical_function,
+                "host_path": [step.address for step in model.path(item.address)],
+            }
+            for item in row.placement.chosen.all()
+        ],
+        "configuration": row.wanted,
+        "notes": [*row.placement.chosen.notes, *model.notes],
+    }
+
+
+def _returned(row: Row) -> dict[str, Any]:
+    before = row.machine.state if row.have is not None and row.machine else "absent"
+    after = before
+    for action in row.actions:
+        after = {"create": "stopped", "power_off": "stopped", "power_on": "running", "destroy": "absent"}.get(
+            action, after
+        )
+    return {
+        "name": row.name,
+        "host": row.host.name,
+        "state_before": before,
+        "state": after,
+        "changed": bool(row.actions),
+        "actions": [phase for phase in PHASES if phase in row.actions],
+        "differences": row.differences,
+        "restart_required": row.restart_required,
+        "plan": _plan_of(row),
+    }
+
+
+def _diff(row: Row) -> dict[str, str]:
+    name = f"virtual machine {row.name}"
+    before, after = row.have or {}, row.wanted or {}
+    if row.machine is not None and row.have is not None and "destroy" not in row.actions:
+        return {
+            "before_header": name,
+            "after_header": f"{name} ({', '.join(row.actions) or 'needs power-off'})",
+            "before": "".join(f"{item['path']}: {item['have']}\n" for item in row.differences),
+            "after": "".join(f"{item['path']}: {item['wanted']}\n" for item in row.differences),
+        }
+    if "destroy" in row.actions:
+        after = {}
+    return {
+        "before_header": name,
+        "after_header": name,
+        "before": "".join(f"{key}: {value}\n" for key, value in before.items()),
+        "after": "".join(f"{key}: {value}\n" for key, value in after.items()),
+    }

@@ -1,0 +1,50 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The work of vsphere_host_topology_info: ESXi hosts as topologies, and what virtual machines hold of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recordings import write_recording
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import read_back
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.converge import login_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session import Session
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Site
+
+
+def read(params: dict[str, Any]) -> dict[str, Any]:
+    """Return the hosts of ``params`` (the module's). Raises DomainError, TopologyError."""
+    with Session(login_of(params)) as session:
+        site = Site(session, params["cluster"])
+        names = params["hosts"] or sorted(site.hosts)
+        if not names:
+            raise DomainError(
+                f"{session.login.name} shows no ESXi host", "check the cluster and the account's privileges"
+            )
+        rows = []
+        for name in names:
+            host = site.host(name)
+            model = site.model(host, params["accelerators"])
+            held = read_back.holdings({item.name: item.config for item in host.machines.values()}, model)
+            row = {
+                "name": host.name,
+                "cluster": host.cluster,
+                "topology": model.to_dict(),
+                "machines": [
+                    {
+                        "name": item.name,
+                        "state": item.state,
+                        "memory_mib": item.config.hardware.memoryMB,
+                        "vcpus": item.config.hardware.numCPU,
+                        "devices": held[item.name].devices,
+                    }
+                    for _name, item in sorted(host.machines.items())
+                ],
+            }
+            if params["record"]:
+                row["recording"] = write_recording(model)
+            rows.append(row)
+    first = {key: rows[0][key] for key in ("topology", "recording") if key in rows[0]} if len(rows) == 1 else {}
+    return {"changed": False, "hosts": rows, **first}

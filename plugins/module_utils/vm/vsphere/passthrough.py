@@ -1,0 +1,230 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Passthrough and SR-IOV of the devices of ESXi hosts: the work of the module vsphere_host_passthrough."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import read_back
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.converge import login_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session import Session
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.versions import API_7
+
+try:
+    from pyVmomi import vim
+except ImportError:
+    vim = None
+
+POLL_S = 5.0
+
+
+@dataclass
+class Work:
+    """One host: the settings that are to change, by address, and what of them waits for a boot."""
+
+    host: Esxi
+    model: Host
+    wanted: dict[str, tuple[bool, int | None]]
+    changes: list[dict[str, Any]] = field(default_factory=list)
+    reboot: bool = False
+
+    def to_dict(self, rebooted: bool) -> dict[str, Any]:
+        """Return the JSON-ready row of the module's result."""
+        return {
+            "name": self.host.name,
+            "changed": bool(self.changes) or rebooted,
+            "changes": self.changes,
+            "reboot_required": self.reboot and not rebooted,
+            "rebooted": rebooted,
+        }
+
+
+def converge(params: dict[str, Any], check_mode: bool, progress: Callable[[str], None] | None = None) -> dict[str, Any]:
+    """Bring the devices of ``params`` (the module's) into their state. Raises DomainError, TopologyError.
+
+    All hosts are checked before the first is changed, and each gets all of its changes in one request.
+    """
+    with Session(login_of(params), progress) as session:
+        site = Site(session, params["cluster"])
+        names = params["hosts"] or sorted(site.hosts)
+        works = [_work(site.host(name), site, params) for name in names]
+        rebooting = [work for work in works if work.reboot and params["allow_reboot"]]
+        for work in rebooting:
+            _check_reboot(work)
+        rebooted: set[str] = set()
+        if not check_mode:
+            for work in works:
+                if work.changes:
+                    _apply(work, site, session)
+            after = Site(session, params["cluster"])
+            for work in works:
+                # What the host has tells if a boot is needed; applyNow is a wish.
+                work.reboot = any(_waits(info, work.wanted) for info in _infos(after.hosts[work.host.name]))
+            for work in works:
+                if work.reboot and params["allow_reboot"]:
+                    _check_reboot(work)
+                    _reboot(work, session, params["reboot_timeout_s"])
+                    rebooted.add(work.host.name)
+        else:
+            rebooted = {work.host.name for work in rebooting}
+    rows = [work.to_dict(work.host.name in rebooted) for work in works]
+    return {
+        "changed": any(row["changed"] for row in rows),
+        "reboot_required": any(row["reboot_required"] for row in rows),
+        "hosts": rows,
+        "diff": [
+            {
+                "before_header": row["name"],
+                "after_header": row["name"],
+                "before": "".join(f"{item['address']}: {item['before']}\n" for item in row["changes"]),
+                "after": "".join(f"{item['address']}: {item['after']}\n" for item in row["changes"]),
+            }
+            for row in rows
+            if row["changes"]
+        ],
+    }
+
+
+def _infos(host: Esxi) -> list[Any]:
+    return list(host.properties.get("config.pciPassthruInfo") or [])
+
+
+def _waits(info: Any, wanted: dict[str, tuple[bool, int | None]]) -> bool:
+    """Return True for a device of the request that is not yet what is set for it."""
+    if info.id not in wanted:
+        return False
+    count = getattr(info, "numVirtualFunctionRequested", 0) if getattr(info, "sriovEnabled", False) else 0
+    return info.passthruEnabled != info.passthruActive or count != (getattr(info, "numVirtualFunction", 0) or 0)
+
+
+def _chosen(model: Host, devices: list[dict[str, Any]], name: str) -> dict[str, tuple[bool, int | None]]:
+    """Return (passthrough, number of virtual functions or None) by address; a later element counts for more."""
+    found: dict[str, tuple[bool, int | None]] = {}
+    known = model.by_address()
+    for item in devices:
+        addresses = item["addresses"] or [
+            function.address
+            for function in model.functions
+            if function.kind == item["kind"] and function.physical_function is None and _capable(function, item)
+        ]
+        for address in addresses:
+            if address not in known:
+                raise DomainError(f"host {name} has no device {address}", "read it with vsphere_host_topology_info")
+            if not _capable(known[address], item):
+                what = "SR-IOV" if item["virtual_functions"] is not None else "passthrough"
+                raise DomainError(
+                    f"host {name}: {known[address].kind} {address} is not capable of {what}", "leave it out"
+                )
+            found[address] = (bool(item["passthrough"]), item["virtual_functions"])
+    return found
+
+
+def _capable(function: Function, item: dict[str, Any]) -> bool:
+    if item["virtual_functions"] is not None:
+        return function.sriov is not None and item["virtual_functions"] <= function.sriov.total
+    return function.passthrough is not None and function.passthrough.capable
+
+
+def _work(host: Esxi, site: Site, params: dict[str, Any]) -> Work:
+    model = site.model(host, params["accelerators"])
+    work = Work(host, model, _chosen(model, params["devices"], host.name))
+    holders = {
+        address: machine.name
+        for machine in host.machines.values()
+        if machine.running
+        for address in read_back.holdings({machine.name: machine.config}, model)[machine.name].devices
+    }
+    known = model.by_address()
+    for info in _infos(host):
+        if info.id not in work.wanted:
+            continue
+        passthrough, count = work.wanted[info.id]
+        before = _state(info)
+        after = {"passthrough": passthrough}
+        if count is not None:
+            after = {"passthrough": passthrough, "virtual_functions": count}
+        if {key: before[key] for key in after} == after:
+            work.reboot = work.reboot or _waits(info, work.wanted)
+            continue
+        for address in [info.id, *(known[info.id].sriov.vfs if known[info.id].sriov else [])]:
+            if address in holders:
+                raise DomainError(
+                    f"host {host.name}: running virtual machine {holders[address]} has {address}", "stop it first"
+                )
+        work.changes.append({"address": info.id, "before": {key: before[key] for key in after}, "after": after})
+        work.reboot = work.reboot or not _rebinds(host, site)
+    return work
+
+
+def _state(info: Any) -> dict[str, Any]:
+    count = getattr(info, "numVirtualFunctionRequested", 0) if getattr(info, "sriovEnabled", False) else 0
+    return {"passthrough": info.passthruEnabled, "virtual_functions": count}
+
+
+def _rebinds(host: Esxi, site: Site) -> bool:
+    capability = host.properties.get("capability")
+    return bool(capability and capability.deviceRebindWithoutRebootSupported) and site.session.api_version >= API_7
+
+
+def _apply(work: Work, site: Site, session: Session) -> None:
+    now = True if _rebinds(work.host, site) else None
+    configs = []
+    for change in work.changes:
+        after = change["after"]
+        common = {"id": change["address"], "passthruEnabled": after["passthrough"], "applyNow": now}
+        if "virtual_functions" in after:
+            count = after["virtual_functions"]
+            configs.append(vim.host.SriovConfig(sriovEnabled=count > 0, numVirtualFunction=count, **common))
+        else:
+            configs.append(vim.host.PciPassthruConfig(**common))
+    system = work.host.properties["configManager.pciPassthruSystem"]
+    session.call(f"host {work.host.name}: passthrough", lambda: session.own(system).UpdatePassthruConfig(configs))
+
+
+def _check_reboot(work: Work) -> None:
+    running = sorted(machine.name for machine in work.host.machines.values() if machine.state != "stopped")
+    if running:
+        raise DomainError(
+            f"host {work.host.name} needs a reboot, and {', '.join(running)} run on it",
+            "stop or move them, or run without allow_reboot",
+        )
+
+
+def _reboot(work: Work, session: Session, limit_s: int) -> None:
+    """Reboot a host in maintenance mode, and wait until it is connected again with a later boot time."""
+    name = work.host.name
+
+    def own() -> Any:
+        return session.own(work.host.reference)
+
+    def task(what: str, request: Callable[[], Any]) -> None:
+        session.wait({name: (what, session.call(what, request))}, limit_s)
+
+    before = _boot(name, session)[0]
+    entered = not work.host.properties.get("runtime.inMaintenanceMode")
+    if entered:
+        task(f"host {name}: enter maintenance mode", lambda: own().EnterMaintenanceMode_Task(limit_s, False))
+    task(f"host {name}: reboot", lambda: own().RebootHost_Task(False))
+    end = time.monotonic() + limit_s
+    while True:
+        booted, state = _boot(name, session)
+        if booted != before and state == "connected":
+            break
+        if time.monotonic() > end:
+            raise DomainError(f"host {name} is not back {limit_s} s after its reboot", "look at its console")
+        time.sleep(POLL_S)
+    if entered:
+        task(f"host {name}: exit maintenance mode", lambda: own().ExitMaintenanceMode_Task(limit_s))
+
+
+def _boot(name: str, session: Session) -> tuple[Any, str]:
+    rows = session.read({"HostSystem": ["name", "runtime.bootTime", "runtime.connectionState"]})["HostSystem"]
+    found = next(item for _reference, item in rows if item["name"] == name)
+    return found.get("runtime.bootTime"), str(found["runtime.connectionState"])

@@ -1,0 +1,155 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Everything that is known to fail in vCenter, before anything is sent. Pure.
+
+vCenter refuses some of it only when a virtual machine starts, and accepts some of it in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import GIB, MIB
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.placement import Placement
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import WARN, Finding
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import bars, versions
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import Request
+
+# Options of the common spec that vSphere has no counterpart of, with their default: option -> (default, reason).
+NO_COUNTERPART = {
+    "mirror_topology": (True, "vSphere does not give a guest the host's PCI tree; NCCL's topology file carries it"),
+    "iothreads": (1, "ESXi schedules its I/O itself"),
+    "boot": (None, "vSphere boots no kernel directly"),
+    "console_log": (None, "vSphere writes no console log"),
+    "physical_address_bits": ("auto", "vSphere decides about address bits"),
+    "machine": ("q35", "vSphere has virtual hardware versions instead (vsphere.hardware_version)"),
+    "accelerator": ("auto", "vSphere is the hypervisor"),
+}
+
+
+def of_request(
+    request: Request, placement: Placement, wanted: dict[str, Any], esxi: str, host: Host
+) -> Iterator[Finding]:
+    """Yield what is wrong with one virtual machine on a host of ESXi release ``esxi``."""
+    name, spec, own = request.name, request.spec, request.vsphere
+    for option, (default, reason) in NO_COUNTERPART.items():
+        if getattr(spec, option) != default:
+            yield Finding(name, f"{option} has no effect on vSphere", reason, "leave it out", WARN)
+    newest = versions.newest_hardware(esxi)
+    if versions.hardware(wanted["hardware_version"]) > versions.hardware(newest):
+        yield Finding(
+            name,
+            f"virtual hardware {wanted['hardware_version']} is newer than ESXi {esxi} runs",
+            f"its newest is {newest}",
+            f"set vsphere.hardware_version: {newest} or older",
+        )
+    lost = bars.unknown(placement.chosen.gpus)
+    if lost and not spec.mmio_window_mib:
+        yield Finding(
+            name,
+            f"nothing tells the BARs of {', '.join(lost)}",
+            "vSphere's API does not, and the collection's table has no such GPU: the MMIO space cannot be sized",
+            "set mmio_window_mib: the power of two above the sum of their memory",
+        )
+    if placement.chosen.gpus and spec.firmware != "efi":
+        yield Finding(
+            name,
+            "firmware bios with GPUs",
+            "vSphere maps BARs above 4 GiB with EFI only",
+            "set firmware: efi",
+        )
+    for item in placement.chosen.all():
+        state = item.passthrough
+        if item.physical_function is None and state is not None and not state.active:
+            why = "it becomes active with the host's next boot" if state.enabled else "it is not enabled"
+            yield Finding(
+                name,
+                f"{item.kind} {item.address} is not active for passthrough",
+                why,
+                "enable it (vsphere_host_passthrough)",
+            )
+    if any(device["type"] == "sriov" for device in wanted["devices"]) and not own.sriov_network:
+        yield Finding(
+            name,
+            "virtual functions without vsphere.sriov_network",
+            "vSphere attaches a virtual function to a port group of its NIC's switch",
+            "name the port group",
+        )
+    if wanted["latency_sensitivity"] == "high" and wanted["memory_reservation_mib"] < wanted["memory_mib"]:
+        yield Finding(
+            name,
+            "latency sensitivity high without all memory reserved",
+            "ESXi gives exclusive CPUs only with it",
+            "set lock_memory: true",
+        )
+    if any(item.kind == "nvswitch" for item in host.functions) and placement.chosen.gpus:
+        yield Finding(
+            name,
+            "its host has NVSwitches",
+            "NVIDIA AI Enterprise lists passthrough on NVSwitch systems as unsupported on vSphere",
+            "ask NVIDIA before you rely on it",
+            WARN,
+        )
+
+
+def of_host(
+    name: str,
+    host: Host,
+    cpu_mhz: int,
+    wanted: dict[str, dict[str, Any]],
+    others: dict[str, dict[str, Any]],
+    of_nodes: dict[int, int],
+) -> Iterator[Finding]:
+    """Yield reservations above what the host has.
+
+    ``wanted`` are the configurations of its virtual machines that run afterwards, ``others`` those of running ones that
+    are not in the request (read_back.read), ``of_nodes`` is the memory that others hold by NUMA node, in MiB.
+    """
+    every = {**others, **wanted}
+    memory_mib = sum(node.memory_bytes for node in host.numa_nodes) // MIB
+    asked = sum(row["memory_reservation_mib"] for row in every.values())
+    if asked > memory_mib:
+        yield Finding(
+            ", ".join(sorted(wanted)),
+            f"{asked} MiB of memory are reserved on {name}, which has {memory_mib} MiB",
+            "ESXi does not start a virtual machine whose reservation it cannot keep",
+            "give them less memory, or another host",
+        )
+    capacity = sum(len(node.siblings or node.cpus) for node in host.numa_nodes) * cpu_mhz
+    mhz = sum(row["cpu_reservation_mhz"] for row in every.values())
+    if mhz > capacity:
+        yield Finding(
+            ", ".join(sorted(wanted)),
+            f"{mhz} MHz are reserved on {name}, which has {capacity} MHz",
+            "latency sensitivity high reserves every core of a virtual machine",
+            "give them fewer vCPUs, or another host",
+        )
+    used = dict(of_nodes)
+    for row in wanted.values():
+        affinity = [int(node) for node in row["extra"].get("numa.nodeAffinity", "").split(",") if node]
+        for number in affinity:
+            used[number] = used.get(number, 0) + row["memory_reservation_mib"] // len(affinity)
+    for node in host.numa_nodes:
+        there = node.memory_bytes // MIB
+        if used.get(node.id, 0) > there:
+            yield Finding(
+                ", ".join(sorted(wanted)),
+                f"{used[node.id]} MiB are to be on NUMA node {node.id} of {name}, which has {there} MiB",
+                "memory beyond it comes from another node",
+                "give them less memory, or other nodes (numa_nodes)",
+            )
+
+
+def of_datastores(disks_mib: dict[str, int], free_bytes: dict[str, int]) -> Iterator[Finding]:
+    """Yield datastores with less room than the new disks (MiB by datastore) can grow to."""
+    for name, size_mib in sorted(disks_mib.items()):
+        if size_mib * MIB > free_bytes.get(name, 0):
+            yield Finding(
+                "",
+                f"the new disks can grow to {size_mib // 1024} GiB in datastore {name}, which has "
+                f"{free_bytes.get(name, 0) // GIB} GiB",
+                "guests stop when a datastore is full",
+                "choose another datastore, or smaller disks",
+            )

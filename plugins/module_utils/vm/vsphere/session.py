@@ -1,0 +1,300 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A login to vCenter or ESXi: bulk reads with the property collector, tasks waited for, always closed. Needs pyVmomi.
+
+No other file connects. The password is in no message: vSphere's faults do not repeat it, and nothing here does.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+
+try:
+    from pyVim.connect import Disconnect, SmartConnect
+    from pyVmomi import vim, vmodl
+except ImportError:
+    SmartConnect = None  # type: ignore[assignment]
+
+# A vCenter that restarts its service is back in some minutes; a broken network is seen within one.
+RETRY_SECONDS = (1, 2, 4, 8, 15)
+# Tasks are read again after these pauses, the last one repeated: one request for all of them.
+POLL_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
+# The most objects of one answer: vCenter pages larger answers (RetrieveOptions.maxObjects).
+PAGE_OBJECTS = 200
+# What a lost connection raises in pyVmomi.
+LOST = (http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError, OSError)
+
+
+@dataclass
+class Login:
+    """Where and as whom to log in. ``ca_path``: a file of certificates to trust instead of the system's."""
+
+    hostname: str
+    username: str
+    password: str = field(repr=False)
+    port: int = 443
+    validate_certs: bool = True
+    ca_path: str | None = None
+    timeout_s: int = 60
+
+    @property
+    def name(self) -> str:
+        """Return the server for messages."""
+        return f"vCenter {self.hostname}" + (f":{self.port}" if self.port != 443 else "")
+
+
+class Session:
+    """One login. Use it as a context manager: it logs out at its end, after a failure, too."""
+
+    def __init__(self, login: Login, progress: Callable[[str], None] | None = None) -> None:
+        if SmartConnect is None:
+            raise DomainError("the Python package pyVmomi is missing where the module runs", "install pyvmomi there")
+        self.login = login
+        self._progress = progress or (lambda _line: None)
+        self._instance: Any = None
+
+    def __enter__(self) -> Session:
+        self._connect()
+        return self
+
+    def __exit__(self, *_exception: Any) -> None:
+        if self._instance is not None:
+            try:
+                Disconnect(self._instance)
+            except (vmodl.MethodFault, *LOST):
+                # The session has ended already, or ends by itself when it is idle.
+                pass
+            self._instance = None
+
+    def _connect(self) -> None:
+        login = self.login
+        if not (login.hostname and login.username and login.password):
+            raise DomainError(
+                "hostname, username or password of vCenter is missing",
+                "set them from a vault, or VMWARE_HOST, VMWARE_USER and VMWARE_PASSWORD in the environment",
+            )
+        try:
+            context = ssl.create_default_context(cafile=login.ca_path)
+        except (OSError, ssl.SSLError) as error:
+            raise DomainError(f"ca_path {login.ca_path} cannot be read ({error})", "give a PEM file") from error
+        if not login.validate_certs:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        try:
+            self._instance = SmartConnect(
+                host=login.hostname,
+                port=login.port,
+                user=login.username,
+                pwd=login.password,
+                sslContext=context,
+                httpConnectionTimeout=login.timeout_s,
+            )
+        except vim.fault.InvalidLogin as error:
+            raise DomainError(
+                f"{login.name} refuses user {login.username} or the password", "check both; nothing was changed"
+            ) from error
+        except vmodl.MethodFault as error:
+            raise DomainError(f"{login.name} refuses the login: {words(error)}") from error
+        except ssl.SSLCertVerificationError as error:
+            raise DomainError(
+                f"the certificate of {login.name} is not trusted ({error.verify_message})",
+                "give the certificate of its authority as ca_path (vCenter offers it at /certs/download.zip)",
+            ) from error
+        except LOST as error:
+            raise DomainError(f"{login.name} cannot be reached ({error})", "check name, port and network") from error
+
+    @property
+    def content(self) -> Any:
+        """Return the ServiceContent."""
+        return self._instance.content
+
+    @property
+    def api_version(self) -> tuple[int, ...]:
+        """Return the version that this connection speaks: the lower one of vCenter's and pyVmomi's."""
+        # urn:vim25/8.0.3.0; pyVmomi keeps the quotes of the SOAP header.
+        text = str(self._instance._stub.versionId).strip('"').rpartition("/")[2]
+        return tuple(int(part) for part in text.split(".") if part.isdigit())
+
+    def _again(self, read: Callable[[], Any]) -> Any:
+        """Return what ``read`` returns; it reads again after a lost connection or an expired session."""
+        why: Exception = ConnectionError()
+        for pause in (0, *RETRY_SECONDS):
+            time.sleep(pause)
+            try:
+                if isinstance(why, vim.fault.NotAuthenticated):
+                    self._progress(f"the session with {self.login.name} has expired; logging in again")
+                    self._connect()
+                return read()
+            except (vim.fault.NotAuthenticated, *LOST) as error:
+                why = error
+                self._progress(f"{self.login.name}: {words(error)}; reading again")
+        raise DomainError(f"{self.login.name} is not reachable any more ({words(why)})", "run the play again") from why
+
+    def read(self, kinds: dict[str, list[str]], root: Any = None) -> dict[str, list[tuple[Any, dict[str, Any]]]]:
+        """Return every object of the ``kinds`` (type name -> properties) below ``root`` with these properties.
+
+        One request, and one more for each further page. ``root`` None is the whole inventory. A property that an object
+        does not have is left out. Objects are in the order of their reference.
+        """
+
+        def request() -> list[Any]:
+            content = self.content
+            view = content.viewManager.CreateContainerView(
+                root or content.rootFolder, [_kind(name) for name in kinds], True
+            )
+            collector = vmodl.query.PropertyCollector
+            spec = collector.FilterSpec(
+                objectSet=[
+                    collector.ObjectSpec(
+                        obj=view,
+                        skip=True,
+                        selectSet=[
+                            collector.TraversalSpec(name="view", path="view", skip=False, type=vim.view.ContainerView)
+                        ],
+                    )
+                ],
+                propSet=[collector.PropertySpec(type=_kind(name), pathSet=paths) for name, paths in kinds.items()],
+            )
+            return self._pages([spec])
+
+        rows: dict[str, list[tuple[Any, dict[str, Any]]]] = {name: [] for name in kinds}
+        for found in self._again(request):
+            name = found.obj.__class__.__name__.rpartition(".")[2]
+            # A kind can be a base of what is found, as Network is of DistributedVirtualPortgroup.
+            name = name if name in rows else next(item for item in kinds if isinstance(found.obj, _kind(item)))
+            rows[name].append((found.obj, {item.name: item.val for item in found.propSet}))
+        for items in rows.values():
+            items.sort(key=lambda row: (len(row[0]._moId), row[0]._moId))
+        return rows
+
+    def _pages(self, specs: list[Any]) -> list[Any]:
+        collector = self.content.propertyCollector
+        page = collector.RetrievePropertiesEx(
+            specs, vmodl.query.PropertyCollector.RetrieveOptions(maxObjects=PAGE_OBJECTS)
+        )
+        found: list[Any] = []
+        while page is not None:
+            found += page.objects
+            page = collector.ContinueRetrievePropertiesEx(page.token) if page.token else None
+        return found
+
+    def call(self, what: str, request: Callable[[], Any], domain: str = "") -> Any:
+        """Return what a request that changes something returns. It is never carried out twice.
+
+        ``request`` reaches its objects with ``own``. Raises DomainError with vCenter's words. After a lost connection
+        it is not known if vCenter did it, and the error says so.
+        """
+        try:
+            return request()
+        except vim.fault.NotAuthenticated:
+            # vCenter refused the request for the expired session, so that this is no second time.
+            self._connect()
+            return self.call(what, request, domain)
+        except vmodl.MethodFault as error:
+            raise DomainError(f"{what}: {words(error)}", hint(error), domain) from error
+        except LOST as error:
+            raise DomainError(
+                f"{what}: the connection to {self.login.name} was lost ({error}); it is not known if vCenter did it",
+                "run the play again: it compares what is there",
+                domain,
+            ) from error
+
+    def wait(self, tasks: dict[str, tuple[str, Any]], limit_s: int) -> dict[str, Any]:
+        """Wait until all ``tasks`` (key -> what it does, task) have ended; return key -> result.
+
+        All are read with one request each time, and a lost connection or expired session does not end them: they run in
+        vCenter. Raises DomainError with the faults of all that failed, or with those that run longer than ``limit_s``.
+        """
+        ended: dict[str, Any] = {}
+        faults: list[DomainError] = []
+        shown: dict[str, Any] = {}
+        start, at = time.monotonic(), 0
+        while len(ended) < len(tasks):
+            open_tasks = {key: row for key, row in tasks.items() if key not in ended}
+            infos = self._infos([task for _what, task in open_tasks.values()])
+            for key, (what, task) in open_tasks.items():
+                info = infos.get(task._moId)
+                if info is None:
+                    continue
+                if info.state == vim.TaskInfo.State.success:
+                    ended[key] = info.result
+                elif info.state == vim.TaskInfo.State.error:
+                    ended[key] = None
+                    faults.append(DomainError(f"{what}: {words(info.error)}", hint(info.error), key))
+                elif info.progress is not None and info.progress != shown.get(key):
+                    shown[key] = info.progress
+                    self._progress(f"{what}: {info.progress} %")
+            if len(ended) < len(tasks):
+                if time.monotonic() - start > limit_s:
+                    names = ", ".join(what for key, (what, _task) in tasks.items() if key not in ended)
+                    raise DomainError(
+                        f"{names}: vCenter is still at it after {limit_s} s", "look at its tasks, then run again"
+                    )
+                time.sleep(POLL_SECONDS[min(at, len(POLL_SECONDS) - 1)])
+                at += 1
+        if len(faults) == 1:
+            raise faults[0]
+        if faults:
+            raise DomainError("\n".join(str(fault) for fault in faults))
+        return ended
+
+    def _infos(self, tasks: list[Any]) -> dict[str, Any]:
+        return self._again(lambda: self._task_infos(tasks))
+
+    def _task_infos(self, tasks: list[Any]) -> dict[str, Any]:
+        collector = vmodl.query.PropertyCollector
+        # After a new login the old references still name the tasks, through the new connection.
+        current = [vim.Task(task._moId, self._instance._stub) for task in tasks]
+        spec = collector.FilterSpec(
+            objectSet=[collector.ObjectSpec(obj=task) for task in current],
+            propSet=[collector.PropertySpec(type=vim.Task, pathSet=["info"])],
+        )
+        return {found.obj._moId: found.propSet[0].val for found in self._pages([spec])}
+
+    def own(self, reference: Any) -> Any:
+        """Return a managed object through the connection of now, which is another one after a new login."""
+        return type(reference)(reference._moId, self._instance._stub)
+
+
+def _kind(name: str) -> Any:
+    return vim.dvs.DistributedVirtualPortgroup if name == "DistributedVirtualPortgroup" else getattr(vim, name)
+
+
+def words(error: Any) -> str:
+    """Return a fault in vCenter's words: its message, or else its name."""
+    message = getattr(error, "localizedMessage", None) or getattr(error, "msg", None)
+    details = [item.message for item in getattr(error, "faultMessage", None) or [] if item.message]
+    name = error.__class__.__name__.rpartition(".")[2]
+    told = "; ".join(
+        [message, *details] if message and name not in message else [*([message] if message else []), *details]
+    )
+    return f"{told} ({name})" if told and name not in told else told or str(error) or name
+
+
+# Our words for faults, by the last part of their name.
+HINTS = {
+    "NoPermission": "the account lacks a privilege; docs/vsphere.md lists the least that it needs",
+    "InsufficientResourcesFault": "the reservation is above what the host has free; give it less memory or fewer vCPUs",
+    "InsufficientMemoryResourcesFault": "the reservation is above the memory that the host has free",
+    "InsufficientCpuResourcesFault": "the reservation is above the CPU time that the host has free",
+    "InvalidPowerState": "somebody has changed its power state meanwhile; run the play again",
+    "DuplicateName": "another virtual machine has this name, or another play is making it; run the play again",
+    "ConcurrentAccess": "somebody has changed it meanwhile; run the play again",
+    "TaskInProgress": "another task works on it; run the play again",
+    "ResourceInUse": "a running virtual machine has the device; stop it first",
+    "HostConfigFault": "the host cannot do that with the device; vsphere_host_topology_info tells what it can",
+    "GenericVmConfigFault": "vCenter cannot start it so; look at the devices and at passthrough of the host",
+    "NotAuthenticated": "the session has expired; run the play again",
+}
+
+
+def hint(error: Any) -> str:
+    """Return the next step for a fault; "" where there is none to name."""
+    return HINTS.get(error.__class__.__name__.rpartition(".")[2], "")

@@ -1,0 +1,187 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What vCenter has of one cluster: hosts, virtual machines, datastores, networks. One request reads all of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.accelerators import recognise
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.vsphere import read_esxi
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session import Session
+
+# The properties that are read, by type of object.
+HOST = [
+    "name",
+    "parent",
+    "hardware",
+    "capability",
+    "config.pciPassthruInfo",
+    "config.network.pnic",
+    "config.product",
+    "runtime.connectionState",
+    "runtime.inMaintenanceMode",
+    "summary.hardware.cpuMhz",
+    "configManager.pciPassthruSystem",
+    "vm",
+]
+MACHINE = ["name", "config", "runtime.powerState", "runtime.host", "guest.toolsRunningStatus"]
+PROPERTIES = {
+    "HostSystem": HOST,
+    "VirtualMachine": MACHINE,
+    "Datastore": ["name", "summary.freeSpace", "summary.accessible"],
+    "Network": ["name"],
+    "DistributedVirtualPortgroup": ["name", "key", "config.distributedVirtualSwitch"],
+    "DistributedVirtualSwitch": ["uuid"],
+    "ClusterComputeResource": ["name", "host", "resourcePool", "environmentBrowser", "datastore", "network"],
+    "Datacenter": ["name", "vmFolder", "hostFolder"],
+}
+
+
+@dataclass
+class Machine:
+    """A virtual machine as it is; ``config`` is the API's VirtualMachineConfigInfo."""
+
+    name: str
+    reference: Any
+    config: Any
+    running: bool
+    state: str  # running, stopped or suspended
+    host: str
+    tools: bool
+
+
+@dataclass
+class Esxi:
+    """An ESXi host: its ``properties`` by name, and the model of it once it was asked for."""
+
+    name: str
+    reference: Any
+    cluster: str
+    properties: dict[str, Any]
+    machines: dict[str, Machine] = field(default_factory=dict)
+
+    @property
+    def release(self) -> str:
+        """Return its version, like 8.0.3."""
+        product = self.properties.get("config.product")
+        return product.version if product else ""
+
+    @property
+    def cpu_mhz(self) -> int:
+        """Return the speed of a core, which reservations count in."""
+        return self.properties.get("summary.hardware.cpuMhz") or 0
+
+    @property
+    def unusable(self) -> str | None:
+        """Return why no virtual machine can be changed on it now; None: it can."""
+        state = str(self.properties.get("runtime.connectionState"))
+        if state != "connected":
+            return f"is {state}"
+        return "is in maintenance mode" if self.properties.get("runtime.inMaintenanceMode") else None
+
+
+class Site:
+    """One cluster of a vCenter as it was read, with ``hosts`` and ``machines`` by name."""
+
+    def __init__(self, session: Session, cluster: str = "") -> None:
+        self.session = session
+        rows = session.read(PROPERTIES)
+        self._rows = rows
+        self.clusters = {found["name"]: (reference, found) for reference, found in rows["ClusterComputeResource"]}
+        if cluster and cluster not in self.clusters:
+            raise DomainError(
+                f"{session.login.name} has no cluster {cluster!r}",
+                f"there are {', '.join(sorted(self.clusters)) or 'none'}",
+            )
+        chosen = {item._moId for name, (item, _found) in self.clusters.items() if cluster in ("", name)}
+        names = {item._moId: name for name, (item, _found) in self.clusters.items()}
+        self.hosts: dict[str, Esxi] = {}
+        by_reference: dict[str, Esxi] = {}
+        for reference, found in rows["HostSystem"]:
+            parent = found["parent"]._moId
+            if parent in chosen or (not cluster and parent not in names):
+                host = Esxi(found["name"], reference, names.get(parent, ""), found)
+                self.hosts[host.name] = by_reference[reference._moId] = host
+        self.machines: dict[str, Machine] = {}
+        for reference, found in rows["VirtualMachine"]:
+            on = by_reference.get(found["runtime.host"]._moId) if found.get("runtime.host") else None
+            if on is None or found.get("config") is None:
+                continue
+            power = str(found["runtime.powerState"])
+            state = {"poweredOn": "running", "poweredOff": "stopped"}.get(power, "suspended")
+            tools = found.get("guest.toolsRunningStatus") == "guestToolsRunning"
+            machine = Machine(found["name"], reference, found["config"], state == "running", state, on.name, tools)
+            self.machines[machine.name] = on.machines[machine.name] = machine
+        self.free_bytes = {
+            found["name"]: found["summary.freeSpace"]
+            for _item, found in rows["Datastore"]
+            if found["summary.accessible"]
+        }
+        switches = {item._moId: found["uuid"] for item, found in rows["DistributedVirtualSwitch"]}
+        # Name -> (reference, key, uuid of the switch); key None for the network of a standard switch.
+        self.networks: dict[str, tuple[Any, str | None, str | None]] = {}
+        for reference, found in rows["Network"]:
+            self.networks[found["name"]] = (reference, None, None)
+        for reference, found in rows["DistributedVirtualPortgroup"]:
+            switch = found["config.distributedVirtualSwitch"]
+            uuid = switches.get(switch._moId) if switch else None
+            self.networks[found["name"]] = (reference, found["key"], uuid)
+        self._targets: dict[str, Any] = {}
+        self._models: dict[str, Host] = {}
+
+    @property
+    def network_names(self) -> dict[str, str]:
+        """Return the names of distributed port groups by key."""
+        return {key: name for name, (_reference, key, _uuid) in self.networks.items() if key}
+
+    def host(self, name: str, domain: str = "") -> Esxi:
+        """Return the host of this name, or the only one for "". Raises DomainError naming those that there are."""
+        if not name and len(self.hosts) == 1:
+            return next(iter(self.hosts.values()))
+        if name not in self.hosts:
+            there = ", ".join(sorted(self.hosts)) or "none"
+            what = f"there is no host {name!r}" if name else "vsphere.host is missing, and there are several hosts"
+            raise DomainError(what, f"choose among {there}", domain)
+        return self.hosts[name]
+
+    def datastore(self, name: str, domain: str) -> str:
+        """Return the datastore of this name, or the only one for ""."""
+        if not name and len(self.free_bytes) == 1:
+            return next(iter(self.free_bytes))
+        if name not in self.free_bytes:
+            there = ", ".join(sorted(self.free_bytes)) or "none"
+            what = f"there is no datastore {name!r}" if name else "vsphere.datastore is missing, and there are several"
+            raise DomainError(what, f"choose among {there}", domain)
+        return name
+
+    def target(self, host: Esxi) -> Any:
+        """Return the host's ConfigTarget; asked for once, and only of hosts that it is needed of."""
+        if host.name not in self._targets:
+            reference = self.session.own(self.clusters[host.cluster][1]["environmentBrowser"])
+            own = self.session.own(host.reference)
+            self._targets[host.name] = self.session.call(
+                f"{host.name}: the devices that it offers", lambda: reference.QueryConfigTarget(own)
+            )
+        return self._targets[host.name]
+
+    def model(self, host: Esxi, accelerators: dict[str, bool] | None = None) -> Host:
+        """Return the host as the project's model."""
+        if host.name not in self._models:
+            infos = host.properties.get("config.pciPassthruInfo") or []
+            functions = any(getattr(info, "sriovActive", False) for info in infos)
+            found = read_esxi(host.properties, self.target(host).sriov if functions and host.cluster else [])
+            recognise(found, accelerators or {})
+            self._models[host.name] = found
+        return self._models[host.name]
+
+    def pool(self, host: Esxi) -> Any:
+        """Return the resource pool of the host's cluster."""
+        return self.session.own(self.clusters[host.cluster][1]["resourcePool"])
+
+    def folder(self) -> Any:
+        """Return the folder that new virtual machines are made in: the first datacenter's."""
+        return self.session.own(self._rows["Datacenter"][0][1]["vmFolder"])

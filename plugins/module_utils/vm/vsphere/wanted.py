@@ -1,0 +1,127 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The configuration that a placement becomes on vSphere, as plain data. Pure.
+
+``read_back.py`` reads what vCenter has into the same form, so that both are compared key by key:
+
+- guest_id, hardware_version, firmware, memory_mib, vcpus, cores_per_socket, threads_per_core, cores_per_numa_node
+  (0: vSphere decides), iommu, memory_reservation_mib, memory_locked, cpu_reservation_mhz, latency_sensitivity,
+  device_group
+- extra: those keys of extraConfig that this collection owns
+- devices: passed-through functions, each with type (fixed, dynamic, sriov), id (address, or vendor:device) and
+  numa_node (its virtual one); networks: port groups in order; disks_mib: sizes in order
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.placement import Placement
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import bars, versions
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import Request
+
+USE_64BIT = "pciPassthru.use64bitMMIO"
+MMIO_SIZE = "pciPassthru.64bitMMIOSizeGB"
+ALLOW_P2P = "pciPassthru.allowP2P"
+RELAX_ACS = "pciPassthru.RelaxACSforP2P"
+LARGE_PAGES = "sched.mem.lpage.enable1GPage"
+NODE_AFFINITY = "numa.nodeAffinity"
+# The keys of extraConfig that a plan sets or removes. All others are vCenter's or somebody else's, and stay.
+OWNED = (USE_64BIT, MMIO_SIZE, ALLOW_P2P, RELAX_ACS, LARGE_PAGES, NODE_AFFINITY)
+
+
+def configure(
+    request: Request, placement: Placement, esxi: str, cpu_mhz: int, api: tuple[int, ...], hardware: str = ""
+) -> dict[str, Any]:
+    """Return the wanted configuration on a host with ESXi release ``esxi`` and processors of ``cpu_mhz``.
+
+    ``hardware`` is the virtual hardware that it has or is asked for; "" is the newest of the release.
+
+    Virtual NUMA, virtual hyperthreads and a device's virtual node are left out below the API or the virtual hardware
+    that has them; what the user asked for by name is not.
+    """
+    spec, own, processors = request.spec, request.vsphere, placement.processors
+    hardware = hardware or versions.newest_hardware(esxi)
+    able = api >= versions.API_8 and versions.hardware(hardware) >= versions.NEEDS["numa_node"][1]
+    cells = processors.cells
+    vcpus = sum(len(cell.vcpus) for cell in cells)
+    threads = processors.threads if able else 1
+    cores = vcpus // threads // len(cells)
+    passed = placement.chosen.all()
+    reserved = bool(passed) or spec.lock_memory
+    high = own.latency_sensitivity == "high" and spec.pin_cpus
+    cell_of = {cell.host_node: cell.id for cell in cells}
+    return {
+        "guest_id": own.guest_id,
+        "hardware_version": hardware,
+        "firmware": spec.firmware,
+        "memory_mib": spec.memory_mib,
+        "vcpus": vcpus,
+        "cores_per_socket": cores,
+        "threads_per_core": threads,
+        "cores_per_numa_node": cores if able else 0,
+        "iommu": spec.remaps_interrupts,
+        "memory_reservation_mib": spec.memory_mib if reserved else 0,
+        "memory_locked": reserved,
+        # Admission counts cores, so that a core's two threads are reserved once.
+        "cpu_reservation_mhz": vcpus // processors.threads * cpu_mhz if high else 0,
+        "latency_sensitivity": "high" if high else "normal",
+        "device_group": own.device_group,
+        "extra": _extra(request, placement),
+        "devices": sorted(
+            (_device(item, own.passthrough, cell_of, placement, able) for item in passed),
+            key=lambda device: (
+                device["type"],
+                device["id"],
+                -1 if device["numa_node"] is None else device["numa_node"],
+            ),
+        ),
+        "networks": request.networks,
+        "disks_mib": request.disks_mib,
+    }
+
+
+def _extra(request: Request, placement: Placement) -> dict[str, str]:
+    spec = request.spec
+    extra = {}
+    passed = placement.chosen.all()
+    if placement.chosen.gpus:
+        size = spec.mmio_window_mib // 1024 or bars.mmio_gib(placement.chosen.gpus)
+        extra[USE_64BIT], extra[MMIO_SIZE] = "TRUE", str(size)
+    if len(passed) > 1:
+        extra[ALLOW_P2P] = extra[RELAX_ACS] = "TRUE"
+    if spec.huge_page_mib == 1024:
+        extra[LARGE_PAGES] = "TRUE"
+    if spec.strict_memory:
+        extra[NODE_AFFINITY] = ",".join(str(cell.host_node) for cell in placement.processors.cells)
+    return extra
+
+
+def _device(item: Any, passthrough: str, cell_of: dict[int, int], placement: Placement, able: bool) -> dict[str, Any]:
+    node = placement.around.host.node_of(item)
+    row = {"type": "fixed", "id": item.address, "numa_node": cell_of.get(node) if able and node is not None else None}
+    if item.physical_function:
+        row["type"] = "sriov"
+    elif passthrough == "dynamic":
+        row.update(type="dynamic", id=f"{item.vendor_id:04x}:{item.device_id:04x}")
+    return row
+
+
+def differences(wanted: dict[str, Any], have: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return each key that differs, with path, wanted and have; keys of ``extra`` one by one."""
+    found = []
+    for key in wanted:
+        if key == "extra":
+            for name in OWNED:
+                if wanted["extra"].get(name) != have["extra"].get(name):
+                    found.append(
+                        {"path": f"extra.{name}", "wanted": wanted["extra"].get(name), "have": have["extra"].get(name)}
+                    )
+        elif key == "disks_mib":
+            # A disk that is larger, and one more than is asked for, stay as they are.
+            have_mib = have[key][: len(wanted[key])]
+            if len(have_mib) < len(wanted[key]) or any(size < least for size, least in zip(have_mib, wanted[key])):
+                found.append({"path": key, "wanted": wanted[key], "have": have[key]})
+        elif wanted[key] != have[key]:
+            found.append({"path": key, "wanted": wanted[key], "have": have[key]})
+    return found

@@ -1,0 +1,110 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: vsphere_gpu_vm_info
+short_description: GPU virtual machines on VMware vSphere as they are
+version_added: 0.1.0
+description:
+  - Reads the virtual machines of a cluster with one request, and compares those with a spec with their plan.
+extends_documentation_fragment:
+  - sailloft.fleet.vsphere
+  - sailloft.fleet.vsphere.vms
+options:
+  domains:
+    description: Virtual machines with a spec, as in O(sailloft.fleet.vsphere_gpu_vm#module:domains).
+    type: list
+    elements: dict
+    default: []
+  names:
+    description: Names of others to read. With neither these nor O(domains) all are read.
+    type: list
+    elements: str
+    default: []
+attributes:
+  check_mode:
+    description: The module only reads.
+    support: full
+  diff_mode:
+    description: The module changes nothing, so there is nothing to show.
+    support: none
+seealso:
+  - module: sailloft.fleet.vsphere_gpu_vm
+"""
+
+EXAMPLES = r"""
+- name: Read all virtual machines of a cluster
+  sailloft.fleet.vsphere_gpu_vm_info:
+    hostname: vcenter.example.com
+    username: "{{ vault_vsphere_user }}"
+    password: "{{ vault_vsphere_password }}"
+    cluster: gpu
+  delegate_to: localhost
+  register: found
+"""
+
+RETURN = r"""
+findings:
+  description: What preflight finds of those in O(domains), as RV(sailloft.fleet.gpu_domain#module:findings).
+  returned: success
+  type: list
+  elements: dict
+domains:
+  description: Each virtual machine.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Its name.
+      type: str
+    exists:
+      description: Whether it is there.
+      type: bool
+    state:
+      description: V(running), V(stopped), V(suspended) or V(absent).
+      type: str
+    host:
+      description: Its ESXi host; null where it is absent.
+      type: str
+    configuration:
+      description: The settings that the collection knows, as vCenter has them; null where it is absent.
+      type: dict
+    slots:
+      description: The PCI slot number of each DirectPath device in the guest, by its address on the host.
+      type: dict
+    differences:
+      description: What differs from the plan, each with path, wanted and have; of those in O(domains).
+      type: list
+      elements: dict
+    plan:
+      description: As RV(sailloft.fleet.vsphere_gpu_vm#module:domains[].plan); of those in O(domains).
+      type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule, env_fallback
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.converge import info
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.options import LOGIN, VMS, with_environment
+
+
+def main() -> None:
+    """Run as an Ansible module."""
+    module = AnsibleModule(
+        argument_spec={
+            **with_environment(LOGIN, env_fallback),
+            **VMS,
+            "domains": {"type": "list", "elements": "dict", "default": []},
+            "names": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    finish(module, lambda: info(module.params))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: vsphere_host_passthrough
+short_description: Passthrough and SR-IOV of the devices of ESXi hosts
+version_added: 0.1.0
+description:
+  - Sets passthrough (DirectPath I/O) and the number of virtual functions of a set of devices, all of a host in one
+    request. It takes effect at once where the host can do that.
+  - What the host has afterwards tells if it needs a reboot. It is rebooted only with O(allow_reboot), in maintenance
+    mode, and never while virtual machines run on it.
+extends_documentation_fragment:
+  - sailloft.fleet.vsphere
+options:
+  cluster:
+    description: Cluster whose hosts are read. V("") is all of vCenter.
+    type: str
+    default: ""
+  hosts:
+    description: Names of the hosts. Left out, it is all of O(cluster).
+    type: list
+    elements: str
+    default: []
+  devices:
+    description: The devices and what they get. A later element counts for more.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      kind:
+        description: All capable devices of this kind; used where O(devices[].addresses) is empty.
+        type: str
+        choices: [gpu, nic, nvme, nvswitch]
+        default: gpu
+      addresses:
+        description: PCI addresses.
+        type: list
+        elements: str
+        default: []
+      passthrough:
+        description: Whether the device can be given to a virtual machine. False for a NIC with virtual functions.
+        type: bool
+        default: true
+      virtual_functions:
+        description: How many virtual functions the NIC has. V(0) turns SR-IOV off; left out, it is not touched.
+        type: int
+  accelerators:
+    description: As O(sailloft.fleet.gpu_domain#module:accelerators).
+    type: dict
+    default: {}
+  allow_reboot:
+    description: Reboot hosts that need it.
+    type: bool
+    default: false
+  reboot_timeout_s:
+    description: How long maintenance mode and the reboot of a host may take, in seconds.
+    type: int
+    default: 1800
+attributes:
+  check_mode:
+    description: Can run in check mode and predict what would change.
+    support: full
+  diff_mode:
+    description: Shows each device that changes.
+    support: full
+seealso:
+  - module: sailloft.fleet.vsphere_host_topology_info
+  - module: sailloft.fleet.vsphere_gpu_vm
+"""
+
+EXAMPLES = r"""
+- name: Give all GPUs to virtual machines, and eight virtual functions to a NIC
+  sailloft.fleet.vsphere_host_passthrough:
+    hostname: vcenter.example.com
+    username: "{{ vault_vsphere_user }}"
+    password: "{{ vault_vsphere_password }}"
+    cluster: gpu
+    hosts: [esx01.example.com]
+    devices:
+      - kind: gpu
+      - addresses: ["0000:3b:00.0"]
+        passthrough: false
+        virtual_functions: 8
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+reboot_required:
+  description: Whether a host has settings that wait for a reboot.
+  returned: success
+  type: bool
+hosts:
+  description: Each host.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Its name.
+      type: str
+    changed:
+      description: Whether anything was done to it.
+      type: bool
+    changes:
+      description: The devices that changed, each with address, before and after.
+      type: list
+      elements: dict
+    reboot_required:
+      description: Whether it has settings that wait for a reboot.
+      type: bool
+    rebooted:
+      description: Whether it was rebooted.
+      type: bool
+"""
+
+from ansible.module_utils.basic import AnsibleModule, env_fallback
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.options import LOGIN, with_environment
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.passthrough import converge
+
+
+def main() -> None:
+    """Run as an Ansible module."""
+    module = AnsibleModule(
+        argument_spec={
+            **with_environment(LOGIN, env_fallback),
+            "cluster": {"type": "str", "default": ""},
+            "hosts": {"type": "list", "elements": "str", "default": []},
+            "devices": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {
+                    "kind": {"type": "str", "choices": ["gpu", "nic", "nvme", "nvswitch"], "default": "gpu"},
+                    "addresses": {"type": "list", "elements": "str", "default": []},
+                    "passthrough": {"type": "bool", "default": True},
+                    "virtual_functions": {"type": "int"},
+                },
+            },
+            "accelerators": {"type": "dict", "default": {}},
+            "allow_reboot": {"type": "bool", "default": False},
+            "reboot_timeout_s": {"type": "int", "default": 1800},
+        },
+        supports_check_mode=True,
+    )
+    finish(module, lambda: converge(module.params, module.check_mode, module.log))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: vsphere_host_topology_info
+short_description: Read ESXi hosts as topologies, with one request to vCenter
+version_added: 0.1.0
+description:
+  - Reads the PCI devices of ESXi hosts, their bridges, NUMA nodes, passthrough and SR-IOV, processors and memory into
+    the structure of M(sailloft.fleet.host_topology_info), and what virtual machines hold of each host.
+  - vSphere's API does not tell BARs, links, ACS, ATS, MaxReadReq, IOMMU groups, port types and NUMA distances. They
+    stay unknown.
+extends_documentation_fragment:
+  - sailloft.fleet.vsphere
+options:
+  cluster:
+    description: Cluster whose hosts are read. V("") is all of vCenter.
+    type: str
+    default: ""
+  hosts:
+    description: Names of the hosts. Left out, it is all of O(cluster).
+    type: list
+    elements: str
+    default: []
+  record:
+    description: Whether to return recordings, too.
+    type: bool
+    default: false
+  accelerators:
+    description: As O(sailloft.fleet.gpu_domain#module:accelerators).
+    type: dict
+    default: {}
+attributes:
+  check_mode:
+    description: The module only reads.
+    support: full
+  diff_mode:
+    description: The module changes nothing, so there is nothing to show.
+    support: none
+seealso:
+  - module: sailloft.fleet.host_topology_info
+"""
+
+EXAMPLES = r"""
+- name: Read a host
+  sailloft.fleet.vsphere_host_topology_info:
+    hostname: vcenter.example.com
+    username: "{{ vault_vsphere_user }}"
+    password: "{{ vault_vsphere_password }}"
+    hosts: [esx01.example.com]
+  delegate_to: localhost
+  register: seen
+"""
+
+RETURN = r"""
+topology:
+  description: As RV(sailloft.fleet.host_topology_info#module:topology).
+  returned: if there is one host
+  type: dict
+recording:
+  description: As RV(sailloft.fleet.host_topology_info#module:recording).
+  returned: if there is one host and O(record) is true
+  type: str
+hosts:
+  description: Each host.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Its name in vCenter.
+      type: str
+    cluster:
+      description: Its cluster; empty for a host in none.
+      type: str
+    topology:
+      description: As RV(topology).
+      type: dict
+    recording:
+      description: As RV(recording).
+      returned: when O(record) is true
+      type: str
+    machines:
+      description: Its virtual machines, each with name, state, memory_mib, vcpus and devices (PCI addresses).
+      type: list
+      elements: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule, env_fallback
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.host_info import read
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.options import LOGIN, with_environment
+
+
+def main() -> None:
+    """Run as an Ansible module."""
+    module = AnsibleModule(
+        argument_spec={
+            **with_environment(LOGIN, env_fallback),
+            "cluster": {"type": "str", "default": ""},
+            "hosts": {"type": "list", "elements": "str", "default": []},
+            "record": {"type": "bool", "default": False},
+            "accelerators": {"type": "dict", "default": {}},
+        },
+        supports_check_mode=True,
+    )
+    finish(module, lambda: read(module.params))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""ESXi hosts read through the simulated API, held against the recordings that they are made from."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from machines import RECORDINGS, lab, recording
+from simulated_vcenter import esxi, serving, site
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recordings import read_recording
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.vsphere import read_esxi
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.host_info import read
+
+SERVERS = ("aws-g4dn-metal", "nvidia-dgx2", "supermicro-4029gp-ve")
+# What the API tells of each function.
+TOLD = (
+    "address", "root_complex", "parent", "class_code", "vendor_id", "device_id", "kind", "physical_function",
+)  # fmt: skip
+
+
+def seen(host: Host, **more) -> dict:
+    with serving(site(esxi(host, "esx01", **more))) as vcenter:
+        options = {**vcenter.login, "validate_certs": True, "cluster": "gpu", "hosts": [], "record": True}
+        return read({**options, "accelerators": {}})
+
+
+@pytest.mark.parametrize("name", [*SERVERS, "lab"])
+def test_a_recorded_server_is_read_back_as_far_as_the_api_tells(name, tmp_path):
+    host = lab() if name == "lab" else recording(name)
+    result = seen(host)
+    found = Host.from_dict(result["topology"])
+    known = found.by_address()
+    for function in host.functions:
+        other = known[function.address]
+        assert [getattr(other, key) for key in TOLD] == [getattr(function, key) for key in TOLD]
+        assert found.node_of(other) == host.node_of(function)
+        assert (other.sriov and other.sriov.vfs) == (function.sriov and function.sriov.vfs)
+        assert other.bars == []
+    assert [(node.id, node.cpus, node.memory_bytes) for node in found.numa_nodes] == [
+        (node.id, node.cpus, node.memory_bytes) for node in host.numa_nodes
+    ]
+    assert (found.cpu.architecture, found.source) == ("x86_64", "vsphere")
+    path = tmp_path / "esx01.json"
+    path.write_text(result["recording"], encoding="utf-8")
+    again = read_recording(str(path))
+    assert [item.passthrough for item in again.functions] == [item.passthrough for item in found.functions]
+
+
+def test_passthrough_is_read():
+    gpu = next(item for item in Host.from_dict(seen(lab())["topology"]).functions if item.kind == "gpu")
+    assert (gpu.passthrough.capable, gpu.passthrough.active) == (True, True)
+    gpu = next(item for item in Host.from_dict(seen(lab(), active=False)["topology"]).functions if item.kind == "gpu")
+    assert (gpu.passthrough.capable, gpu.passthrough.active) == (True, False)
+
+
+def test_a_host_without_numa_has_one_node_and_cores_of_neighbours():
+    info = SimpleNamespace(numCpuThreads=4, numCpuCores=2)
+    features = [SimpleNamespace(level=-0x7FFFFFF8, eax="0000:0000:0000:0000:0011:0000:0011:0100")]
+    package = SimpleNamespace(vendor="amd", description="EPYC", cpuFeature=[])
+    hardware = SimpleNamespace(
+        cpuInfo=info, numaInfo=None, memorySize=1 << 30, pciDevice=None, cpuPkg=[package], cpuFeature=features
+    )
+    host = read_esxi({"hardware": hardware})
+    assert [(node.id, node.siblings) for node in host.numa_nodes] == [(0, [[0, 1], [2, 3]])]
+    assert (host.cpu.vendor, host.cpu.virtualization, host.cpu.physical_address_bits) == ("AuthenticAMD", "svm", 52)
+    assert "the host tells nothing of passthrough" in " ".join(host.notes)
+
+
+def test_the_recordings_are_there():
+    assert all((RECORDINGS / f"{name}.json").is_file() for name in SERVERS)

@@ -1,0 +1,222 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Virtual machines on the simulated vCenter: every state, twice; changes; refusals; faults; lost sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from simulated_vcenter import PASSWORD, VCenter, esxi, serving, site
+from vsphere_requests import params, run, server, vm
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import RefusedError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import session
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.converge import converge, info
+
+
+@pytest.fixture
+def vcenter(monkeypatch) -> Iterator[VCenter]:
+    monkeypatch.setattr(session, "RETRY_SECONDS", (0.1, 0.1, 0.1))
+    described = site(esxi(server(), "esx01"), esxi(server(), "esx02", active=False, version="7.0.3"))
+    with serving(described) as served:
+        yield served
+        assert served.sessions() == 0
+
+
+def seen(vcenter: VCenter, *domains) -> dict:
+    found = info({**params(vcenter), "domains": list(domains) or None, "names": []})["domains"]
+    return {row["name"]: row for row in found}
+
+
+def test_a_virtual_machine_is_made_as_planned_and_the_second_run_changes_nothing(vcenter):
+    first = run(vcenter, vm(), state="running")
+    row = first["domains"][0]
+    assert (first["changed"], row["actions"], row["state"]) == (True, ["create", "power_on"], "running")
+    found = seen(vcenter)["train"]
+    assert found["state"] == "running"
+    have = found["configuration"]
+    assert have == row["plan"]["configuration"]
+    assert have["extra"] == {
+        "pciPassthru.use64bitMMIO": "TRUE",
+        "pciPassthru.64bitMMIOSizeGB": "512",
+        "pciPassthru.allowP2P": "TRUE",
+        "pciPassthru.RelaxACSforP2P": "TRUE",
+        "sched.mem.lpage.enable1GPage": "TRUE",
+        "numa.nodeAffinity": "0,1",
+    }
+    assert [(item["type"], item["numa_node"]) for item in have["devices"]] == [
+        ("fixed", 0), ("fixed", 1), ("sriov", 0), ("sriov", 1),
+    ]  # fmt: skip
+    assert (have["memory_reservation_mib"], have["memory_locked"], have["latency_sensitivity"]) == (65536, True, "high")
+    again = run(vcenter, vm(), state="running")
+    assert (again["changed"], again["diff"], again["domains"][0]["differences"]) == (False, [], [])
+
+
+def test_check_mode_predicts_and_changes_nothing(vcenter):
+    predicted = run(vcenter, vm(), state="running", check=True)
+    assert seen(vcenter) == {}
+    done = run(vcenter, vm(), state="running")
+    assert predicted == done
+
+
+def test_a_change_needs_power_off_and_is_made_only_if_allowed(vcenter):
+    run(vcenter, vm(), state="running")
+    more = vm(memory_mib=131072, interfaces=[])
+    told = run(vcenter, more, state="running")
+    assert (told["changed"], told["restart_required"]) == (False, True)
+    assert seen(vcenter)["train"]["configuration"]["memory_mib"] == 65536
+    done = run(vcenter, more, state="running", allow_restart=True)
+    assert done["domains"][0]["actions"] == ["power_off", "reconfigure", "power_on"]
+    paths = {item["path"] for item in done["domains"][0]["differences"]}
+    assert paths == {"memory_mib", "memory_reservation_mib", "networks"}
+    assert "memory_mib: 65536\n" in done["diff"][0]["before"]
+    assert not run(vcenter, more, state="running", allow_restart=True)["changed"]
+
+
+def test_stopped_absent_and_planned(vcenter):
+    assert not run(vcenter, vm(), state="planned")["changed"]
+    assert seen(vcenter) == {}
+    run(vcenter, vm(), state="running")
+    assert run(vcenter, vm(), state="stopped")["domains"][0]["actions"] == ["power_off"]
+    assert not run(vcenter, vm(), state="stopped")["changed"]
+    assert run(vcenter, vm(), state="absent")["domains"][0]["actions"] == ["destroy"]
+    assert not run(vcenter, vm(), state="absent")["changed"]
+    assert seen(vcenter) == {}
+
+
+def test_devices_are_taken_away_and_settings_of_ours_removed(vcenter):
+    run(vcenter, vm())
+    run(vcenter, vm(gpus={"count": 0}, nics={"per_gpu": 0}, strict_memory=False))
+    have = seen(vcenter)["train"]["configuration"]
+    assert have["devices"] == []
+    assert have["extra"] == {"sched.mem.lpage.enable1GPage": "TRUE"}
+
+
+def test_two_virtual_machines_get_different_devices_and_keep_them(vcenter):
+    one, two = (vm(name, gpus={"count": 1}, vcpus=2) for name in ("one", "two"))
+    run(vcenter, one)
+    first = seen(vcenter)["one"]["configuration"]["devices"]
+    result = run(vcenter, one, two)
+    assert [row["actions"] for row in result["domains"]] == [[], ["create"]]
+    second = seen(vcenter)["two"]["configuration"]["devices"]
+    assert not {item["id"] for item in first} & {item["id"] for item in second}
+    with pytest.raises(RefusedError, match=r"virtual machine one has it|free 0"):
+        run(vcenter, vm("three", gpus={"count": 1}, vcpus=2))
+
+
+def test_dynamic_devices_are_chosen_by_model(vcenter):
+    run(vcenter, vm(vsphere={"passthrough": "dynamic"}), state="running")
+    have = seen(vcenter)["train"]["configuration"]
+    assert [item["id"] for item in have["devices"] if item["type"] == "dynamic"] == ["10de:2330", "10de:2330"]
+    assert not run(vcenter, vm(vsphere={"passthrough": "dynamic"}), state="running")["changed"]
+
+
+def test_everything_is_read_in_one_request(vcenter):
+    run(vcenter, vm())
+    vcenter.forget()
+    run(vcenter, vm())
+    requests = vcenter.requests()
+    assert requests["RetrievePropertiesEx"] == 1
+    assert requests["Login"] == requests["Logout"] == 1
+    assert sum(requests.values()) <= 9
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"memory_mib": 4 << 20}, "more than the NUMA nodes"),
+        ({"vsphere": {"host": "esx02"}}, "not active for passthrough"),
+        ({"vsphere": {"host": "esx09"}}, "there is no host 'esx09'; choose among esx01, esx02"),
+        ({"vsphere": {"sriov_network": ""}}, "virtual functions without vsphere.sriov_network"),
+        ({"vsphere": {"hardware_version": "vmx-17"}}, None),
+        ({"vsphere": {"hardware_version": "vmx-30"}}, "newer than ESXi 8.0.3 runs"),
+        ({"firmware": "bios"}, "firmware bios with GPUs"),
+        ({"lock_memory": False, "gpus": {"count": 0}, "nics": {}}, "latency sensitivity high without all memory"),
+        ({"disks": [{"path": "/x", "size_mib": 8 << 20}]}, "the new disks can grow to"),
+        ({"disks": [{"path": "/x"}]}, "no size_mib"),
+        ({"interfaces": [{"type": "user"}]}, "no source"),
+        ({"vsphere": {"wrong": "x"}}, "unknown settings"),
+    ],
+)
+def test_what_would_fail_is_refused_before_anything_is_sent(vcenter, change, words):
+    if words is None:
+        assert run(vcenter, vm(**change))["domains"][0]["plan"]["configuration"]["threads_per_core"] == 1
+        return
+    with pytest.raises(DomainError, match=words):
+        run(vcenter, vm(**change), state="running")
+    assert "CreateVM_Task" not in vcenter.requests()
+
+
+def test_a_wrong_password_is_said_without_it(vcenter):
+    with pytest.raises(DomainError, match="refuses user") as caught:
+        run(vcenter, vm(), password="another secret")
+    assert "another secret" not in str(caught.value)
+    assert PASSWORD not in str(caught.value)
+
+
+def test_an_unknown_certificate_is_refused_unless_told(vcenter):
+    with pytest.raises(DomainError, match="is not trusted"):
+        run(vcenter, vm(), ca_path=None)
+    assert run(vcenter, vm(), ca_path=None, validate_certs=False)["changed"]
+
+
+def test_an_expired_session_is_renewed(vcenter):
+    vcenter.rule("RetrievePropertiesEx", "expire")
+    vcenter.rule("CreateVM_Task", "expire")
+    assert run(vcenter, vm())["changed"]
+    assert vcenter.requests()["Login"] == 3
+    assert list(seen(vcenter)) == ["train"]
+
+
+def test_a_connection_that_is_lost_in_mid_task_is_made_again(vcenter):
+    vcenter.rule("CreateVM_Task", "delay", milliseconds=4000)
+    vcenter.rule("RetrievePropertiesEx", "drop", contains="Task", times=2)
+    said: list[str] = []
+    assert converge(params(vcenter, vm()), False, said.append)["changed"]
+    assert any("reading again" in line for line in said)
+    assert any(line.startswith("train: create: ") for line in said)
+
+
+def test_a_lost_answer_is_no_second_virtual_machine(vcenter):
+    vcenter.rule("CreateVM_Task", "drop", after=True)
+    with pytest.raises(DomainError, match="it is not known if vCenter did it; run the play again"):
+        run(vcenter, vm())
+    assert not run(vcenter, vm())["changed"]
+    assert list(seen(vcenter)) == ["train"]
+
+
+def test_a_task_that_fails_is_told_in_vcenters_words_and_ours(vcenter):
+    vcenter.rule("PowerOnVM_Task", "task_fault", fault="InsufficientMemoryResourcesFault", message="Not enough memory.")
+    with pytest.raises(DomainError, match=r"power on: Not enough memory.*above the memory that the host has free"):
+        run(vcenter, vm(), state="running")
+    # The next run finishes what is left.
+    assert run(vcenter, vm(), state="running")["domains"][0]["actions"] == ["power_on"]
+
+
+def test_two_plays_at_once_make_one_virtual_machine(vcenter):
+    vcenter.rule("CreateVM_Task", "delay", milliseconds=500)
+    with ThreadPoolExecutor(2) as pool:
+        plays = [pool.submit(run, vcenter, vm()) for _number in range(2)]
+    failed = [str(play.exception()) for play in plays if play.exception()]
+    assert len(failed) <= 1
+    assert [error for error in failed if "another play is making it" not in error] == []
+    assert list(seen(vcenter)) == ["train"]
+
+
+def test_an_old_api_is_refused_where_it_would_drop_a_setting():
+    with serving(site(esxi(server(), "esx01", version="8.0.3"), api_version="7.0.0.0")) as old:
+        # By default settings that it does not have are left out.
+        wanted = run(old, vm(), state="planned")["domains"][0]["plan"]["configuration"]
+        assert wanted["cores_per_numa_node"] == 0
+        with pytest.raises(
+            RefusedError, match=r"device groups needs API 8\.0\.0\.1, this vCenter and pyVmomi speak 7\.0"
+        ):
+            run(old, vm(vsphere={"device_group": "Nvidia:2@nvlink"}))
+        assert "CreateVM_Task" not in old.requests()
+    described = site(esxi(server(), "esx01", version="6.7.0"), api_version="6.7.0.0")
+    refused = pytest.raises(RefusedError, match=r"dynamic DirectPath I/O needs API 7\.0")
+    with serving(described) as older, refused:
+        run(older, vm(vsphere={"passthrough": "dynamic"}))

@@ -1,0 +1,98 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Passthrough and SR-IOV of hosts of the simulated vCenter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from simulated_vcenter import VCenter, esxi, serving, site
+from vsphere_requests import run, server, vm
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.passthrough import converge
+
+
+@pytest.fixture
+def vcenter() -> Iterator[VCenter]:
+    hosts = [esxi(server(), "esx01", active=False), esxi(server(), "esx02", active=False, apply_now=False)]
+    with serving(site(*hosts)) as served:
+        yield served
+        assert served.sessions() == 0
+
+
+def device(**more: Any) -> dict[str, Any]:
+    return {"kind": "gpu", "addresses": [], "passthrough": True, "virtual_functions": None, **more}
+
+
+def enable(vcenter: VCenter, *devices: dict[str, Any], check: bool = False, **more: Any) -> dict[str, Any]:
+    options = {"validate_certs": True, "cluster": "gpu", "hosts": ["esx01"], "accelerators": {}, "allow_reboot": False}
+    return converge(
+        {**vcenter.login, **options, "reboot_timeout_s": 30, "devices": list(devices or [device()]), **more}, check
+    )
+
+
+def test_what_the_host_can_is_applied_now_in_one_request(vcenter):
+    predicted = enable(vcenter, check=True)
+    done = enable(vcenter)
+    assert predicted == done
+    assert (done["changed"], done["reboot_required"]) == (True, False)
+    assert [item["address"] for item in done["hosts"][0]["changes"]] == ["0000:13:00.0", "0000:83:00.0"]
+    assert vcenter.requests()["UpdatePassthruConfig"] == 1
+    assert not enable(vcenter)["changed"]
+
+
+def test_another_host_needs_a_reboot_and_gets_it_only_if_allowed(vcenter):
+    first = enable(vcenter, hosts=["esx02"])
+    assert (first["changed"], first["reboot_required"]) == (True, True)
+    waiting = enable(vcenter, hosts=["esx02"])
+    assert (waiting["changed"], waiting["reboot_required"]) == (False, True)
+    assert "RebootHost_Task" not in vcenter.requests()
+    done = enable(vcenter, hosts=["esx02"], allow_reboot=True)
+    assert (done["changed"], done["reboot_required"], done["hosts"][0]["rebooted"]) == (True, False, True)
+    requests = vcenter.requests()
+    assert requests["EnterMaintenanceMode_Task"] == requests["ExitMaintenanceMode_Task"] == 1
+    assert not enable(vcenter, hosts=["esx02"], allow_reboot=True)["changed"]
+
+
+def test_a_host_with_running_virtual_machines_is_not_rebooted(vcenter):
+    run(vcenter, vm("other", gpus={}, nics={}, vsphere={"host": "esx02"}), state="running")
+    with pytest.raises(DomainError, match=r"esx02 needs a reboot, and other run on it"):
+        enable(vcenter, hosts=["esx02"], allow_reboot=True)
+    assert "UpdatePassthruConfig" not in vcenter.requests()
+
+
+def test_virtual_functions(vcenter):
+    nic = device(addresses=["0000:14:00.0"], passthrough=False, virtual_functions=2)
+    done = enable(vcenter, nic)
+    assert done["hosts"][0]["changes"][0]["after"] == {"passthrough": False, "virtual_functions": 2}
+    assert not enable(vcenter, nic)["changed"]
+
+
+def test_a_device_of_a_running_virtual_machine_is_left_alone(vcenter):
+    enable(vcenter)
+    run(vcenter, vm(nics={}), state="running")
+    with pytest.raises(DomainError, match=r"running virtual machine train has 0000:13:00\.0"):
+        enable(vcenter, device(passthrough=False))
+
+
+@pytest.mark.parametrize(
+    ("devices", "words"),
+    [
+        (device(addresses=["0000:99:00.0"]), "has no device 0000:99:00.0"),
+        (device(addresses=["0000:10:00.0"]), "bridge 0000:10:00.0 is not capable of passthrough"),
+        (device(addresses=["0000:14:00.0"], virtual_functions=1000), "is not capable of SR-IOV"),
+    ],
+)
+def test_what_a_host_cannot_is_refused(vcenter, devices, words):
+    with pytest.raises(DomainError, match=words):
+        enable(vcenter, devices)
+    assert "UpdatePassthruConfig" not in vcenter.requests()
+
+
+def test_a_refusal_is_told_in_vcenters_words(vcenter):
+    vcenter.rule("UpdatePassthruConfig", "fault", fault="HostConfigFault", message="Device is owned by the vmkernel.")
+    with pytest.raises(DomainError, match=r"Device is owned by the vmkernel.*tells what it can"):
+        enable(vcenter)
