@@ -180,9 +180,9 @@ galaxy: export PATH := $(CURDIR)/.venv/publish/bin:$(PATH)
 galaxy: .venv/publish/.done
 	tests/galaxy/run
 
-molecule: packages .venv/.tests images
+molecule: packages .venv/.tests images vcsim
 	molecule test
-	molecule/run node_image gpu_server
+	molecule/run vsphere_vm node_image gpu_server
 
 molecule-long: packages .venv/.tests images
 	molecule/run gpu_guest interrupted node_boot roce_path

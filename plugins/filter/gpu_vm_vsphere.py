@@ -1,0 +1,67 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The virtual machines of all ESXi hosts of a play, in one call for each cluster."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: gpu_vm_vsphere
+short_description: Gather the virtual machines of ESXi hosts by cluster
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Returns one item for each vCenter and cluster of the hosts, so that P(sailloft.fleet.gpu_vm#role) plans all of it with
+    one login. The items have no password, which a loop would show.
+options:
+  _input:
+    description: Names of the hosts.
+    type: list
+    elements: str
+    required: true
+  hostvars:
+    description: The variables of all hosts. C(gpu_vm_vsphere) and C(gpu_vm_domains) of each are read.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Gather the virtual machines
+  ansible.builtin.debug:
+    msg: "{{ ansible_play_hosts | sailloft.fleet.gpu_vm_vsphere(hostvars) }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - For each cluster, C(first), the host whose C(gpu_vm_vsphere) has the login, C(name), for messages, C(hosts), and
+      C(domains), each with C(vsphere.host).
+  type: list
+  elements: dict
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def gather(hosts: list[str], hostvars: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return one item for each vCenter and cluster, in the order of the hosts."""
+    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for host in hosts:
+        site = hostvars[host].get("gpu_vm_vsphere") or {}
+        key = (str(site.get("hostname", "")), str(site.get("port", "")), str(site.get("cluster", "")))
+        name = " ".join(part for part in (key[0], key[2]) if part) or "vSphere"
+        item = found.setdefault(key, {"first": host, "name": name, "hosts": [], "domains": []})
+        item["hosts"].append(site.get("host") or host)
+        for domain in hostvars[host].get("gpu_vm_domains") or []:
+            own = {"host": site.get("host") or host, **(domain.get("vsphere") or {})}
+            item["domains"].append({**domain, "vsphere": own})
+    return list(found.values())
+
+
+class FilterModule:
+    """Ansible's entry point."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filter."""
+        return {"gpu_vm_vsphere": gather}

@@ -1,0 +1,43 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The MMIO space of GPUs."""
+
+from __future__ import annotations
+
+import pytest
+from machines import GIB, endpoint, recording
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Bar
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.bars import LARGE_BAR_GIB, mmio_gib, unknown
+
+
+def gpu(device_id: int, *sizes: int):
+    bars = [Bar(number, size, "memory", 64, True) for number, size in enumerate(sizes)]
+    return endpoint("0000:3b:00.0", None, "pci0000:3b", device_id=device_id, bars=bars)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "gib"),
+    [
+        ([], 32),
+        ([gpu(0x1DB4)], 32),
+        ([gpu(0x1DB6)], 64),
+        ([gpu(0x2330)] * 8, 2048),
+        ([gpu(0x2330, 4 * GIB)], 32),
+        ([gpu(0x1234, 64 * GIB)] * 2, 256),
+    ],
+)
+def test_it_is_the_power_of_two_above_the_sum(gpus, gib):
+    assert mmio_gib(gpus) == gib
+
+
+def test_a_gpu_that_nothing_tells_of_is_named():
+    assert unknown([gpu(0x1234), gpu(0x2330), gpu(0x1234, GIB)]) == ["0000:3b:00.0"]
+
+
+@pytest.mark.parametrize("name", ["nvidia-dgx2", "aws-g4dn-metal", "supermicro-4029gp-ve"])
+def test_the_table_agrees_with_the_recordings(name):
+    for function in recording(name).functions:
+        known = LARGE_BAR_GIB.get((function.vendor_id, function.device_id))
+        if function.kind == "gpu" and known and function.bars:
+            assert max(bar.size_bytes for bar in function.bars) == known * GIB

@@ -1,0 +1,122 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""ConfigSpecs as they go over the wire, of what the simulator does not keep."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyVmomi import vim
+from pyVmomi.SoapAdapter import SerializeToUnicode
+from vsphere_requests import server, vm
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.placement import place
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import versions
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.config_spec import Builder, signed
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import parse
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.wanted import configure, differences
+
+V8, V7 = "vim.version.v8_0_0_1", "vim.version.v7_0"
+
+
+def wanted(**more: Any) -> dict[str, Any]:
+    [request] = parse([vm(interfaces=[], **more)])
+    [placement] = place(server(), [request.spec], {}, lambda _spec: 768)
+    return configure(request, placement, "8.0.3", 2500, (8, 0, 3, 0), request.vsphere.hardware_version)
+
+
+def text(config: dict[str, Any], target: Any = None, version: str = V8, have: dict[str, Any] | None = None) -> str:
+    target = target or SimpleNamespace(pciPassthrough=[], vendorDeviceGroupInfo=[])
+    networks = {"DC0_DVPG0": (None, "dvportgroup-1", "uuid")}
+    builder = Builder("train", server(), lambda: target, networks, "DC0_DVPG0", None)
+    return SerializeToUnicode(builder.build(config, have, "store"), version=version)
+
+
+def test_every_setting_is_in_it():
+    spec = text(wanted())
+    for part in (
+        "<version>vmx-21</version>",
+        "<firmware>efi</firmware>",
+        "<numCPUs>4</numCPUs>",
+        "<memoryMB>65536</memoryMB>",
+        "<memoryReservationLockedToMax>true</memoryReservationLockedToMax>",
+        "<reservation>65536</reservation>",
+        "<level>high</level>",
+        "<coresPerNumaNode>",
+        "<numaNode>1</numaNode>",
+        "<key>pciPassthru.64bitMMIOSizeGB</key>",
+        "<vmPathName>[store]</vmPathName>",
+    ):
+        assert part in spec, part
+
+
+def test_an_old_version_drops_without_an_error_what_is_refused_before():
+    config = wanted()
+    assert "virtualNuma" not in text(config, version=V7)
+    found = versions.missing("train", config, (7, 0))
+    assert {"numa_node", "cores_per_numa_node"} <= versions.used(config)
+    assert {item.severity for item in found} == {"refuse"}
+    assert versions.missing("train", config, (8, 0, 0, 1)) == []
+
+
+def test_a_vendor_id_is_signed():
+    assert (signed(0x10DE), signed(0x8086)) == (0x10DE, -32634)
+    assert "<vendorId>4318</vendorId>" in text(wanted())
+
+
+def test_a_dynamic_device_names_its_model():
+    spec = text(wanted(vsphere={"passthrough": "dynamic"}))
+    assert "<vendorId>4318</vendorId><deviceId>9008</deviceId>" in spec
+    assert 'xsi:type="VirtualPCIPassthroughDynamicBackingInfo"' in spec
+
+
+def test_a_device_group_is_added_in_one_request():
+    device = vim.vm.device.VirtualPCIPassthrough(
+        backing=vim.vm.device.VirtualPCIPassthrough.DynamicBackingInfo(deviceName="", customLabel="nvlink")
+    )
+    group = SimpleNamespace(
+        deviceGroupName="Nvidia:2@nvlink", componentDeviceInfo=[SimpleNamespace(device=device) for _number in range(2)]
+    )
+    target = SimpleNamespace(pciPassthrough=[], vendorDeviceGroupInfo=[group])
+    spec = text(wanted(nics={}, vsphere={"device_group": "Nvidia:2@nvlink"}), target)
+    assert "<deviceGroupName>Nvidia:2@nvlink</deviceGroupName>" in spec
+    assert spec.count("<groupInstanceKey>1</groupInstanceKey>") == 3
+    assert "<sequenceId>1</sequenceId>" in spec
+    with pytest.raises(DomainError, match="offers no device group"):
+        text(wanted(nics={}, vsphere={"device_group": "Nvidia:8@nvlink"}), target)
+
+
+def test_what_is_equal_is_not_in_it():
+    config = wanted()
+    spec = text(config, have=config)
+    assert "numCPUs" not in spec
+    assert "extraConfig" not in spec
+    assert "VirtualPCIPassthrough" not in spec
+
+
+def test_more_vcpus_than_an_iommu_less_guest_has_need_interrupt_remapping():
+    assert "<vvtdEnabled>true</vvtdEnabled>" in text(wanted(interrupt_remapping=True))
+    assert "vvtdEnabled" not in text(wanted())
+
+
+@pytest.mark.parametrize(
+    ("change", "paths"),
+    [
+        ({}, []),
+        ({"disks_mib": [40960]}, ["disks_mib"]),
+        ({"extra": {}}, None),
+        ({"vcpus": 8, "networks": ["x"]}, ["vcpus", "networks"]),
+    ],
+)
+def test_differences_are_told_setting_by_setting(change, paths):
+    config = wanted()
+    found = [item["path"] for item in differences({**config, **change}, config)]
+    assert found == (paths if paths is not None else [f"extra.{key}" for key in config["extra"]])
+
+
+def test_a_larger_disk_and_one_more_are_no_difference():
+    config = wanted()
+    assert differences(config, {**config, "disks_mib": [99999, 1]}) == []
