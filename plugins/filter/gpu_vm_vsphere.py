@@ -11,8 +11,8 @@ version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Returns one item for each vCenter and cluster of the hosts, so that P(sailloft.fleet.gpu_vm#role) plans all of it with
-    one login. The items have no password, which a loop would show.
+  - Returns one item for each vCenter and cluster of the hosts, so that the role P(sailloft.fleet.gpu_vm#role) plans
+    all of it with one login. The items have no password, which a loop would show.
 options:
   _input:
     description: Names of the hosts.

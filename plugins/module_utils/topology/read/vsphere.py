@@ -42,7 +42,8 @@ def read_esxi(properties: dict[str, Any], sriov_of_target: Iterable[Any] = ()) -
     owner = {
         item.pciDevice.id: nics[item.pnic] for item in sriov_of_target if item.virtualFunction and item.pnic in nics
     }
-    node_of = {address: node.typeId for node in _nodes(hardware) for address in node.pciId or []}
+    # Numbers of pyVmomi are of its own subclasses of int; the model has plain ones.
+    node_of = {address: int(node.typeId) for node in _nodes(hardware) for address in node.pciId or []}
     devices = sorted(hardware.pciDevice or [], key=lambda device: device.id)
     known = {device.id: device for device in devices}
     roots = {device.id: _root(device.id, known) for device in devices}
@@ -83,14 +84,15 @@ def _numa_nodes(hardware: Any) -> list[NumaNode]:
     info = hardware.cpuInfo
     # Logical processors of a core have consecutive numbers (vSphere Resource Management, "Hyperthreading and ESXi
     # Hosts").
-    width = max(info.numCpuThreads // max(info.numCpuCores, 1), 1)
+    width = max(int(info.numCpuThreads) // max(info.numCpuCores, 1), 1)
     found = []
     for node in sorted(_nodes(hardware), key=lambda item: item.typeId):
         memory_bytes = getattr(node, "memorySize", None) or node.memoryRangeLength
-        found.append(NumaNode(node.typeId, sorted(node.cpuID), _cores(sorted(node.cpuID), width), memory_bytes))
+        cpus = sorted(int(cpu) for cpu in node.cpuID)
+        found.append(NumaNode(int(node.typeId), cpus, _cores(cpus, width), int(memory_bytes)))
     if not found:
         cpus = list(range(info.numCpuThreads))
-        found = [NumaNode(0, cpus, _cores(cpus, width), hardware.memorySize)]
+        found = [NumaNode(0, cpus, _cores(cpus, width), int(hardware.memorySize))]
     return found
 
 
@@ -134,8 +136,8 @@ def _function(
     if info is not None:
         function.passthrough = Passthrough(info.passthruCapable, info.passthruEnabled, info.passthruActive)
         if getattr(info, "sriovCapable", False):
-            now = info.numVirtualFunction if info.sriovActive else 0
-            function.sriov = Sriov(total=info.maxVirtualFunctionSupported, now=now)
+            now = int(info.numVirtualFunction) if info.sriovActive else 0
+            function.sriov = Sriov(total=int(info.maxVirtualFunctionSupported), now=now)
         if of_kind in GIVEN and not info.passthruCapable and physical is None and not (function.sriov and now):
             function.used_by_host = ["ESXi does not offer it for passthrough"]
     return function

@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.host_inf
 SERVERS = ("aws-g4dn-metal", "nvidia-dgx2", "supermicro-4029gp-ve")
 # What the API tells of each function.
 TOLD = (
-    "address", "root_complex", "parent", "class_code", "vendor_id", "device_id", "kind", "physical_function",
+    "address", "root_complex", "parent", "vendor_id", "device_id", "kind", "physical_function",
 )  # fmt: skip
 
 
@@ -37,6 +37,8 @@ def test_a_recorded_server_is_read_back_as_far_as_the_api_tells(name, tmp_path):
     for function in host.functions:
         other = known[function.address]
         assert [getattr(other, key) for key in TOLD] == [getattr(function, key) for key in TOLD]
+        # The API has no programming interface, the last byte of the class code.
+        assert other.class_code == function.class_code & ~0xFF
         assert found.node_of(other) == host.node_of(function)
         assert (other.sriov and other.sriov.vfs) == (function.sriov and function.sriov.vfs)
         assert other.bars == []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pyVmomi import vim
-from pyVmomi.SoapAdapter import SerializeToUnicode
+from pyVmomi.SoapAdapter import SerializeToStr
 from vsphere_requests import server, vm
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
@@ -32,7 +32,7 @@ def text(config: dict[str, Any], target: Any = None, version: str = V8, have: di
     target = target or SimpleNamespace(pciPassthrough=[], vendorDeviceGroupInfo=[])
     networks = {"DC0_DVPG0": (None, "dvportgroup-1", "uuid")}
     builder = Builder("train", server(), lambda: target, networks, "DC0_DVPG0", None)
-    return SerializeToUnicode(builder.build(config, have, "store"), version=version)
+    return SerializeToStr(builder.build(config, have, "store"), version=version)
 
 
 def test_every_setting_is_in_it():
