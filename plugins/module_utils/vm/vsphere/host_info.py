@@ -28,7 +28,7 @@ def read(params: dict[str, Any]) -> dict[str, Any]:
             host = site.host(name)
             model = site.model(host, params["accelerators"])
             held = read_back.holdings({item.name: item.config for item in host.machines.values()}, model)
-            row = {
+            row: dict[str, Any] = {
                 "name": host.name,
                 "cluster": host.cluster,
                 "topology": model.to_dict(),

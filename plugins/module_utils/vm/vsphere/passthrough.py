@@ -175,7 +175,7 @@ def _rebinds(host: Esxi, site: Site) -> bool:
 
 def _apply(work: Work, site: Site, session: Session) -> None:
     now = True if _rebinds(work.host, site) else None
-    configs = []
+    configs: list[Any] = []
     for change in work.changes:
         after = change["after"]
         common = {"id": change["address"], "passthruEnabled": after["passthrough"], "applyNow": now}
