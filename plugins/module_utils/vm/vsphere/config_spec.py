@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.wanted i
 try:
     from pyVmomi import vim
 except ImportError:
-    vim = None
+    vim = None  # type: ignore[assignment]
 
 KIB_OF_MIB = 1024
 

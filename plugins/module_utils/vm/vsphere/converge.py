@@ -268,7 +268,7 @@ def _spec(row: Row, site: Site) -> Any:
     own = row.request.vsphere
     builder = Builder(
         row.name,
-        row.model,
+        site.model(row.host),
         lambda: site.target(row.host),
         site.networks,
         own.sriov_network,
@@ -297,8 +297,7 @@ def _shut_down(rows: list[Row], session: Session, timeout_s: int, limit_s: int) 
     """Ask the guests with VMware Tools to shut down, and power off those that have not done so in ``timeout_s``."""
     waiting = [row for row in rows if row.machine and row.machine.tools and timeout_s]
     for row in waiting:
-        reference = row.machine.reference if row.machine else None
-        session.call(f"{row.name}: shut down", lambda target=reference: session.own(target).ShutdownGuest(), row.name)
+        session.call(f"{row.name}: shut down", _power(row, session, "ShutdownGuest"), row.name)
     end = time.monotonic() + timeout_s
     off: set[str] = set()
     while waiting and len(off) < len(waiting) and time.monotonic() < end:
@@ -309,11 +308,14 @@ def _shut_down(rows: list[Row], session: Session, timeout_s: int, limit_s: int) 
     tasks = {}
     for row in rows:
         if row.name not in off and row.machine:
-            target = row.machine.reference
             what = f"{row.name}: power off"
-            task = session.call(what, lambda target=target: session.own(target).PowerOffVM_Task(), row.name)
-            tasks[row.name] = (what, task)
+            tasks[row.name] = (what, session.call(what, _power(row, session, "PowerOffVM_Task"), row.name))
     session.wait(tasks, limit_s)
+
+
+def _power(row: Row, session: Session, method: str) -> Callable[[], Any]:
+    """Return the request that calls a method of the virtual machine without arguments."""
+    return lambda: getattr(session.own(row.machine.reference), method)() if row.machine else None
 
 
 def _verify(rows: list[Row], site: Site, session: Session) -> None:

@@ -46,5 +46,7 @@ def read(params: dict[str, Any]) -> dict[str, Any]:
             if params["record"]:
                 row["recording"] = write_recording(model)
             rows.append(row)
-    first = {key: rows[0][key] for key in ("topology", "recording") if key in rows[0]} if len(rows) == 1 else {}
+    first: dict[str, Any] = (
+        {key: rows[0][key] for key in ("topology", "recording") if key in rows[0]} if len(rows) == 1 else {}
+    )
     return {"changed": False, "hosts": rows, **first}

@@ -20,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.versions
 try:
     from pyVmomi import vim
 except ImportError:
-    vim = None
+    vim = None  # type: ignore[assignment]
 
 POLL_S = 5.0
 
@@ -147,13 +147,14 @@ def _work(host: Esxi, site: Site, params: dict[str, Any]) -> Work:
             continue
         passthrough, count = work.wanted[info.id]
         before = _state(info)
-        after = {"passthrough": passthrough}
+        after: dict[str, Any] = {"passthrough": passthrough}
         if count is not None:
             after = {"passthrough": passthrough, "virtual_functions": count}
         if {key: before[key] for key in after} == after:
             work.reboot = work.reboot or _waits(info, work.wanted)
             continue
-        for address in [info.id, *(known[info.id].sriov.vfs if known[info.id].sriov else [])]:
+        sriov = known[info.id].sriov
+        for address in [info.id, *(sriov.vfs if sriov else [])]:
             if address in holders:
                 raise DomainError(
                     f"host {host.name}: running virtual machine {holders[address]} has {address}", "stop it first"
