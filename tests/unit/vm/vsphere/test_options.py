@@ -1,0 +1,26 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The options that the vsphere modules share."""
+
+from __future__ import annotations
+
+import yaml
+
+from ansible_collections.sailloft.fleet.plugins.doc_fragments.vsphere import ModuleDocFragment
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.options import LOGIN, VMS, with_environment
+
+
+def test_the_password_is_hidden_and_comes_from_the_environment_where_the_task_has_none():
+    marker = object()
+    options = with_environment(LOGIN, marker)
+    assert options["password"] == {"type": "str", "no_log": True, "fallback": (marker, ["VMWARE_PASSWORD"])}
+    assert "fallback" not in options["port"]
+    assert "fallback" not in LOGIN["password"]
+
+
+def test_options_are_documented_with_their_defaults():
+    for options, text in ((LOGIN, ModuleDocFragment.DOCUMENTATION), (VMS, ModuleDocFragment.VMS)):
+        documented = yaml.safe_load(text)["options"]
+        assert {name: (item["type"], item.get("default")) for name, item in documented.items()} == {
+            name: (item["type"], item.get("default")) for name, item in options.items()
+        }
