@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.placement import Placement, place
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.placement import place
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import (
     REFUSE,
     Finding,
@@ -20,38 +18,22 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findin
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_module_ids
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import preflight, read_back, request, versions
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import (
+    preflight,
+    read_back,
+    request,
+    results,
+    versions,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.config_spec import Builder
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.results import Row
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session import Login, Session
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Machine, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Machine, Site
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.wanted import configure, differences
 
-# The order of the actions over all virtual machines: devices and reservations are released before anything starts.
-PHASES = ("power_off", "destroy", "create", "upgrade", "reconfigure", "power_on")
 # If the host does not tell: vSphere 7 U1 and later (VMware Configuration Maximums).
 MAX_VCPUS = 768
 POLL_S = 2.0
-
-
-@dataclass
-class Row:
-    """One virtual machine on its way: what is wanted, what is there, and the actions between."""
-
-    request: request.Request
-    host: Esxi
-    model: Host | None = None
-    placement: Placement | None = None
-    wanted: dict[str, Any] | None = None
-    machine: Machine | None = None
-    have: dict[str, Any] | None = None
-    differences: list[dict[str, Any]] = field(default_factory=list)
-    actions: list[str] = field(default_factory=list)
-    restart_required: bool = False
-
-    @property
-    def name(self) -> str:
-        """Return the virtual machine's name."""
-        return self.request.name
 
 
 def login_of(params: dict[str, Any]) -> Login:
@@ -89,8 +71,8 @@ def converge(params: dict[str, Any], check_mode: bool, progress: Callable[[str],
         "changed": state != "planned" and any(row.actions for row in rows),
         "restart_required": any(row.restart_required for row in rows),
         "findings": [item.to_dict() for item in findings],
-        "domains": [_returned(row) for row in rows],
-        "diff": [_diff(row) for row in rows if row.actions or row.differences],
+        "domains": [results.returned(row) for row in rows],
+        "diff": [results.diff(row) for row in rows if row.actions or row.differences],
     }
 
 
@@ -112,24 +94,10 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
         "changed": False,
         "findings": [item.to_dict() for item in findings],
         "domains": [
-            *(_described(row.machine, row, site) for row in rows),
-            *(_described(machine, None, site) for machine in others),
+            *(results.described(row.machine, row, site) for row in rows),
+            *(results.described(machine, None, site) for machine in others),
         ],
     }
-
-
-def _described(machine: Machine | None, row: Row | None, site: Site) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "name": row.name if row else machine.name if machine else "",
-        "exists": machine is not None,
-        "state": machine.state if machine else "absent",
-        "host": machine.host if machine else None,
-        "configuration": read_back.read(machine.config, site.network_names) if machine else None,
-        "slots": read_back.slots(machine.config) if machine else {},
-    }
-    if row is not None:
-        found.update(plan=_plan_of(row), differences=row.differences)
-    return found
 
 
 def _row(item: request.Request, site: Site, state: str) -> Row:
@@ -245,7 +213,7 @@ def _reservations(rows: list[Row], site: Site) -> list[Finding]:
 def _apply(rows: list[Row], site: Site, session: Session, params: dict[str, Any]) -> None:
     limit_s = params["task_timeout_s"]
     specs = {row.name: _spec(row, site) for row in rows if {"create", "reconfigure"} & set(row.actions)}
-    for phase in PHASES:
+    for phase in results.PHASES:
         mine = [row for row in rows if phase in row.actions]
         if phase == "power_off":
             _shut_down(mine, session, params["shutdown_timeout_s"], limit_s)
@@ -257,10 +225,10 @@ def _apply(rows: list[Row], site: Site, session: Session, params: dict[str, Any]
                 what,
                 session.call(what, _request(phase, row, site, session, specs.get(row.name)), row.name),
             )
-        results = session.wait(tasks, limit_s)
+        made = session.wait(tasks, limit_s)
         if phase == "create":
             for row in mine:
-                row.machine = Machine(row.name, results[row.name], None, False, "stopped", row.host.name, False)
+                row.machine = Machine(row.name, made[row.name], None, False, "stopped", row.host.name, False)
     _verify([row for row in rows if {"create", "reconfigure", "upgrade"} & set(row.actions)], site, session)
 
 
@@ -338,70 +306,3 @@ def _verify(rows: list[Row], site: Site, session: Session) -> None:
             "vCenter accepted the change and has something else:\n" + "\n".join(lost),
             "look at the host's and the virtual hardware's limits; report it with the versions of ESXi and vCenter",
         )
-
-
-def _plan_of(row: Row) -> dict[str, Any] | None:
-    """Return the plan of one virtual machine as the modules return it."""
-    if row.placement is None or row.wanted is None or row.model is None:
-        return None
-    processors, model = row.placement.processors, row.model
-    return {
-        "name": row.name,
-        "host": row.host.name,
-        "cells": [
-            {"id": cell.id, "host_node": cell.host_node, "memory_mib": cell.memory_mib, "vcpus": cell.vcpus}
-            for cell in processors.cells
-        ],
-        "devices": [
-            {
-                "host_address": item.address,
-                "kind": item.kind,
-                "host_node": model.node_of(item),
-                "physical_function": item.physical_function,
-                "host_path": [step.address for step in model.path(item.address)],
-            }
-            for item in row.placement.chosen.all()
-        ],
-        "configuration": row.wanted,
-        "notes": [*row.placement.chosen.notes, *model.notes],
-    }
-
-
-def _returned(row: Row) -> dict[str, Any]:
-    before = row.machine.state if row.have is not None and row.machine else "absent"
-    after = before
-    for action in row.actions:
-        after = {"create": "stopped", "power_off": "stopped", "power_on": "running", "destroy": "absent"}.get(
-            action, after
-        )
-    return {
-        "name": row.name,
-        "host": row.host.name,
-        "state_before": before,
-        "state": after,
-        "changed": bool(row.actions),
-        "actions": [phase for phase in PHASES if phase in row.actions],
-        "differences": row.differences,
-        "restart_required": row.restart_required,
-        "plan": _plan_of(row),
-    }
-
-
-def _diff(row: Row) -> dict[str, str]:
-    name = f"virtual machine {row.name}"
-    before, after = row.have or {}, row.wanted or {}
-    if row.machine is not None and row.have is not None and "destroy" not in row.actions:
-        return {
-            "before_header": name,
-            "after_header": f"{name} ({', '.join(row.actions) or 'needs power-off'})",
-            "before": "".join(f"{item['path']}: {item['have']}\n" for item in row.differences),
-            "after": "".join(f"{item['path']}: {item['wanted']}\n" for item in row.differences),
-        }
-    if "destroy" in row.actions:
-        after = {}
-    return {
-        "before_header": name,
-        "after_header": name,
-        "before": "".join(f"{key}: {value}\n" for key, value in before.items()),
-        "after": "".join(f"{key}: {value}\n" for key, value in after.items()),
-    }

@@ -1,0 +1,121 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""One virtual machine on its way from its request to vCenter, and what the modules return of it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.placement import Placement
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import read_back, request
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Machine, Site
+
+# The order of the actions over all virtual machines: devices and reservations are released before anything starts.
+PHASES = ("power_off", "destroy", "create", "upgrade", "reconfigure", "power_on")
+
+
+@dataclass
+class Row:
+    """One virtual machine on its way: what is wanted, what is there, and the actions between."""
+
+    request: request.Request
+    host: Esxi
+    model: Host | None = None
+    placement: Placement | None = None
+    wanted: dict[str, Any] | None = None
+    machine: Machine | None = None
+    have: dict[str, Any] | None = None
+    differences: list[dict[str, Any]] = field(default_factory=list)
+    actions: list[str] = field(default_factory=list)
+    restart_required: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return the virtual machine's name."""
+        return self.request.name
+
+
+def described(machine: Machine | None, row: Row | None, site: Site) -> dict[str, Any]:
+    """Return one virtual machine as vsphere_gpu_vm_info returns it."""
+    found: dict[str, Any] = {
+        "name": row.name if row else machine.name if machine else "",
+        "exists": machine is not None,
+        "state": machine.state if machine else "absent",
+        "host": machine.host if machine else None,
+        "configuration": read_back.read(machine.config, site.network_names) if machine else None,
+        "slots": read_back.slots(machine.config) if machine else {},
+    }
+    if row is not None:
+        found.update(plan=plan_of(row), differences=row.differences)
+    return found
+
+
+def plan_of(row: Row) -> dict[str, Any] | None:
+    """Return the plan of one virtual machine as the modules return it."""
+    if row.placement is None or row.wanted is None or row.model is None:
+        return None
+    processors, model = row.placement.processors, row.model
+    return {
+        "name": row.name,
+        "host": row.host.name,
+        "cells": [
+            {"id": cell.id, "host_node": cell.host_node, "memory_mib": cell.memory_mib, "vcpus": cell.vcpus}
+            for cell in processors.cells
+        ],
+        "devices": [
+            {
+                "host_address": item.address,
+                "kind": item.kind,
+                "host_node": model.node_of(item),
+                "physical_function": item.physical_function,
+                "host_path": [step.address for step in model.path(item.address)],
+            }
+            for item in row.placement.chosen.all()
+        ],
+        "configuration": row.wanted,
+        "notes": [*row.placement.chosen.notes, *model.notes],
+    }
+
+
+def returned(row: Row) -> dict[str, Any]:
+    """Return one virtual machine as vsphere_gpu_vm returns it."""
+    before = row.machine.state if row.have is not None and row.machine else "absent"
+    after = before
+    for action in row.actions:
+        after = {"create": "stopped", "power_off": "stopped", "power_on": "running", "destroy": "absent"}.get(
+            action, after
+        )
+    return {
+        "name": row.name,
+        "host": row.host.name,
+        "state_before": before,
+        "state": after,
+        "changed": bool(row.actions),
+        "actions": [phase for phase in PHASES if phase in row.actions],
+        "differences": row.differences,
+        "restart_required": row.restart_required,
+        "plan": plan_of(row),
+    }
+
+
+def diff(row: Row) -> dict[str, str]:
+    """Return what --diff shows of one virtual machine."""
+    name = f"virtual machine {row.name}"
+    before, after = row.have or {}, row.wanted or {}
+    if row.machine is not None and row.have is not None and "destroy" not in row.actions:
+        return {
+            "before_header": name,
+            "after_header": f"{name} ({', '.join(row.actions) or 'needs power-off'})",
+            "before": "".join(f"{item['path']}: {item['have']}\n" for item in row.differences),
+            "after": "".join(f"{item['path']}: {item['wanted']}\n" for item in row.differences),
+        }
+    if "destroy" in row.actions:
+        after = {}
+    return {
+        "before_header": name,
+        "after_header": name,
+        "before": "".join(f"{key}: {value}\n" for key, value in before.items()),
+        "after": "".join(f"{key}: {value}\n" for key, value in after.items()),
+    }
