@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-CONTROLLERS = ("ansible", "hier_config", "jinja2", "jsonpatch", "libvirt", "lxml", "pyavd")
+CONTROLLERS = ("ansible", "hier_config", "jinja2", "jsonpatch", "libvirt", "lxml", "pyVmomi", "pyavd")
 # A run with fewer has lost tests on the way; there are about 2,700.
 LEAST_TESTS = 2000
 

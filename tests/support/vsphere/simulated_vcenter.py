@@ -15,6 +15,8 @@ from pathlib import Path
 from ssl import create_default_context
 from typing import Any
 
+import pyVmomi  # noqa: F401 - tests with a vCenter need it, and are left out where only the library is tested
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
 SOURCE = Path(__file__).parents[2] / "vcsim"
