@@ -44,6 +44,7 @@ SECONDS_MAX, MIB_MAX = 60, 2048
 TEXT = """\
 plugin: sailloft.fleet.blueprint
 site: bench
+floor: {{racks_per_row: 72}}
 blocks:
   pod: {{count: {pods}}}
   network: {{inside: pod, count: 4, units: 48}}

@@ -20,6 +20,7 @@ REASON = "One file because "
 # Folders of tests/unit that mirror another folder than one of the library.
 OTHERS = {
     "action": "plugins/action",
+    "callback": "plugins/callback",
     "filter": "plugins/filter",
     "inventory": "plugins/inventory",
     "modules": "plugins/modules",
