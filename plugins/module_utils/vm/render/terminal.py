@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import outlook
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Fidelity
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Fidelity, Paths
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.cpuset import format_set
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import KINDS
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import GIB, MIB
@@ -69,7 +70,26 @@ def _machine(plan: DomainPlan, host: Host) -> list[str]:
         lines.append(f"  {one} and {other}: {item['host']} on the host, {item['guest']} in the guest")
     if len(fidelity.differences) > MANY:
         lines.append(f"  and {len(fidelity.differences) - MANY} more")
-    return [*lines, *(f"note: {note}" for note in plan.notes)]
+    return [*lines, *(f"note: {note}" for note in plan.notes), *_gpudirect(plan, host)]
+
+
+def _gpudirect(plan: DomainPlan, host: Host) -> list[str]:
+    """Return the outlook for GPUs and NICs once the roles have run; nothing without a GPU and a NIC."""
+    if not plan.chosen.gpus or not plan.chosen.nics:
+        return []
+    paths = Paths(host)
+    differs = {frozenset(item["pair"]): item["guest"] for item in plan.fidelity.differences}
+    guest_paths = {
+        (gpu.address, nic.address): differs.get(
+            frozenset((f"gpu {gpu.address}", f"nic {nic.address}")), paths.path_class(gpu.address, nic.address)
+        )
+        for gpu in plan.chosen.gpus
+        for nic in plan.chosen.nics
+    }
+    found = outlook.pairs(
+        host, plan.chosen.all(), guest_paths, huge_pages=bool(plan.spec.huge_page_mib), acs_is_set=True
+    )
+    return outlook.lines(found)
 
 
 def _share(plan: DomainPlan) -> str:

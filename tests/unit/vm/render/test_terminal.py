@@ -87,3 +87,19 @@ def test_what_a_recording_does_not_know_is_said():
 )
 def test_only_all_pairs_are_100_percent(total, equal, said):
     assert fidelity_line(Fidelity(total, equal)) == said
+
+
+def test_the_outlook_of_gpudirect_follows_the_notes():
+    _plan, shown = text(machines.lab())
+    first = "GPUDirect: 0 of 2 pairs of GPU and NIC are direct"
+    (line,) = [line for line in shown.splitlines() if line.startswith("GPUDirect:")]
+    assert line.startswith(first)
+    # The emulated NIC has no ATS, and its port no ACS.
+    assert "  the NIC has no ATS capability (GPU 0000:13:00.0 and NIC 0000:14:00.0 and 1 more)" in shown
+    assert "has no ACS: GPU and NIC are in one IOMMU group" in shown
+
+
+def test_a_flat_guest_is_slower():
+    _plan, shown = text(machines.lab(), mirror_topology=False)
+    assert "GPU and NIC share a switch on the host (PIX), and in the guest they are" in shown
+    assert "remedy: mirror_topology: true" in shown

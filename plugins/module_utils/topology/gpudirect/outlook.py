@@ -1,0 +1,211 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Will GPUDirect be fast? For each GPU and the NICs nearest to it, the known causes that stand in the way. Pure.
+
+Each cause has its cost, as users have measured it, and its remedy. The figures are those of the threads named there;
+none was measured by this project. What could not be read is a cause, too: unknown is never fast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci.registers import PCI_CFG_SPACE_EXP_SIZE
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import acs_rules as rules
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, Link
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import PATH_CLASSES, Paths
+
+NEAREST_FIRST = list(PATH_CLASSES)
+BELOW_ONE_SWITCH = ("PIX", "PXB")
+# PCI Express Base Specification: 8b/10b up to 5 GT/s, 128b/130b from 8 GT/s on, and FLITs from 64 GT/s on (242 of 256
+# bytes are the transaction layer's).
+ENCODINGS = ((5.0, 8 / 10), (32.0, 128 / 130), (64.0, 242 / 256))
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Something that makes GPUDirect slower, with its cost and remedy. ``severity`` 0 is not known, 2 is the worst."""
+
+    severity: int
+    what: str
+    cost: str
+    remedy: str
+
+
+SMALL_PAGES = Cause(
+    1, "the guest's memory is not in huge pages", "misses in the IOMMU's cache of translations", "huge_page_mib: 1024"
+)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A GPU and a NIC: their path on the host and in the guest, the links' rate (None: not known), and the causes."""
+
+    gpu: str
+    nic: str
+    host_path: str
+    guest_path: str
+    link_gb_per_s: float | None
+    causes: tuple[Cause, ...]
+
+    @property
+    def verdict(self) -> str:
+        """Return "direct", "not known", or "slow"."""
+        if not self.causes:
+            return "direct"
+        return "slow" if any(cause.severity for cause in self.causes) else "not known"
+
+
+def pairs(
+    host: Host,
+    devices: list[Function],
+    guest_paths: dict[tuple[str, str], str] | None = None,
+    huge_pages: bool = True,
+    acs_is_set: bool = False,
+) -> list[Pair]:
+    """Return each GPU of ``devices`` with its nearest NICs, the worst first.
+
+    ``guest_paths`` are path classes in the guest by GPU and NIC; None: as on the host. ``acs_is_set``: judge ACS as
+    the role gpu_host sets it (where the ports can), not as it is now.
+    """
+    plan, paths = AcsPlan(host, devices, rules.VIRTUAL_MACHINES), Paths(host)
+    found = []
+    for gpu in plan.gpus:
+        classes = {nic: paths.path_class(gpu, nic) for nic in plan.nics}
+        nearest = min(classes.values(), key=NEAREST_FIRST.index, default="")
+        for nic in (nic for nic, path in classes.items() if path == nearest):
+            guest = nearest if guest_paths is None else guest_paths.get((gpu, nic), "not known")
+            causes = [*_tree(nearest, guest), *_nic(host, plan, gpu, nic), *_ports(plan, gpu, nic, acs_is_set)]
+            causes += [*_registers(host.function(nic)), *_links(host, gpu, nic)]
+            if not huge_pages:
+                causes.append(SMALL_PAGES)
+            rates = [_rate(host.function(address).link) for address in (gpu, nic)]
+            rate = None if None in rates else min(each for each in rates if each is not None)
+            found.append(Pair(gpu, nic, nearest, guest, rate, tuple(causes)))
+    return sorted(found, key=lambda pair: (-sum(3**cause.severity for cause in pair.causes), pair.gpu, pair.nic))
+
+
+def lines(found: list[Pair]) -> list[str]:
+    """Return the outlook as text: one line a verdict, then each cause once with its pairs."""
+    if not found:
+        return ["GPUDirect: no GPU with a NIC"]
+    direct = sum(pair.verdict == "direct" for pair in found)
+    rates = sorted({pair.link_gb_per_s for pair in found if pair.link_gb_per_s is not None})
+    speed = f", {rates[0]:.2g} GB/s by their links" if rates else ""
+    said = [f"GPUDirect: {direct} of {len(found)} pairs of GPU and NIC are direct{speed}"]
+    by_cause: dict[Cause, list[Pair]] = {}
+    for pair in found:
+        for cause in pair.causes:
+            by_cause.setdefault(cause, []).append(pair)
+    for cause in sorted(by_cause, key=lambda item: (-item.severity, item.what)):
+        own = by_cause[cause]
+        more = f" and {len(own) - 1} more" if len(own) > 1 else ""
+        said.append(f"  {cause.what} (GPU {own[0].gpu} and NIC {own[0].nic}{more})")
+        said.append(f"    costs: {cause.cost}; remedy: {cause.remedy}")
+    return said
+
+
+def _tree(host_path: str, guest_path: str) -> list[Cause]:
+    if host_path not in BELOW_ONE_SWITCH:
+        return [
+            Cause(
+                1,
+                f"GPU and NIC share no switch on the host ({host_path})",
+                "all traffic goes through the root complex, on bare metal too",
+                "choose a NIC below the GPU's switch, if the server has one",
+            )
+        ]
+    if guest_path == host_path:
+        return []
+    return [
+        Cause(
+            2 if guest_path != "not known" else 0,
+            f"GPU and NIC share a switch on the host ({host_path}), and in the guest they are {guest_path}",
+            "NCCL sends their traffic through the CPU (NVIDIA/nccl#1674)",
+            "mirror_topology: true",
+        )
+    ]
+
+
+def _nic(host: Host, plan: AcsPlan, gpu: str, nic: str) -> list[Cause]:
+    function = host.function(nic)
+    if plan.topology(gpu, nic) != rules.INLINE or function.ats is not None:
+        return []
+    known = function.config_bytes >= PCI_CFG_SPACE_EXP_SIZE
+    return [
+        Cause(
+            2 if known else 0,
+            "the NIC has no ATS capability" if known else "it is not known whether the NIC has the ATS capability",
+            "its requests to the GPU go through the IOMMU: about half (NVIDIA/nccl-tests#156, #256)",
+            "ATS_ENABLED in the NIC's firmware and a reboot (gpu_host_nic_firmware_by_family: true)",
+        )
+    ]
+
+
+def _ports(plan: AcsPlan, gpu: str, nic: str, as_set: bool) -> list[Cause]:
+    turn = plan.turns(nic, gpu)
+    if not turn or plan.topology(gpu, nic) != rules.INLINE:
+        return []
+    port = next(item for item in plan.ports if item.address == turn[0])
+    acs = plan.host.function(port.address).acs
+    cost = "translated requests go to the root complex and back: 27 instead of 50 GB/s (NVIDIA/nccl#949)"
+    if acs is None:
+        known = plan.host.function(port.address).config_bytes >= PCI_CFG_SPACE_EXP_SIZE
+        what = "has no ACS: GPU and NIC are in one IOMMU group" if known else "was not read"
+        return [Cause(0, f"port {port.address} {what}", "unknown", "turn ACS on in the BIOS, read the host as root")]
+    if port.mask.lacking(acs.capability):
+        remedy = "none on this switch; a GPU and NIC below another one"
+        return [Cause(2, f"ACS of port {port.address} cannot pass translated requests directly", cost, remedy)]
+    control = port.mask.applied(acs.control, acs.capability) if as_set else acs.control
+    if port.mask.holds(control, acs.capability):
+        return []
+    what = f"ACS of port {port.address} is {control:07b}, wanted {port.mask.text}"
+    return [Cause(2, what, cost, "gpu_host_acs: auto")]
+
+
+def _registers(function: Function) -> list[Cause]:
+    causes = []
+    if function.max_read_request_bytes is not None and function.max_read_request_bytes < 4096:
+        causes.append(
+            Cause(
+                1,
+                f"MaxReadReq of the NIC is {function.max_read_request_bytes} bytes",
+                "more and smaller reads of GPU memory",
+                "gpu_host_pci, max_read_request_bytes: 4096",
+            )
+        )
+    if function.relaxed_ordering is False:
+        causes.append(
+            Cause(
+                1,
+                "relaxed ordering is off in the NIC",
+                "its writes wait for each other; it matters most with ACS and ATS (NVIDIA/nccl#1205)",
+                "gpu_host_pci, relaxed_ordering: true",
+            )
+        )
+    return causes
+
+
+def _links(host: Host, gpu: str, nic: str) -> list[Cause]:
+    causes = []
+    for address in (gpu, nic):
+        link = host.function(address).link
+        if link and link.width is not None and link.max_width is not None and link.width < link.max_width:
+            causes.append(
+                Cause(
+                    2,
+                    f"the link of {address} has {link.width} of {link.max_width} lanes",
+                    f"{link.width / link.max_width:.0%} of its bandwidth",
+                    "seat the card or riser again, see the BIOS's bifurcation",
+                )
+            )
+    return causes
+
+
+def _rate(link: Link | None) -> float | None:
+    """Return the bytes per second of a link at its best, in GB/s (10^9), before the overhead of packets."""
+    if link is None or not link.max_speed_gt_s or not link.max_width:
+        return None
+    share = next(share for most, share in ENCODINGS if link.max_speed_gt_s <= most)
+    return link.max_speed_gt_s * link.max_width * share / 8

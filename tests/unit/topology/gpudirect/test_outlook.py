@@ -1,0 +1,119 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The outlook on boards made up after public threads: the facts of their topologies, no recordings of the machines."""
+
+from __future__ import annotations
+
+import gpudirect_servers as servers
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import outlook
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import VIRTUAL_MACHINES
+
+# The boards of the threads that docs/gpudirect.md names: the GPUs and NICs below each of their switches.
+THREADS = {
+    "nccl-tests#380, 8 H200, 4 ConnectX-7": lambda: servers.hgx(gpus=2, nics=1),
+    "nccl#2171, 8 H100, 8 ConnectX-7": lambda: servers.hgx(gpus=1, nics=1),
+    "nccl#949, A100, 2 GPUs and 2 NICs a switch": lambda: servers.hgx(gpus=2, nics=2),
+}
+
+
+def tuned(host):
+    servers.apply_plan(host, VIRTUAL_MACHINES)
+    return host
+
+
+def found(host, **more):
+    return outlook.pairs(host, servers.passed(host), **more)
+
+
+@pytest.mark.parametrize("name", THREADS)
+def test_after_the_roles_no_known_cause_is_left(name):
+    host = THREADS[name]()
+    # Before, each NIC's port has the kernel's default; the plan says what it will be.
+    assert {pair.verdict for pair in found(host)} == {"slow"}
+    for pairs in (found(host, acs_is_set=True), found(tuned(host))):
+        assert {pair.verdict for pair in pairs} == {"direct"}
+        assert {pair.host_path for pair in pairs} == {"PIX"}
+        assert {round(pair.link_gb_per_s) for pair in pairs} == {63}
+        assert len({pair.gpu for pair in pairs}) == 8
+
+
+def change_nic(name, value):
+    return lambda host: setattr(next(item for item in host.functions if item.kind == "nic"), name, value)
+
+
+def unread(host):
+    nic = next(item for item in host.functions if item.kind == "nic")
+    nic.ats, nic.config_bytes = None, 64
+
+
+def no_direct_translated(host):
+    nic = next(item for item in host.functions if item.kind == "nic")
+    acs = host.function(nic.parent).acs
+    acs.capability, acs.control = 0x1F, 0x1D
+
+
+def fewer_lanes(host):
+    next(item for item in host.functions if item.kind == "gpu").link.width = 8
+
+
+@pytest.mark.parametrize(
+    ("breaks", "what", "verdict"),
+    [
+        (change_nic("ats", None), "the NIC has no ATS capability", "slow"),
+        (unread, "it is not known whether the NIC has the ATS capability", "not known"),
+        (no_direct_translated, "cannot pass translated requests directly", "slow"),
+        (change_nic("max_read_request_bytes", 512), "MaxReadReq of the NIC is 512 bytes", "slow"),
+        (change_nic("relaxed_ordering", False), "relaxed ordering is off", "slow"),
+        (fewer_lanes, "has 8 of 16 lanes", "slow"),
+    ],
+)
+def test_each_cause_is_found_first_with_cost_and_remedy(breaks, what, verdict):
+    host = tuned(servers.hgx())
+    breaks(host)
+    worst, *others = found(host)
+    (cause,) = worst.causes
+    assert what in cause.what
+    assert cause.cost
+    assert cause.remedy
+    assert worst.verdict == verdict
+    assert {pair.verdict for pair in others} == {"direct"}
+
+
+def test_a_flat_guest_and_small_pages_are_causes():
+    host = tuned(servers.hgx())
+    pairs = found(host, guest_paths={}, huge_pages=False)
+    assert {pair.guest_path for pair in pairs} == {"not known"}
+    first = pairs[0]
+    flat = found(host, guest_paths={(first.gpu, first.nic): "PHB"})[0]
+    assert (flat.gpu, flat.causes[0].remedy) == (first.gpu, "mirror_topology: true")
+    assert "nccl#1674" in flat.causes[0].cost
+
+
+def test_root_ports_only_are_never_direct():
+    pairs = found(servers.numa(servers.INTEL_ROOT))
+    assert {pair.causes[0].what for pair in pairs} == {"GPU and NIC share no switch on the host (NODE)"}
+
+
+def test_the_text_names_each_cause_once():
+    host = servers.hgx()
+    said = outlook.lines(found(host))
+    assert said[0] == "GPUDirect: 0 of 8 pairs of GPU and NIC are direct, 63 GB/s by their links"
+    assert sum("wanted 1x111x1" in line for line in said) == 8
+    assert outlook.lines(found(tuned(host))) == [
+        "GPUDirect: 8 of 8 pairs of GPU and NIC are direct, 63 GB/s by their links"
+    ]
+    assert outlook.lines([]) == ["GPUDirect: no GPU with a NIC"]
+
+
+@pytest.mark.parametrize(
+    ("speed", "width", "rate"), [(8.0, 16, 15.75), (16.0, 16, 31.5), (64.0, 16, 121.0), (5.0, 4, 2.0)]
+)
+def test_rates_of_links(speed, width, rate):
+    host = tuned(servers.hgx())
+    for item in host.functions:
+        if item.kind == "nic":
+            item.link.max_speed_gt_s, item.link.max_width, item.link.width = speed, width, width
+    got = found(host)[0].link_gb_per_s
+    assert got == pytest.approx(min(rate, 63.0), rel=0.01)
