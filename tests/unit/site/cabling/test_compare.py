@@ -75,6 +75,15 @@ def test_two_cables_whose_ends_were_exchanged(first, second):
     assert (found["right"], found["wrong"]) == (30, 2)
 
 
+def test_three_cables_in_a_ring_are_no_swap():
+    cables = plugged()
+    (a, b), (c, d), (e, f) = cables[0], cables[5], cables[10]
+    cables[0], cables[5], cables[10] = (a, d), (c, f), (e, b)
+    found = compare(SITE, view(cables))
+    assert set(kinds(found)) == {"wrong"}
+    assert (found["right"], found["wrong"]) == (29, 3)
+
+
 @given(st.integers(0, 31), st.booleans())
 @settings(deadline=None)
 def test_a_cable_that_one_end_sees(at, first):
