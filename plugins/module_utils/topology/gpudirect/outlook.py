@@ -62,12 +62,12 @@ def pairs(
     devices: list[Function],
     guest_paths: dict[tuple[str, str], str] | None = None,
     huge_pages: bool = True,
-    acs_is_set: bool = False,
+    tuned: bool = False,
 ) -> list[Pair]:
     """Return each GPU of ``devices`` with its nearest NICs, the worst first.
 
-    ``guest_paths`` are path classes in the guest by GPU and NIC; None: as on the host. ``acs_is_set``: judge ACS as
-    the role gpu_host sets it (where the ports can), not as it is now.
+    ``guest_paths`` are path classes in the guest by GPU and NIC; None: as on the host. ``tuned``: judge ACS and
+    MaxReadReq as the role gpu_host sets them (ACS where the ports can), not as they are now.
     """
     plan, paths = AcsPlan(host, devices, rules.VIRTUAL_MACHINES), Paths(host)
     found = []
@@ -76,8 +76,8 @@ def pairs(
         nearest = min(classes.values(), key=NEAREST_FIRST.index, default="")
         for nic in (nic for nic, path in classes.items() if path == nearest):
             guest = nearest if guest_paths is None else guest_paths.get((gpu, nic), "not known")
-            causes = [*_tree(nearest, guest), *_nic(host, plan, gpu, nic), *_ports(plan, gpu, nic, acs_is_set)]
-            causes += [*_registers(host.function(nic)), *_links(host, gpu, nic)]
+            causes = [*_tree(nearest, guest), *_nic(host, plan, gpu, nic), *_ports(plan, gpu, nic, tuned)]
+            causes += [*_registers(host.function(nic), tuned), *_links(host, gpu, nic)]
             if not huge_pages:
                 causes.append(SMALL_PAGES)
             rates = [_rate(host.function(address).link) for address in (gpu, nic)]
@@ -164,13 +164,14 @@ def _ports(plan: AcsPlan, gpu: str, nic: str, as_set: bool) -> list[Cause]:
     return [Cause(2, what, cost, "gpu_host_acs: auto")]
 
 
-def _registers(function: Function) -> list[Cause]:
+def _registers(function: Function, tuned: bool) -> list[Cause]:
     causes = []
-    if function.max_read_request_bytes is not None and function.max_read_request_bytes < 4096:
+    read_bytes = None if tuned else function.max_read_request_bytes
+    if read_bytes is not None and read_bytes < 4096:
         causes.append(
             Cause(
                 1,
-                f"MaxReadReq of the NIC is {function.max_read_request_bytes} bytes",
+                f"MaxReadReq of the NIC is {read_bytes} bytes",
                 "more and smaller reads of GPU memory",
                 "gpu_host_pci, max_read_request_bytes: 4096",
             )

@@ -86,9 +86,7 @@ def _gpudirect(plan: DomainPlan, host: Host) -> list[str]:
         for gpu in plan.chosen.gpus
         for nic in plan.chosen.nics
     }
-    found = outlook.pairs(
-        host, plan.chosen.all(), guest_paths, huge_pages=bool(plan.spec.huge_page_mib), acs_is_set=True
-    )
+    found = outlook.pairs(host, plan.chosen.all(), guest_paths, huge_pages=bool(plan.spec.huge_page_mib), tuned=True)
     return outlook.lines(found)
 
 

@@ -32,7 +32,7 @@ def test_after_the_roles_no_known_cause_is_left(name):
     host = THREADS[name]()
     # Before, each NIC's port has the kernel's default; the plan says what it will be.
     assert {pair.verdict for pair in found(host)} == {"slow"}
-    for pairs in (found(host, acs_is_set=True), found(tuned(host))):
+    for pairs in (found(host, tuned=True), found(tuned(host))):
         assert {pair.verdict for pair in pairs} == {"direct"}
         assert {pair.host_path for pair in pairs} == {"PIX"}
         assert {round(pair.link_gb_per_s) for pair in pairs} == {63}
