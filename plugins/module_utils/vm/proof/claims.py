@@ -13,6 +13,7 @@ from __future__ import annotations
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import (
     bios,
+    gpudirect,
     guest_os,
     guest_xml,
     hypervisor,
@@ -20,7 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import (
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import Evidence
 
-LAYERS = (bios.CLAIMS, nic_firmware.CLAIMS, hypervisor.CLAIMS, guest_xml.CLAIMS, guest_os.CLAIMS)
+LAYERS = (bios.CLAIMS, nic_firmware.CLAIMS, hypervisor.CLAIMS, guest_xml.CLAIMS, guest_os.CLAIMS, gpudirect.CLAIMS)
 
 
 def prove(evidence: Evidence) -> list[Claim]:

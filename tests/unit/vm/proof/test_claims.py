@@ -42,6 +42,7 @@ def test_a_server_with_everything_proves_every_layer():
         "hypervisor",
         "guest_xml",
         "guest_os",
+        "will_gpudirect_be_fast",
     }
     # The one thing that this VM does not have is a guest IOMMU.
     assert [claim.claim for claim in claims if claim.holds is None] == ["the guest's IOMMU serves ATS (device IOTLB)"]
@@ -503,7 +504,10 @@ def test_what_failed_before_it_chose_devices_is_unknown_and_excuses_nothing():
     function(one.host, "0000:12:01.0").acs.control = 0x1D
     function(one.host, "0000:13:00.0").max_read_request_bytes = 512
     claims = prove(one)
-    assert [claim.claim for claim in claims if claim.holds is None] == ["the guest's IOMMU serves ATS (device IOTLB)"]
+    assert [claim.claim for claim in claims if claim.holds is None] == [
+        "the guest's IOMMU serves ATS (device IOTLB)",
+        "GPU 0000:13:00.0 and NIC 0000:14:00.1 reach each other directly, links of unknown rate",
+    ]
     assert failed(claims) == [
         "every setting of the host is as asked for, and comes back at every boot",
         "switch port 0000:12:01.0: requests of the NIC that the IOMMU has translated go straight (ACSCtl, inline, nic "

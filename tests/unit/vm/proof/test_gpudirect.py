@@ -1,0 +1,49 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpu_vm import evidence
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import gpudirect
+
+PAIRS = [("0000:13:00.0", "0000:14:00.1"), ("0000:83:00.0", "0000:84:00.1")]
+
+
+def claims(change=lambda one: None):
+    one = evidence()
+    change(one)
+    return gpudirect.pairs(one)
+
+
+def test_each_gpu_with_its_nearest_nic_is_direct():
+    found = claims()
+    assert [claim.holds for claim in found] == [True, True]
+    assert [f"GPU {gpu} and NIC {nic}" in claim.claim for claim, (gpu, nic) in zip(found, PAIRS)] == [True, True]
+    assert {claim.seen for claim in found} == {"PIX on the host, PIX in the guest: direct"}
+
+
+def test_a_slow_pair_comes_first_with_cost_and_remedy_and_never_holds():
+    worst, other = claims(lambda one: setattr(one.host.function("0000:82:01.0").acs, "control", 0x1D))
+    assert (worst.holds, other.holds) == (None, True)
+    assert PAIRS[1][1] in worst.claim
+    assert "ACS of port 0000:82:01.0 is 0011101, wanted 1x111x1" in worst.reason
+    assert "remedy: gpu_host_acs: auto" in worst.reason
+
+
+def test_a_guest_that_was_not_read_is_not_direct():
+    found = gpudirect.pairs(replace(evidence(), guest=None))
+    assert {(claim.holds, claim.seen) for claim in found} == {(False, None)}
+
+
+def test_a_device_that_the_guest_does_not_see_is_not_direct():
+    def change(one):
+        place = one.planned.guest_addresses()[PAIRS[0][1]]
+        one.guest.functions = [item for item in one.guest.functions if item.address != place]
+
+    assert [claim.holds for claim in claims(change)] == [None, True]
+
+
+def test_without_a_gpu_there_is_no_pair():
+    assert claims(lambda one: one.planned.chosen.by_setting.update(gpus=[])) == []
