@@ -223,6 +223,14 @@ func (p *proxy) serve(w *httptest.ResponseRecorder, r *http.Request, method, tex
 			return
 		}
 		p.next.ServeHTTP(w, r)
+	case "Fetch":
+		// The simulator panics over a property that has no value; vCenter answers with none.
+		defer func() {
+			if recover() != nil {
+				answer(w, http.StatusOK, `<FetchResponse xmlns="urn:vim25"></FetchResponse>`)
+			}
+		}()
+		p.next.ServeHTTP(w, r)
 	default:
 		p.next.ServeHTTP(w, r)
 	}
