@@ -20,6 +20,7 @@ SHARED = {
     "libvirt": {"accelerators", "gpu_module_ids", "topology", "uri"},
     "proof": {"name", "path"},
     "store": {"store"},
+    "vsphere": {"ca_path", "cluster", "hostname", "password", "port", "username", "validate_certs"},
 }
 PLAY = """
 - hosts: localhost
