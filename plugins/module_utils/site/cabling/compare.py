@@ -70,6 +70,14 @@ def compare(
         one = End(cable.a.name, names[cable.a.name, cable.a_port])
         other = End(cable.b.name, names[cable.b.name, cable.b_port])
         expected[one], expected[other] = (other, cable), (one, cable)
+    hidden = {
+        End(device.name, interface)
+        for device in site.devices.values()
+        if device.kind.model
+        for group in device.kind.model.ports.values()
+        if not group.lldp
+        for interface in group.interfaces
+    }
     views: dict[End, End] = {}
     for device, neighbours in seen.items():
         for interface, neighbour in neighbours.items():
@@ -94,8 +102,13 @@ def compare(
         one = End(cable.a.name, names[cable.a.name, cable.a_port])
         other = expected[one][0]
         readers = [
-            end for end in (one, other) if (end.device in subnet if cable.rule.infiniband else end.device in read)
+            end
+            for end in (one, other)
+            if (end.device in subnet if cable.rule.infiniband else end.device in read and end not in hidden)
         ]
+        # What is at a port that its own system does not see is unknown, unless the far end sees another device there.
+        if hidden & {one, other} and not any(end in views for end in readers):
+            readers = []
         if not readers:
             judged["unread"] += 1
             continue

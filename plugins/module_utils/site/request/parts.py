@@ -32,7 +32,7 @@ def read_model(name: str, given: Section) -> Model:
 
 
 def _read_ports(name: str, given: Section) -> PortGroup:
-    given.only("names", "interfaces", "speed_gbit_s", "nic_ports")
+    given.only("names", "interfaces", "speed_gbit_s", "nic_ports", "lldp")
     names = _expanded(given, "names")
     interfaces = _expanded(given, "interfaces") if "interfaces" in given.data else names
     if len(interfaces) != len(names):
@@ -42,7 +42,8 @@ def _read_ports(name: str, given: Section) -> PortGroup:
     nic_ports = given.whole("nic_ports", 1, 1, 16)
     if len(names) % nic_ports:
         raise given.error(f"{len(names)} ports are no whole number of NICs", "correct names or nic_ports", "nic_ports")
-    return PortGroup(name, names, interfaces, given.number("speed_gbit_s", least=0.1, most=3200), nic_ports)
+    speed = given.number("speed_gbit_s", least=0.1, most=3200)
+    return PortGroup(name, names, interfaces, speed, nic_ports, given.flag("lldp", True))
 
 
 def _expanded(given: Section, setting: str) -> tuple[str, ...]:

@@ -81,15 +81,15 @@ class Section:
 
         return self._value(name, default, check)
 
-    def flag(self, name: str) -> bool:
-        """Return true or false; false where it is left out."""
+    def flag(self, name: str, default: bool = False) -> bool:
+        """Return true or false."""
 
         def check(value: Any) -> bool:
             if not isinstance(value, bool):
                 raise values.InvalidValueError(f"{value!r} is not possible", "use true or false")
             return value
 
-        return self._value(name, False, check)
+        return self._value(name, default, check)
 
     def texts(self, name: str, default: Any = ()) -> tuple[str, ...]:
         """Return texts: a list, or one."""

@@ -20,7 +20,8 @@ class PortGroup:
     """Ports of a model that are alike.
 
     ``names`` are those that the inventory has (of a NIC, the RDMA device), ``interfaces`` those that the system has
-    (LLDP). Consecutive ``nic_ports`` of them are one card.
+    (LLDP). Consecutive ``nic_ports`` of them are one card. ``lldp`` is False where the system does not see them, as
+    those of a BMC.
     """
 
     name: str
@@ -28,6 +29,7 @@ class PortGroup:
     interfaces: tuple[str, ...]
     speed_gbit_s: float
     nic_ports: int
+    lldp: bool = True
 
 
 @dataclass(frozen=True)

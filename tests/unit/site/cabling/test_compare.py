@@ -121,6 +121,24 @@ def test_names_with_a_domain_descriptions_and_strangers():
     assert compare(SITE, seen)["faults"] == []
 
 
+def test_ports_that_their_system_does_not_see():
+    ports = {**sites.DATA["models"]["server"]["ports"]["nic"], "lldp": False}
+    site = sites.site(models__server__ports__nic=ports)
+    cables = plugged()
+    uplinks = cables[16:]
+    assert compare(site, view(uplinks)) == {"faults": [], "right": 16, "wrong": 0, "unread": 16}
+    # The switch sees what was planned, and nobody looks from the other side.
+    seen = view(plugged())
+    for name in ("gpu01", "gpu02", "gpu03", "gpu04"):
+        seen[name] = {}
+    assert compare(site, seen) == {"faults": [], "right": 32, "wrong": 0, "unread": 0}
+    # The switch sees another device of the site there.
+    crossed = [*uplinks, (("spine1", "Ethernet99"), ("leaf1-1", "Ethernet0"))]
+    found = compare(site, view(crossed))
+    assert kinds(found) == ["wrong"]
+    assert found["unread"] == 15
+
+
 def test_a_link_that_nobody_planned():
     found = compare(SITE, view([*plugged(), (("gpu01", "eno9"), ("gpu02", "eno9"))]))
     assert kinds(found) == ["unplanned"]
