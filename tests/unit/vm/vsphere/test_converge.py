@@ -13,7 +13,7 @@ from vsphere_requests import params, run, server, vm
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import RefusedError
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import session
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import config_spec, session
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.converge import converge, info
 
 
@@ -194,6 +194,12 @@ def test_a_task_that_fails_is_told_in_vcenters_words_and_ours(vcenter):
         run(vcenter, vm(), state="running")
     # The next run finishes what is left.
     assert run(vcenter, vm(), state="running")["domains"][0]["actions"] == ["power_on"]
+
+
+def test_what_vcenter_accepts_and_does_not_keep_is_an_error(vcenter, monkeypatch):
+    monkeypatch.setattr(config_spec, "OWNED", ())
+    with pytest.raises(DomainError, match=r"train: extra\.pciPassthru\.use64bitMMIO is None, wanted 'TRUE'"):
+        run(vcenter, vm())
 
 
 def test_two_plays_at_once_make_one_virtual_machine(vcenter):
