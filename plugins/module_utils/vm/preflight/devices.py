@@ -6,6 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci.registers import PCI_ACS_DT
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import VIRTUAL_MACHINES
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.accelerators import models
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl_format import MAX_ELEMENTS
@@ -23,8 +26,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findin
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render import nccl_topology
 
-# The ACSCtl bit (Linux PCI_ACS_DT) that lets translated requests go straight: direct translated P2P.
-ACS_DIRECT_TRANSLATED = 0x40
 # The bytes that a port must show before its lack of ACS is known: extended config space.
 EXTENDED_CONFIG_BYTES = 4096
 
@@ -90,7 +91,7 @@ def isolation(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
                     f"without {off:#04x})",
                     f"devices of virtual machine {some(neighbours)} are below the same switch or port, and each could "
                     "write into the other's",
-                    "turn ACS on (gpu_host_pci), or give all devices of that switch to one virtual machine",
+                    "turn ACS on (gpu_host_acs), or give all devices of that switch to one virtual machine",
                 )
 
 
@@ -169,19 +170,16 @@ def _ats(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
             "turn ATS on in the NIC's firmware (gpu_host_nic_firmware), or set ats: false",
             WARN,
         )
-    told = set()
-    for function in able:
-        for port in _ports(around, function):
-            if port.acs is None:
-                continue
-            off = port.acs.capability & ACS_DIRECT_TRANSLATED & ~port.acs.control
-            if off and port.address not in told:
-                told.add(port.address)
-                yield Finding(
-                    plan.name,
-                    f"ats has no effect on peer-to-peer traffic through port {port.address} above {name(function)}",
-                    "its ACS does not let translated requests go straight (direct translated P2P), so they go to the "
-                    "root complex and back",
-                    "set it with the role gpu_host (gpu_host_pci)",
-                    WARN,
-                )
+    acs_plan = AcsPlan(around.host, plan.chosen.all(), VIRTUAL_MACHINES)
+    for port in acs_plan.ports:
+        acs = around.host.function(port.address).acs
+        nics = [function for function in able if function.address in port.below and function.kind == "nic"]
+        if acs and nics and port.mask.on & acs.capability & ~acs.control & PCI_ACS_DT:
+            yield Finding(
+                plan.name,
+                f"ats has no effect on peer-to-peer traffic through port {port.address} above {name(nics[0])}",
+                "its ACS does not let translated requests go straight (direct translated P2P), so they go to the root "
+                "complex and back",
+                "set it with the role gpu_host (gpu_host_acs: auto)",
+                WARN,
+            )
