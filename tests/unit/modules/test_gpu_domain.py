@@ -11,8 +11,17 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 from machines import hypervisor, lab, request
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Acs, Ats
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm import converge
 from ansible_collections.sailloft.fleet.plugins.modules import gpu_domain
+
+
+def untuned():
+    """The lab with ATS in the NICs beside its GPUs, and ports above them that stop translated requests."""
+    host = lab()
+    for nic, port in (("0000:14:00.0", "0000:12:01.0"), ("0000:84:00.0", "0000:82:01.0")):
+        host.function(nic).ats, host.function(port).acs = Ats(True, 0), Acs(0x5F, 0x1D)
+    return host
 
 
 class Libvirt:
@@ -31,7 +40,7 @@ class Libvirt:
 @pytest.mark.parametrize("check_mode", [True, False])
 def test_all_findings_come_with_the_failure(check_mode, monkeypatch, capsys):
     monkeypatch.setattr(converge, "Client", Libvirt)
-    given = {"domains": [request()], "topology": lab().to_dict(), "_ansible_check_mode": check_mode}
+    given = {"domains": [request()], "topology": untuned().to_dict(), "_ansible_check_mode": check_mode}
     with patch_module_args(json.loads(json.dumps(given))), pytest.raises(SystemExit):
         gpu_domain.main()
     result = json.loads(capsys.readouterr().out)
@@ -59,7 +68,7 @@ def test_what_only_warns_is_said_where_nothing_is_refused(monkeypatch, capsys):
             return hypervisor()
 
     monkeypatch.setattr(converge, "Client", Whole)
-    given = {"domains": [request(name="warned")], "topology": lab().to_dict(), "_ansible_check_mode": True}
+    given = {"domains": [request(name="warned")], "topology": untuned().to_dict(), "_ansible_check_mode": True}
     with patch_module_args(json.loads(json.dumps(given))), pytest.raises(SystemExit):
         gpu_domain.main()
     result = json.loads(capsys.readouterr().out)
