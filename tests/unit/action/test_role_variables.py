@@ -125,6 +125,7 @@ def test_every_role_tells_of_its_own(site):
         "boot_server_interface": "eth0",
         "boot_server_address": "10.0.0.1",
         "boot_server_netmask": "255.255.255.0",
+        "lab_cache_dir": "/nonexistent/cache",
         "node_boot_bmc": {"address": "https://10.0.0.3", "username": "a", "password": SECRET},
         "roce_switch_system": "eos",
         "roce_switch_ports": {},
