@@ -23,7 +23,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighb
 )
 from ansible_collections.sailloft.fleet.plugins.modules import cabling_info
 
-WAIT_S = 120
+# With one neighbour message a second; a loaded machine has taken two minutes.
+WAIT_S = 600
 
 
 def run(*command):
