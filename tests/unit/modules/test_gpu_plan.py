@@ -213,7 +213,8 @@ def test_what_is_lost_in_silence_is_a_warning_that_names_host_and_virtual_machin
     assert "; read the topology on the host itself" in said
     emulated = run(recording=str(RECORDINGS / "emulated-gpu-server.json"), host_name="gpu18")
     ports = [re.search(r"gpu18: .* through port (\S+) above", text) for text in map(str, emulated["warnings"])]
-    assert [match[1] for match in ports if match] == ["0000:10:00.0", "0000:80:00.0"]
+    # Its root ports turn no traffic of a NIC: the kernel's default is enough there.
+    assert [match[1] for match in ports if match] == []
 
 
 def test_what_stays_free_is_told(run):
