@@ -16,6 +16,8 @@ EXPECTED_SKIPS = (
     r"SAILLOFT_RECORDINGS names no folder",
     # SONiC's models are not packaged; the test says how to get them.
     r"SAILLOFT_SONIC_YANG names no folder",
+    # NVIDIA's tool is in Debian's next release only, which moves; the rule table is tested row by row without it.
+    r"Debian's archive does not give rdma_topo",
     # Kernels of containers and build machines have few queueing disciplines; molecule/run roce_path has them all.
     r"this kernel lacks ",
 )

@@ -21,6 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
 CACHE = Path(__file__).parents[3] / ".cache" / "rdma_topo"
@@ -49,7 +51,8 @@ def _download() -> None:
     options = [f"-oDir={unfinished}", f"-oDir::State::Status={unfinished}/status", "-oAPT::Sandbox::User=root"]
     for command in (["update"], ["download", "rdma-core"]):
         done = subprocess.run(["apt-get", "-q", *options, *command], cwd=unfinished, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        if done.returncode:
+            pytest.skip(f"Debian's archive does not give rdma_topo: {done.stderr}")
     (package,) = unfinished.glob("rdma-core_*.deb")
     subprocess.run(["dpkg-deb", "-x", package, unfinished / "unpacked"], check=True)
     shutil.rmtree(CACHE / "unpacked", ignore_errors=True)
