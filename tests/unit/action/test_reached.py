@@ -177,8 +177,8 @@ SITE = {"gpu_hosts": "hv01", "gpu_guests": "vm01", "boot_servers": "boot01", "im
 FIRST_PLAYS = {
     "gpu_hosts": ("hv01", "Tune the GPU servers that need no reboot"),
     "gpu_vms": ("hv01", "Define and start the GPU virtual machines"),
-    "node_identities": ("n01", "Enrol"),
-    "node_images": ("b01", "Build"),
+    "node_identities": ("n01", "Enrol the nodes' TPMs"),
+    "node_images": ("b01", "Build images"),
     "plan": ("hv01", "Plan GPU virtual machines"),
     "prove": ("hv01", "What the hypervisors have"),
     "record": ("hv01", "Record hosts"),
