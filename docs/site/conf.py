@@ -32,8 +32,9 @@ nitpicky = True
 nitpick_ignore_regex = [
     (
         "(std:)?ref",
-        r"common_return_values|action_plugins|ansible_configuration_settings|ansible_collections\.(ansible|community)\..*",
-    )
+        r"common_return_values|(action|callback|inventory|cache)_plugins?|ansible_configuration_settings|ansible_collections\.(ansible|community)\..*",
+    ),
+    ("envvar", r"ANSIBLE_.*"),
 ]
 default_role = "any"
 

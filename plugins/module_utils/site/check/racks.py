@@ -16,8 +16,8 @@ def check_racks(site: Site) -> Iterator[Finding]:
     """Return what is wrong with units and power of the racks; racks with the same fault are one finding."""
     faults: dict[tuple[str, str, str], list[str]] = {}
     for rack in site.racks:
-        assert rack.spec is not None
-        assert rack.spec.rack is not None
+        if rack.spec is None or rack.spec.rack is None:
+            raise AssertionError("the blueprint was read without its check")
         for rule, message in (*_units(rack, rack.spec.rack), *_power(rack, rack.spec.rack)):
             faults.setdefault((rule, message, rack.spec.name), []).append(rack.name)
     for (rule, message, block), racks in faults.items():
@@ -27,7 +27,8 @@ def check_racks(site: Site) -> Iterator[Finding]:
 def _units(rack: Block, spec: RackSpec) -> Iterator[tuple[str, str]]:
     used: dict[int, str] = {}
     for device in rack.devices:
-        assert device.kind.model is not None
+        if device.kind.model is None:
+            raise AssertionError("the blueprint was read without its check")
         for unit in range(device.unit, device.unit + device.kind.model.units):
             if unit > spec.units:
                 yield "rack units", f"number {device.index + 1} of {device.kind.name} needs unit {unit} of {spec.units}"

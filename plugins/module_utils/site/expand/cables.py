@@ -67,7 +67,8 @@ def _by_port(site: Site, rule: LinkRule, device: Device, others: list[Device]) -
 
 
 def _ports(site: Site, device: Device, group: str) -> PortGroup:
-    assert device.kind.model is not None
+    if device.kind.model is None:
+        raise AssertionError("the blueprint was read without its check")
     return device.kind.model.ports[group]
 
 
@@ -114,8 +115,8 @@ def route_m(site: Site, a: Device, b: Device) -> float:
 
 
 def _top_m(rack: Block, tray_m: float) -> float:
-    assert rack.spec is not None
-    assert rack.spec.rack is not None
+    if rack.spec is None or rack.spec.rack is None:
+        raise AssertionError("the blueprint was read without its check")
     return rack.spec.rack.units * UNIT_M + tray_m
 
 

@@ -47,7 +47,8 @@ def expand_devices(
 
 
 def _placed(blueprint: Blueprint, kind: Kind, blocks: Mapping[str, list[Block]]) -> list[Device]:
-    assert kind.model is not None
+    if kind.model is None:
+        raise AssertionError("the blueprint was read without its check")
     total = min(kind.count * len(blocks[kind.per]), kind.total)
     if total > DEVICES_MAX:
         raise SiteError(

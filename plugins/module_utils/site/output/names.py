@@ -43,7 +43,8 @@ def boot_nodes_file(site: Site) -> str:
 
 def interface(device: Device, port: str) -> str:
     """Return the name that a device's system has for a port."""
-    assert device.kind.model is not None
+    if device.kind.model is None:
+        raise AssertionError("the blueprint was read without its check")
     for group in device.kind.model.ports.values():
         if port in group.names:
             return group.interfaces[group.names.index(port)]
@@ -66,7 +67,8 @@ def neighbours_file(site: Site) -> str:
         ports = {}
         for port, cable in device.cables.items():
             far, far_port = cable.far(device)
-            assert far.kind.model is not None
+            if far.kind.model is None:
+                raise AssertionError("the blueprint was read without its check")
             ports[names[device.kind.model.name, port]] = [far.name, names[far.kind.model.name, far_port]]
         lines.append(f"{json.dumps(device.name)}: {json.dumps(ports)}")
     return "{\n" + ",\n".join(lines) + "\n}\n"

@@ -42,8 +42,8 @@ def picture(site: Site) -> str:
 
 
 def _units(rack: Block) -> int:
-    assert rack.spec is not None
-    assert rack.spec.rack is not None
+    if rack.spec is None or rack.spec.rack is None:
+        raise AssertionError("the blueprint was read without its check")
     return rack.spec.rack.units
 
 
@@ -72,7 +72,8 @@ def _rack(rack: Block, names: list[str], x: int, bottom: int, colours: dict[str,
         'fill="none" stroke="#333"/>\n'
     )
     for device in sorted(rack.devices, key=lambda device: device.unit):
-        assert device.kind.model is not None
+        if device.kind.model is None:
+            raise AssertionError("the blueprint was read without its check")
         height = device.kind.model.units * UNIT
         y = bottom - (device.unit - 1) * UNIT - height
         parts.append(

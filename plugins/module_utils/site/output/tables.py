@@ -57,8 +57,8 @@ def materials(site: Site) -> Counter[tuple[str, str]]:
     """Return how many there are of each (category, item)."""
     count: Counter[tuple[str, str]] = Counter()
     for rack in site.racks:
-        assert rack.spec is not None
-        assert rack.spec.rack is not None
+        if rack.spec is None or rack.spec.rack is None:
+            raise AssertionError("the blueprint was read without its check")
         count["rack", f"{rack.spec.name}, {rack.spec.rack.units} units"] += 1
     for device in site.devices.values():
         if device.kind.model:

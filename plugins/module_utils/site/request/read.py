@@ -261,7 +261,8 @@ def _read_link(name: str, given: Section, kinds: Mapping[str, Kind], media: Mapp
         raise given.error("a link is RoCE or InfiniBand", "remove one of them", "infiniband")
     for kind, ports, setting in (*((each, rule.ports, "ports") for each in froms), (to, rule.to_ports, "to_ports")):
         model = kinds[kind].model
-        assert model is not None
+        if model is None:
+            raise AssertionError("the blueprint was read without its check")
         if ports not in model.ports:
             raise given.error(
                 f"{model.name} has no ports {ports!r}", f"there are {', '.join(model.ports) or 'none'}", setting
