@@ -84,7 +84,7 @@ CURL = """
 
 @dataclass(frozen=True)
 class Storm:
-    """What came of the clients: the seconds of each that has its whole image, and what they said."""
+    """The result of the clients: the seconds of each that has its whole image, and what they said."""
 
     seconds: list[float]
     said: list[str]
@@ -215,12 +215,12 @@ class Site:
         return int(next(line for line in lines if line.strip().startswith("lo:")).split()[9])
 
     def booted(self) -> int:
-        """How many nodes reported that they boot."""
+        """Return the number of nodes that reported that they boot."""
         return sum(entry["event"] == "booting" for server in self.servers for entry in server.reports())
 
 
 def whole(said: str) -> bool:
-    """Whether a client that said this has its whole image."""
+    """Return True if a client that said this has its whole image."""
     return said.rstrip().endswith("WHOLE")
 
 

@@ -90,7 +90,7 @@ def whole(host: Host) -> DomainPlan:
 
 
 def shares(host: Host, plan: DomainPlan, place: Callable[[DomainPlan], Guest]) -> tuple[list[bool], list[bool]]:
-    """Whether each pair is kept: of all, and of those of a GPU and a GPU or NIC that share a switch."""
+    """Return whether each pair is kept: of all, and of those of a GPU and a GPU or NIC that share a switch."""
     guest, places = place(plan)
     # NVSwitches come along, and no path class is of them.
     kinds = {function.address: function.kind for function in plan.chosen.all() if function.kind != "nvswitch"}

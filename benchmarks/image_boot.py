@@ -80,7 +80,7 @@ LAYER = {
 
 @dataclass(frozen=True)
 class Boot:
-    """What was measured of one boot; ``way_s`` is from its first packet to systemd's start, ``failed`` names units."""
+    """The measurements of one boot; ``way_s`` is from its first packet to systemd's start, ``failed`` names units."""
 
     memory_mib: float
     dropped_mib: float
@@ -119,7 +119,7 @@ def prepare(folder: Path) -> BuildHost:
 
 
 def script(way: str, site: BuildHost, server: str) -> str:
-    """What iPXE runs to boot a node in another way than ours."""
+    """Return the script that iPXE runs to boot a node in another way than ours."""
     manifest = site.store.manifest(site.store.current("node"))
     own = {
         SINGLE: "rdinit=/sbin/init",
@@ -171,7 +171,7 @@ def boot(way: str, site: BuildHost, folder: Path) -> Boot:
 
 
 def wire_bytes(network: Network) -> tuple[int, int]:
-    """What the node sent so far, and what was sent to it, with all headers."""
+    """Return the bytes that the node sent and received so far, with all headers."""
     lines = Path(f"/proc/{network.holder.pid}/net/dev").read_text().splitlines()
     fields = next(line for line in lines if line.strip().startswith("tap0:")).split()
     return int(fields[1]), int(fields[9])

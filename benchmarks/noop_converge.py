@@ -95,7 +95,7 @@ def play(playbook: Path, arguments: list[str]) -> Run:
 
 
 def peer_variables(facts: dict) -> dict:
-    """What one_task_a_setting.yml needs to know, of what was read."""
+    """Return the variables of one_task_a_setting.yml, from what was read."""
     functions = facts["topology"]["functions"]
     tuned = facts["settings"]["pci_tuning"]["devices"]
     known = {function["address"]: function for function in functions}

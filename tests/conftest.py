@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What holds for all tests: a skip that nobody expects fails the run, and how many examples hypothesis tries."""
+"""Rules for all tests: a skip that nobody expects fails the run, and how many examples hypothesis tries."""
 
 from __future__ import annotations
 

@@ -32,6 +32,11 @@ class ActionModule(ActionBase):
             {"blueprint": {"type": "path", "required": True}, "read": {"type": "dict", "required": True}}
         )
         read = {name: each for name, each in arguments["read"].items() if each and "neighbours" in each}
+        silent = [
+            {"device": name, "cause": (each or {}).get("msg") or "it did not answer"}
+            for name, each in arguments["read"].items()
+            if name not in read
+        ]
         seen = {
             name: {port: Neighbour(at["device"], tuple(at["ports"])) for port, at in each["neighbours"].items()}
             for name, each in read.items()
@@ -43,4 +48,10 @@ class ActionModule(ActionBase):
             found = compare(read_site(arguments["blueprint"]), seen, speeds, links)
         except SiteError as error:
             raise AnsibleActionFail(str(error)) from error
-        return {**result, **found, "faults": [fault._asdict() for fault in found["faults"]], "changed": False}
+        return {
+            **result,
+            **found,
+            "faults": [fault._asdict() for fault in found["faults"]],
+            "silent": silent,
+            "changed": False,
+        }

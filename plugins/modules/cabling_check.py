@@ -58,6 +58,14 @@ wrong:
   description: Cables with a fault.
   returned: success
   type: int
+silent:
+  description: Devices that were not read, each with C(device) and C(cause).
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - device: gpu07
+      cause: it did not answer
 unread:
   description: Cables of which neither end was read.
   returned: success

@@ -69,7 +69,7 @@ class Tpm:
         self._process.wait(10)
 
     def run(self, *argv: str) -> bytes:
-        """What one of tpm2-tools prints."""
+        """Return the output of one of tpm2-tools."""
         environment = {**os.environ, "TPM2TOOLS_TCTI": self.tcti}
         done = subprocess.run(argv, env=environment, cwd=self.folder, capture_output=True, timeout=60, check=False)
         assert done.returncode == 0, done.stderr.decode()

@@ -208,7 +208,7 @@ def test_a_node_with_a_temporary_host_key_gets_its_own(site, boot, serve):
 
 
 def site_files(root):
-    """What is in the folders of the node's secrets: path -> content."""
+    """Return the files in the folders of the node's secrets: path -> content."""
     folders = (root / "etc/site", root / "etc/ssh")
     return {
         str(path.relative_to(root)): path.read_text()

@@ -248,7 +248,7 @@ def tree(root):
 
 @pytest.fixture(scope="module", autouse=True)
 def epoch():
-    """Of one build, as the builder sets it."""
+    """The environment of one build, as the builder sets it."""
     os.environ["SOURCE_DATE_EPOCH"] = str(TIME)
     yield
     del os.environ["SOURCE_DATE_EPOCH"]

@@ -86,7 +86,7 @@ def test_a_wrong_layer_is_refused_until_it_is_mended(image: Image, network: Netw
 
 
 def refused(network: Network, image: Image) -> tuple[str, dict[str, str]]:
-    """What a node says and reports that finds this store alone, and goes down in the end."""
+    """Return the console and the report of a node that finds this store alone, and goes down in the end."""
     server = HttpServer(network, Path(image.store.path), 8001)
     network.dnsmasq([server.url])
     node = Node(network, image.direct([server.url], "sailloft.reboot_after_s=20"))

@@ -45,7 +45,7 @@ def over_connection(*arguments: str) -> subprocess.CompletedProcess:
 
 
 def wait_for(play: subprocess.Popen, log: Path, task: str, seen: str) -> bool:
-    """Whether the play came to the task, and in the task to where the command succeeds on the host."""
+    """Return True once the play is in the task and the command succeeds on the host; False if the play ended before."""
     begun = re.compile(rf"^TASK \[(.+ : )?{re.escape(task)}\] \**$", re.MULTILINE)
     while play.poll() is None:
         if begun.search(log.read_text(encoding="utf-8")) and over_connection("host", seen).returncode == 0:

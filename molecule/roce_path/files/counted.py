@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""How many RoCE packets (UDP 4791) came in, by their ToS: counted.py DEVICE install|read
+"""Count the RoCE packets (UDP 4791) that come in, by their ToS: counted.py DEVICE install|read
 
 The kernel counts them as they arrive, before software RoCE takes them. "read" prints those since "install":
 {"ipv4": {"106": 600}, "ipv6": {}}.

@@ -41,7 +41,7 @@ def equal(given: dict[str, Any]) -> str:
 
 
 def counters(text: str, device: str) -> dict[str, dict[str, int]]:
-    """What tc counted, by the queue's number, which its handle has."""
+    """Return the counters of tc, by the queue's number, which its handle has."""
     matches = [(linux.CHILD.fullmatch(each["handle"]), each) for each in json.loads(text) if each["dev"] == device]
     keys = ("bytes", "packets", "drops", "marked", "early", "backlog")
     return {match[1]: {key: each.get(key, 0) for key in keys} for match, each in matches if match}

@@ -46,7 +46,7 @@ def roce(check: bool = False, **more: object) -> dict:
 
 
 def dcb() -> dict:
-    """What dcb itself says."""
+    """Return the output of dcb itself."""
     things = ("app", "ets", "pfc", "buffer", "dcbx")
     return {thing: json.loads(run("dcb", "-j", thing, "show", "dev", "dcb0") or "{}") for thing in things}
 

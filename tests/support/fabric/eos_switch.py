@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What an EOS switch makes of QoS lines, for tests."""
+"""The effect of QoS lines on an EOS switch, for tests."""
 
 from __future__ import annotations
 

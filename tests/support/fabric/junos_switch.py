@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a Junos switch makes of lines of its configuration, for tests."""
+"""The effect of configuration lines on a Junos switch, for tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ SINGLE = ("mtu", "scheduler-map", "congestion-notification-profile", "queue-num"
 
 
 def commit(running: str, lines: str) -> str:
-    """What a switch makes of the lines: delete takes a path and all below, set replaces a single value."""
+    """Return the configuration after the lines: delete takes a path and all below, set replaces a single value."""
     found = [line.split() for line in running.splitlines() if line.strip()]
     for line in lines.splitlines():
         verb, *path = line.split()

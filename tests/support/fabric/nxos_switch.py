@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What an NX-OS switch makes of QoS lines, for tests: by hier-config."""
+"""The effect of QoS lines on an NX-OS switch, for tests, by hier-config."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ EPOCH = 1700000000
 
 @dataclass(frozen=True)
 class Parts:
-    """What images are made of: the kernel's version, its file, the tree of its modules, two layers, a pair of keys."""
+    """The parts of images: the kernel's version, its file, the tree of its modules, two layers, a pair of keys."""
 
     folder: Path
     kernel_version: str

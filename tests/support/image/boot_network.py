@@ -135,7 +135,7 @@ class HttpServer:
         stop(self.process)
 
     def reports(self) -> list[dict[str, str]]:
-        """What the node reported."""
+        """Return the node's report."""
         file = self.folder / "sailloft-report.log"
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 

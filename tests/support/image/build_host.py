@@ -53,16 +53,16 @@ class BuildHost:
 
     @property
     def store(self) -> Store:
-        """Where it publishes."""
+        """The folder that it publishes to."""
         return Store(os.fspath(self.folder / "store"))
 
     @property
     def cache(self) -> Path:
-        """Where it builds."""
+        """The folder that it builds in."""
         return self.folder / "cache"
 
     def build(self, wished: dict, images: dict | None = None) -> tuple[list[build.Outcome], list[str], float]:
-        """What became of the images, the lines of progress, and the time in s."""
+        """Return the results of the images, the lines of progress, and the time in s."""
         lines: list[str] = []
         started = time.monotonic()
         setting = build.Setting(

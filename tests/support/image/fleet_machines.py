@@ -47,7 +47,7 @@ esac
 
 
 def boot(fleet: Path, node: str) -> None:
-    """What the node does when its power comes on.
+    """Act as the node whose power comes on.
 
     Its fate is of {"NODE DIGEST": "lost", "ill", "sick", "mute", "hung" or "liar"}.
     """

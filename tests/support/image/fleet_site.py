@@ -112,7 +112,7 @@ class Fleet:
         self.bmc.wait(30)
 
     def fate(self, fates):
-        """What happens to nodes that boot an image: {(node, Sample): "lost", ...}."""
+        """Set the fate of nodes that boot an image: {(node, Sample): "lost", ...}."""
         text = json.dumps({f"{node} {image.digest}": fate for (node, image), fate in fates.items()})
         (self.folder / "fates.json").write_text(text)
 
@@ -144,7 +144,7 @@ class Fleet:
         return [f"{node} {names[digest]} {by}" for node, digest, by in words]
 
     def runs(self):
-        """What each node runs now: "old", "new" or "nothing"."""
+        """Return what each node runs now: "old", "new" or "nothing"."""
         names = {OLD.digest: "old", NEW.digest: "new"}
         up = {node: (self.folder / node / "up").exists() for node in self.nodes}
         return {
@@ -156,5 +156,5 @@ class Fleet:
         return {OLD.digest: "old", NEW.digest: "new"}[channels.known(self.store, "stable").digest]
 
     def scripts(self):
-        """How many nodes' scripts follow the channel."""
+        """Return the number of nodes' scripts that follow the channel."""
         return sum("channels/stable" in text for text in channels.node_scripts(self.store).values())

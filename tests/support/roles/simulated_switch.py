@@ -36,7 +36,7 @@ class Died(Exception):  # noqa: N818
 
 
 class Switch:
-    """What all have: ``running`` and ``startup`` configuration as text, ``files``, and what it was ``told``.
+    """The base of all: ``running`` and ``startup`` configuration as text, ``files``, and what it was ``told``.
 
     ``refuses``: a pattern of lines that it does not take. ``dies_at``: a pattern of what it is told; the first time it
     goes away instead, for DEAD_S, and keeps what it had committed. ``garbage``: it answers in no one's protocol.

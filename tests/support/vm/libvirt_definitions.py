@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What libvirt wrote of a plan on the emulated server, and the wanted definition."""
+"""A plan's definition as libvirt wrote it on the emulated server, and the wanted one."""
 
 from __future__ import annotations
 

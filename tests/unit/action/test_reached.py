@@ -180,7 +180,7 @@ FIRST_PLAYS = {
     "node_identities": ("n01", "Enrol the nodes' TPMs"),
     "node_images": ("b01", "Build images"),
     "plan": ("hv01", "Plan GPU virtual machines"),
-    "prove": ("hv01", "What the hypervisors have"),
+    "prove": ("hv01", "Read the hypervisors"),
     "record": ("hv01", "Record hosts"),
 }
 

@@ -55,3 +55,4 @@ def test_nothing_that_was_read_is_no_success(tmp_path):
     status, output = play(tmp_path, None)
     assert status == 2
     assert "no cable was read" in output
+    assert "gpu01 was not read: " in output

@@ -29,7 +29,7 @@ class End(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What is wrong with a cable, and the next step."""
+    """A fault of a cable, and the next step."""
 
     kind: str
     cable: str

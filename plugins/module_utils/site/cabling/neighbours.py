@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import 
 
 
 class Neighbour(NamedTuple):
-    """What an interface sees: the far device, and every name that it gives for its port."""
+    """The neighbour of an interface: the far device, and every name that it gives for its port."""
 
     device: str
     ports: tuple[str, ...]

@@ -80,7 +80,7 @@ class _Roce:
 
 
 class _Boot:
-    """Which servers boot a node: those nearest to it, in the smallest block that has any."""
+    """Return the servers that boot a node: those nearest to it, in the smallest block that has any."""
 
     def __init__(self, site: Site) -> None:
         self.site = site

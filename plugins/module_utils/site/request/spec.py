@@ -83,7 +83,10 @@ class NetworkSpec:
 
 @dataclass(frozen=True)
 class AddressSpec:
-    """Where a kind of device begins in a network: an offset. With ``ports``, each port of that group has an address."""
+    """The first address of a kind of device in a network, as an offset.
+
+    With ``ports``, each port of that group has an address.
+    """
 
     network: str
     first: int
@@ -149,7 +152,7 @@ class LinkRule:
 
 @dataclass(frozen=True)
 class Floor:
-    """Where racks stand and how cables run: in rows, through a tray above them."""
+    """The places of racks and the way of cables: in rows, through a tray above them."""
 
     racks_per_row: int
     rack_width_m: float
@@ -160,7 +163,7 @@ class Floor:
 
 @dataclass(frozen=True)
 class Promise:
-    """What a fabric is declared to be; the checks hold the site against it."""
+    """The declared properties of a fabric; the checks compare the site with them."""
 
     fabric: str
     oversubscription: float

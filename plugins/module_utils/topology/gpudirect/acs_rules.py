@@ -98,7 +98,7 @@ BY_ROLE = {(rule.topology, rule.role): rule for rule in RULES}
 
 @dataclass(frozen=True)
 class Expected:
-    """What NIC and GPU are expected to be; None: anything. ``groups`` is "different", "same" or "none or same"."""
+    """The expected state of NIC and GPU; None: anything. ``groups`` is "different", "same" or "none or same"."""
 
     nic_ats: bool | None
     groups: str

@@ -92,7 +92,7 @@ def find(host: Host, gpus: list[Function], nvswitches: list[Function]) -> Clique
 
 
 class _Reach:
-    """Which GPUs reach which, with the ACS that ports have now and that the plan gives them."""
+    """Return the GPUs that reach each other, with the ACS that ports have now and that the plan gives them."""
 
     def __init__(self, host: Host, gpus: list[Function]) -> None:
         self._host = host

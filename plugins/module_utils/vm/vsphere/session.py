@@ -34,7 +34,7 @@ LOST = (http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError, 
 
 @dataclass
 class Login:
-    """Where and as whom to log in. ``ca_path``: a file of certificates to trust instead of the system's."""
+    """The address and account of a vCenter. ``ca_path``: certificates trusted instead of the system's."""
 
     hostname: str
     username: str

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What vCenter has of one cluster: hosts, virtual machines, datastores, networks. One request reads all of it."""
+"""One cluster as vCenter has it: hosts, virtual machines, datastores, networks. One request reads all of it."""
 
 from __future__ import annotations
 
