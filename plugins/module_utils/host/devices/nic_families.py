@@ -5,7 +5,7 @@
 A NIC of a family that is not in the table gets nothing. Sources:
 
 - IBM: https://github.com/apoorvemohan/HCIR, vela_asplos2025/vmsetup, the published settings of the Vela cluster, tested
-  there with ConnectX-6 and A100.
+  there with ConnectX-6 and A100. P2P_ORDERING_MODE 1 is SECURE_NONE in its README.
 - OPERATOR: Mellanox/nic-configuration-operator, README, pciPerformanceOptimized (pull request 131): by the programmer's
   reference manual, 0 lets the firmware choose the number of outstanding reads. Some versions of the firmware do not
   know 0. For ConnectX-7 on H100, NVIDIA's users check for 0, 44 or 128; ROCm/gpu-cluster-networking (pull request 48)
@@ -45,11 +45,6 @@ class Family:
 
 
 SRIOV = Row("SRIOV_EN", True, "virtual functions", "arXiv 2407.05467, section 2.1.2")
-ORDERING = Row("PCI_WR_ORDERING", "per_mkey", "relaxed ordering where memory asks for it, not on every write", IBM)
-READS = (
-    Row(ADVANCED, True, "shows MAX_ACC_OUT_READ", OPERATOR),
-    Row("MAX_ACC_OUT_READ", 0, "as many outstanding reads as the firmware finds best", OPERATOR),
-)
 FAMILIES = (
     Family(
         "ConnectX-6",
@@ -57,15 +52,24 @@ FAMILIES = (
         (
             Row(ADVANCED, True, "shows MAX_ACC_OUT_READ", IBM),
             Row("MAX_ACC_OUT_READ", 44, "more outstanding read bytes", IBM),
-            ORDERING,
-            Row("P2P_ORDERING_MODE", 1, "ordering of peer-to-peer writes as IBM has it", IBM),
+            Row("PCI_WR_ORDERING", "per_mkey", "relaxed ordering where memory asks for it, not on every write", IBM),
+            Row("P2P_ORDERING_MODE", 1, "SECURE_NONE: peer-to-peer writes are not ordered", IBM),
             Row("RDMA_SELECTIVE_REPEAT_EN", True, "selective repeat in place of go-back-N", IBM),
             SRIOV,
         ),
     ),
-    Family("ConnectX-7", frozenset({0x1021}), (*READS, ORDERING, SRIOV)),
-    Family("ConnectX-8", frozenset({0x1023}), (*READS, ORDERING, SRIOV)),
-    Family("BlueField-3", frozenset({0xA2DC}), (*READS, ORDERING, SRIOV)),
+    Family(
+        "ConnectX-7",
+        frozenset({0x1021}),
+        (
+            Row(ADVANCED, True, "shows MAX_ACC_OUT_READ", OPERATOR),
+            Row("MAX_ACC_OUT_READ", 0, "as many outstanding reads as the firmware finds best", OPERATOR),
+            SRIOV,
+        ),
+    ),
+    # No values for reads and ordering are published that were measured on these.
+    Family("ConnectX-8", frozenset({0x1023}), (SRIOV,)),
+    Family("BlueField-3", frozenset({0xA2DC}), (SRIOV,)),
 )
 
 

@@ -254,7 +254,9 @@ def _request(phase: str, row: Row, site: Site, session: Session, spec: Any) -> C
     wanted = row.wanted or {}
     return {
         "destroy": lambda: machine().Destroy_Task(),
-        "create": lambda: site.folder().CreateVM_Task(spec, site.pool(row.host), session.own(row.host.reference)),
+        "create": lambda: site.folder(row.host).CreateVM_Task(
+            spec, site.pool(row.host), session.own(row.host.reference)
+        ),
         "upgrade": lambda: machine().UpgradeVM_Task(wanted["hardware_version"]),
         "reconfigure": lambda: machine().ReconfigVM_Task(spec),
         "power_on": lambda: machine().PowerOnVM_Task(session.own(row.host.reference)),

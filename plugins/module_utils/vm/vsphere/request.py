@@ -30,7 +30,6 @@ class VsphereSettings:
 
     host: str = ""
     datastore: str = ""
-    folder: str = ""
     guest_id: str = "otherLinux64Guest"
     hardware_version: str = ""
     passthrough: str = "fixed"

@@ -36,8 +36,9 @@ PROPERTIES = {
     "Network": ["name"],
     "DistributedVirtualPortgroup": ["name", "key", "config.distributedVirtualSwitch"],
     "DistributedVirtualSwitch": ["uuid"],
-    "ClusterComputeResource": ["name", "host", "resourcePool", "environmentBrowser", "datastore", "network"],
+    "ClusterComputeResource": ["name", "parent", "host", "resourcePool", "environmentBrowser", "datastore", "network"],
     "Datacenter": ["name", "vmFolder", "hostFolder"],
+    "Folder": ["parent"],
 }
 
 
@@ -182,6 +183,11 @@ class Site:
         """Return the resource pool of the host's cluster."""
         return self.session.own(self.clusters[host.cluster][1]["resourcePool"])
 
-    def folder(self) -> Any:
-        """Return the folder that new virtual machines are made in: the first datacenter's."""
-        return self.session.own(self._rows["Datacenter"][0][1]["vmFolder"])
+    def folder(self, host: Esxi) -> Any:
+        """Return the folder that new virtual machines are made in: that of the datacenter of the host's cluster."""
+        parents = {item._moId: found["parent"]._moId for item, found in self._rows["Folder"] if found.get("parent")}
+        folders = {found["hostFolder"]._moId: found["vmFolder"] for _item, found in self._rows["Datacenter"]}
+        at = self.clusters[host.cluster][1]["parent"]._moId
+        while at not in folders:
+            at = parents[at]
+        return self.session.own(folders[at])

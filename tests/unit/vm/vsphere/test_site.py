@@ -1,0 +1,33 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The places of a vCenter with several datacenters; the simulator's clusters are all in one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Site
+
+
+def reference(name: str) -> SimpleNamespace:
+    return SimpleNamespace(_moId=name)
+
+
+def test_a_virtual_machine_is_made_in_the_datacenter_of_its_cluster():
+    site = object.__new__(Site)
+    site.session = SimpleNamespace(own=lambda item: item)
+    site._rows = {
+        "Datacenter": [
+            (reference("datacenter-1"), {"hostFolder": reference("group-h1"), "vmFolder": "first"}),
+            (reference("datacenter-2"), {"hostFolder": reference("group-h2"), "vmFolder": "second"}),
+        ],
+        # The cluster is in a folder of the second datacenter's hosts.
+        "Folder": [
+            (reference("group-d0"), {}),
+            (reference("group-h1"), {"parent": reference("datacenter-1")}),
+            (reference("group-h2"), {"parent": reference("datacenter-2")}),
+            (reference("group-h3"), {"parent": reference("group-h2")}),
+        ],
+    }
+    site.clusters = {"gpus": (None, {"parent": reference("group-h3")})}
+    assert site.folder(Esxi("esx01", None, "gpus", {})) == "second"
