@@ -8,20 +8,10 @@ DOCUMENTATION = r"""
 name: boot_server_nodes
 short_description: Collect the nodes of a boot server from their variables
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
+extends_documentation_fragment: sailloft.fleet.of_nodes
 description:
   - Takes the nodes that have C(node_boot_mac), with their address C(ansible_host) and C(boot_server_architecture).
 options:
-  _input:
-    description: The names of the nodes.
-    type: list
-    elements: str
-    required: true
-  hostvars:
-    description: The variables of all hosts.
-    type: dict
-    required: true
   architecture:
     description: The architecture of nodes that have none of their own.
     type: str

@@ -8,20 +8,10 @@ DOCUMENTATION = r"""
 name: node_boot_followers
 short_description: List the nodes whose image is a channel's
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
+extends_documentation_fragment: sailloft.fleet.of_nodes
 description:
   - Reads C(node_boot_image) of each node.
 options:
-  _input:
-    description: The names of the nodes.
-    type: list
-    elements: str
-    required: true
-  hostvars:
-    description: The variables of all hosts.
-    type: dict
-    required: true
   channel:
     description: The name of the channel.
     type: str

@@ -8,21 +8,10 @@ DOCUMENTATION = r"""
 name: node_boot_nodes
 short_description: What the module node_boot_scripts wants of nodes, out of their variables
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
+extends_documentation_fragment: sailloft.fleet.of_nodes
 description:
   - Takes C(node_boot_mac), C(node_boot_image), C(node_boot_kernel_arguments), C(node_boot_server_urls) and
     C(node_boot_report_url) of each node, and checks their types. Each node has its own, of its host or its groups.
-options:
-  _input:
-    description: The names of the nodes.
-    type: list
-    elements: str
-    required: true
-  hostvars:
-    description: The variables of all hosts.
-    type: dict
-    required: true
 """
 
 EXAMPLES = r"""

@@ -8,21 +8,10 @@ DOCUMENTATION = r"""
 name: node_boot_reports
 short_description: Collect what nodes run and what the inventory pins for them
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
+extends_documentation_fragment: sailloft.fleet.of_nodes
 description:
   - Reads the result of M(sailloft.fleet.node_image_info) that the role P(sailloft.fleet.node_boot#role) registered for
     each node, and C(node_boot_image).
-options:
-  _input:
-    description: The names of the nodes.
-    type: list
-    elements: str
-    required: true
-  hostvars:
-    description: The variables of all hosts.
-    type: dict
-    required: true
 """
 
 EXAMPLES = r"""

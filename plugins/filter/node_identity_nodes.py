@@ -8,21 +8,10 @@ DOCUMENTATION = r"""
 name: node_identity_nodes
 short_description: What the module node_identity wants of nodes, out of their variables
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
+extends_documentation_fragment: sailloft.fleet.of_nodes
 description:
   - Takes C(node_identity_ek) and C(node_identity_secrets) of each node.
   - What is wrong with them is said without any content.
-options:
-  _input:
-    description: The names of the nodes.
-    type: list
-    elements: str
-    required: true
-  hostvars:
-    description: The variables of all hosts.
-    type: dict
-    required: true
 """
 
 EXAMPLES = r"""

