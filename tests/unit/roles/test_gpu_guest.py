@@ -157,6 +157,6 @@ def test_of_a_guest_that_does_not_answer_no_file_was_read(tmp_path):
         {"ansible.builtin.include_vars": str(ROLE / "vars/main.yml")},
         {"ansible.builtin.debug": {"msg": "<<{{ __gpu_guest_nccl_files | to_json }}>>"}},
     ]
-    status, output = play(tmp_path, show, gpu_guest_nccl_read={"unreachable": True, "msg": "no route"})
+    status, output = play(tmp_path, show, __gpu_guest_nccl_read={"unreachable": True, "msg": "no route"})
     assert status == 0, output
     assert '"msg": "<<{}>>"' in output
