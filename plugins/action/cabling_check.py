@@ -10,7 +10,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import compare
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import compare, report
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import (
     Neighbour,
     read_infiniband,
@@ -32,11 +32,11 @@ class ActionModule(ActionBase):
             {"blueprint": {"type": "path", "required": True}, "read": {"type": "dict", "required": True}}
         )
         read = {name: each for name, each in arguments["read"].items() if each and "neighbours" in each}
-        silent = [
-            {"device": name, "cause": (each or {}).get("msg") or "it did not answer"}
+        silent = {
+            name: (each or {}).get("msg") or "it did not answer"
             for name, each in arguments["read"].items()
             if name not in read
-        ]
+        }
         seen = {
             name: {port: Neighbour(at["device"], tuple(at["ports"])) for port, at in each["neighbours"].items()}
             for name, each in read.items()
@@ -52,6 +52,7 @@ class ActionModule(ActionBase):
             **result,
             **found,
             "faults": [fault._asdict() for fault in found["faults"]],
-            "silent": silent,
+            "silent": [{"device": device, "cause": cause} for device, cause in silent.items()],
+            "report": report(found, silent),
             "changed": False,
         }

@@ -14,7 +14,7 @@ description:
   - Adds C(NCCL_IB_TC) (the class's whole ToS byte), C(NCCL_IB_FIFO_TC), C(NCCL_IB_GID_INDEX) and
     C(NCCL_IB_QPS_PER_CONNECTION) to other settings of NCCL.
   - Settings that contradict the policy are refused.
-positional: policy
+positional: policy, choices
 options:
   _input:
     description: The other settings, by name.
@@ -24,23 +24,29 @@ options:
     description: The fabric's C(roce_policy).
     type: dict
     required: true
-  rdma_class:
-    description: The policy's class for NCCL's data. The first class by default.
-    type: str
-  fifo_class:
-    description: The policy's class for NCCL's control messages. The class of the data by default.
-    type: str
-  gid_index:
-    description: The GID that NCCL uses; without it NCCL chooses.
-    type: int
-  queue_pairs:
-    description: How many queue pairs a connection has; without it NCCL's default.
-    type: int
+  choices:
+    description: What the policy leaves open.
+    type: dict
+    suboptions:
+      rdma_class:
+        description: The policy's class for NCCL's data. The first class by default.
+        type: str
+      fifo_class:
+        description: The policy's class for NCCL's control messages. The class of the data by default.
+        type: str
+      gid_index:
+        description: The GID that NCCL uses; with V(-1) NCCL chooses.
+        type: int
+        default: -1
+      queue_pairs:
+        description: The queue pairs of a connection; with V(0) NCCL's default.
+        type: int
+        default: 0
 """
 
 EXAMPLES = r"""
 # {NCCL_IB_GID_INDEX: 3, NCCL_IB_TC: 106, NCCL_IB_TIMEOUT: 22}
-settings: "{{ {'NCCL_IB_TIMEOUT': 22} | sailloft.fleet.roce_nccl(roce_policy, gid_index=3) }}"
+settings: "{{ {'NCCL_IB_TIMEOUT': 22} | sailloft.fleet.roce_nccl(roce_policy, {'gid_index': 3}) }}"
 """
 
 RETURN = r"""
@@ -58,17 +64,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic import n
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 
 
-def roce_nccl(
-    settings: Any,
-    policy: Any,
-    rdma_class: str | None = None,
-    fifo_class: str | None = None,
-    gid_index: int | None = None,
-    queue_pairs: int | None = None,
-) -> dict[str, Any]:
+def roce_nccl(settings: Any, policy: Any, choices: Any = None) -> dict[str, Any]:
     """Return ``settings`` with those of the policy. Raises AnsibleFilterError."""
     try:
-        of_policy = nccl_conf.of_policy(read_policy(policy), rdma_class, fifo_class, gid_index, queue_pairs)
+        of_policy = nccl_conf.of_policy(read_policy(policy), nccl_conf.read_choices(choices or {}))
         return nccl_conf.merged(settings, of_policy)
     except FabricError as error:
         raise AnsibleFilterError(str(error)) from error

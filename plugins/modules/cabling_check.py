@@ -70,4 +70,10 @@ unread:
   description: Cables of which neither end was read.
   returned: success
   type: int
+report:
+  description: The same as lines to read.
+  returned: success
+  type: list
+  elements: str
+  sample: ["62 cables are right, 1 wrong, 1 not read", "gpu07 was not read: it did not answer"]
 """

@@ -59,6 +59,12 @@ findings:
   returned: success
   type: list
   elements: dict
+broken_rules:
+  description: The RV(findings) as lines.
+  returned: success
+  type: list
+  elements: str
+  sample: ["blueprint.yml:80: rack-1: 11750 W are more than 3 supplies of 2000 W give (rule: rack power)"]
 written:
   description: The files that were not there, or were other than planned.
   returned: success

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
@@ -20,29 +21,59 @@ NAME = re.compile(r"NCCL_[A-Z0-9_]+")
 CONF = "/etc/nccl.conf"
 
 
-def of_policy(
-    policy: Policy, rdma_class: str | None, fifo_class: str | None, gid_index: int | None, queue_pairs: int | None
-) -> dict[str, int]:
+@dataclass(frozen=True)
+class Choices:
+    """The settings of a host that the policy leaves open.
+
+    ``rdma_class`` names the class of the data ("": the policy's first), ``fifo_class`` that of NCCL's short control
+    messages if it is another. With ``gid_index`` -1 and ``queue_pairs`` 0 NCCL's own choice stays.
+    """
+
+    rdma_class: str = ""
+    fifo_class: str = ""
+    gid_index: int = -1
+    queue_pairs: int = 0
+
+
+def read_choices(given: Mapping[str, Any]) -> Choices:
+    """Return the choices of role variables by name. Raises FabricError.
+
+    Numbers may be text, as they are from the command line.
+    """
+    names = [field.name for field in fields(Choices)]
+    unknown = sorted(set(given) - set(names))
+    if unknown:
+        raise FabricError(CONF, f"unknown choices {', '.join(unknown)}", f"use {', '.join(names)}")
+    return Choices(
+        rdma_class=str(given.get("rdma_class") or ""),
+        fifo_class=str(given.get("fifo_class") or ""),
+        gid_index=_number("NCCL_IB_GID_INDEX", given.get("gid_index", -1), -1, 255),
+        queue_pairs=_number("NCCL_IB_QPS_PER_CONNECTION", given.get("queue_pairs", 0), 0, 128),
+    )
+
+
+def _number(name: str, value: Any, least: int, most: int) -> int:
+    if not isinstance(value, bool) and re.fullmatch(r"-?[0-9]{1,4}", str(value)) and least <= int(value) <= most:
+        return int(value)
+    raise FabricError(CONF, f"{name} {value!r} is not a whole number of {least} to {most}", "give one")
+
+
+def of_policy(policy: Policy, choices: Choices) -> dict[str, int]:
     """Return the settings of one policy. Raises FabricError.
 
-    ``rdma_class`` names the class of the data, ``fifo_class`` that of NCCL's short control messages if it is another;
-    without ``gid_index`` or ``queue_pairs`` NCCL's own choice stays. The traffic class is the whole ToS byte: with the
-    DSCP alone (104 for DSCP 26) packets say that they are not ECN-capable, and switches drop instead of mark.
+    The traffic class is the whole ToS byte: with the DSCP alone (104 for DSCP 26) packets say that they are not
+    ECN-capable, and switches drop instead of mark.
     """
-    tos = class_of(policy, rdma_class).tos
+    tos = class_of(policy, choices.rdma_class).tos
     # Also where the device forces a ToS: queue pairs that a GPU drives go past the driver that forces it, and take
     # this one (NVIDIA/nccl#2383).
     settings = {"NCCL_IB_TC": tos}
-    if fifo_class and class_of(policy, fifo_class).tos != tos:
-        settings["NCCL_IB_FIFO_TC"] = class_of(policy, fifo_class).tos
-    for name, value, most in (
-        ("NCCL_IB_GID_INDEX", gid_index, 255),
-        ("NCCL_IB_QPS_PER_CONNECTION", queue_pairs, 128),
-    ):
-        if value is not None:
-            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-                raise FabricError(CONF, f"{name} {value!r} is not a whole number of 0 to {most}", "give one")
-            settings[name] = value
+    if choices.fifo_class and class_of(policy, choices.fifo_class).tos != tos:
+        settings["NCCL_IB_FIFO_TC"] = class_of(policy, choices.fifo_class).tos
+    if choices.gid_index >= 0:
+        settings["NCCL_IB_GID_INDEX"] = choices.gid_index
+    if choices.queue_pairs:
+        settings["NCCL_IB_QPS_PER_CONNECTION"] = choices.queue_pairs
     return settings
 
 

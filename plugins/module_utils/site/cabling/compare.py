@@ -127,6 +127,13 @@ def compare(
     return {"faults": faults, **judged}
 
 
+def report(found: Mapping[str, Any], silent: Mapping[str, str]) -> list[str]:
+    """Return the result of ``compare`` as lines: sums, devices that were not read with their cause, faults."""
+    sums = f"{found['right']} cables are right, {found['wrong']} wrong, {found['unread']} not read"
+    unread = [f"{device} was not read: {cause}" for device, cause in silent.items()]
+    return [sums, *unread, *(fault.message for fault in found["faults"])]
+
+
 def _judge(
     one: End, other: End, readers: list[End], views: Mapping[End, End], wrong: dict[End, End]
 ) -> Iterable[Fault]:

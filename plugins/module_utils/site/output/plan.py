@@ -21,7 +21,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.tables 
 
 
 def plan(site: Site, before: Site | None = None) -> dict[str, Any]:
-    """Return ``files`` (name -> text), ``summary`` and ``difference`` (lines), and ``findings``."""
+    """Return ``files`` (name -> text), ``summary``, ``difference`` and ``broken_rules`` (lines), and ``findings``."""
+    findings = check(site)
     fabric = compute_fabric(site)
     files = {
         "cables.csv": cable_list(site),
@@ -37,7 +38,8 @@ def plan(site: Site, before: Site | None = None) -> dict[str, Any]:
         "files": files,
         "summary": summary(site),
         "difference": difference(before, site) if before else [],
-        "findings": [finding._asdict() for finding in check(site)],
+        "findings": [finding._asdict() for finding in findings],
+        "broken_rules": [str(finding) for finding in findings],
     }
 
 

@@ -16,8 +16,8 @@ TWO = {
 }
 
 
-def of(policy=None, rdma_class=None, fifo_class=None, gid_index=None, queue_pairs=None):
-    return nccl_conf.of_policy(read_policy(policy), rdma_class, fifo_class, gid_index, queue_pairs)
+def of(policy=None, **choices):
+    return nccl_conf.of_policy(read_policy(policy), nccl_conf.read_choices(choices))
 
 
 def test_the_traffic_class_is_the_whole_byte():
@@ -29,9 +29,18 @@ def test_the_traffic_class_is_the_whole_byte():
     }
 
 
+def test_numbers_may_be_text_and_nccl_keeps_its_own_choice():
+    assert of(rdma_class="", fifo_class=None, gid_index="-1", queue_pairs="0") == {"NCCL_IB_TC": 106}
+    assert of(gid_index="0", queue_pairs="1") == {
+        "NCCL_IB_TC": 106,
+        "NCCL_IB_GID_INDEX": 0,
+        "NCCL_IB_QPS_PER_CONNECTION": 1,
+    }
+
+
 def test_control_messages_have_a_class_of_their_own_where_it_is_another():
     assert of(TWO, fifo_class="control") == {"NCCL_IB_TC": 106, "NCCL_IB_FIFO_TC": 129}
-    assert of(TWO, "control", "control") == {"NCCL_IB_TC": 129}
+    assert of(TWO, rdma_class="control", fifo_class="control") == {"NCCL_IB_TC": 129}
 
 
 @pytest.mark.parametrize(
@@ -39,11 +48,14 @@ def test_control_messages_have_a_class_of_their_own_where_it_is_another():
     [
         ({"rdma_class": "storage"}, "there is no class 'storage'; there are roce"),
         ({"fifo_class": "control"}, "there is no class 'control'"),
-        ({"gid_index": 256}, "NCCL_IB_GID_INDEX 256 is not a whole number of 0 to 255"),
+        ({"gid_index": 256}, "NCCL_IB_GID_INDEX 256 is not a whole number of -1 to 255"),
+        ({"gid_index": True}, "NCCL_IB_GID_INDEX True is not"),
         ({"queue_pairs": "many"}, "NCCL_IB_QPS_PER_CONNECTION 'many' is not"),
+        ({"queue_pairs": -1}, "NCCL_IB_QPS_PER_CONNECTION -1 is not a whole number of 0 to 128"),
+        ({"gid": 3}, "unknown choices gid; use rdma_class, fifo_class, gid_index, queue_pairs"),
     ],
 )
-def test_bad_wishes_are_refused(given, message):
+def test_invalid_choices_are_refused(given, message):
     with pytest.raises(FabricError, match=message):
         of(**given)
 

@@ -1,0 +1,66 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Python computes: an expression in a role or playbook is one short line, and only templates have statements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from jinja2 import Environment
+
+ROOT = Path(__file__).parents[3]
+MOST_CHARACTERS = 120
+# Keywords whose value is an expression without braces.
+BARE = {"changed_when", "failed_when", "that", "until", "when"}
+FILES = sorted(
+    [
+        *(ROOT / "playbooks").glob("*.yml"),
+        *(file for part in ("defaults", "handlers", "tasks", "vars") for file in ROOT.glob(f"roles/*/{part}/**/*.yml")),
+    ]
+)
+
+
+def texts(data, keyword=""):
+    """Yield (keyword, text) of all text in YAML."""
+    if isinstance(data, dict):
+        for name, value in data.items():
+            yield from texts(value, name)
+    elif isinstance(data, list):
+        for value in data:
+            yield from texts(value, keyword)
+    elif isinstance(data, str):
+        yield keyword, data
+
+
+def faults(keyword, text):
+    """Yield what is wrong with the expressions of a text."""
+    bare = keyword in BARE and "{{" not in text
+    expression = ""
+    for _line, kind, value in Environment().lex(f"{{{{ {text} }}}}" if bare else text):
+        if kind == "block_begin":
+            yield f"a statement: {text}"
+        elif kind == "variable_begin":
+            expression = ""
+        elif kind == "variable_end":
+            if len(expression.strip()) > MOST_CHARACTERS:
+                yield f"{len(expression.strip())} characters: {expression.strip()}"
+        else:
+            expression += value
+            if kind == "whitespace" and "\n" in value:
+                yield f"several lines: {text}"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_expressions_are_short_and_there_are_no_statements(file):
+    found = [fault for each in texts(yaml.safe_load(file.read_text())) for fault in faults(*each)]
+    assert found == []
+
+
+def test_the_faults_are_found():
+    assert list(faults("msg", "{% for each in a %}{% endfor %}")) != []
+    assert list(faults("msg", "{{ a\n | b }}")) != []
+    assert list(faults("when", "a" * 121)) == ["121 characters: " + "a" * 121]
+    assert list(faults("msg", "{{ " + "{'a': {'b': 1}}" * 9 + " }}")) != []
+    assert list(faults("msg", "{{ " + "a" * 120 + " }} " + "word " * 99 + "{{ 'x\ny' }}")) == []
