@@ -17,6 +17,8 @@ from ansible.utils.display import Display
 
 PAUSE_S = 2
 SHOWN_EVERY_S = 15
+# A hypervisor that reboots, or whose emulator is started again, is back within this time.
+UNREACHED_S = 300
 # Counters of virDomainListGetStats that only a guest that goes on increases. Received packets are the network's, and a
 # processor that spins uses time as well.
 COUNTERS = re.compile(r"^\s*(block\.\d+\.(?:rd|wr)\.bytes|net\.\d+\.tx\.bytes)=(\d+)$", re.MULTILINE)
@@ -39,11 +41,19 @@ class ActionModule(ActionBase):
             argument_spec={"hypervisor": {"type": "str", "required": True}, "silent_s": {"type": "int", "default": 600}}
         )
         name, hypervisor = given["inventory_hostname"], options["hypervisor"]
-        begun = moved = shown = time.monotonic()
+        begun = moved = shown = reached = time.monotonic()
         seen: dict[str, int] | None = None
         while not self._answers():
-            state, counters = self._activity(hypervisor, name, given)
             now = time.monotonic()
+            try:
+                state, counters = self._activity(hypervisor, name, given)
+                reached = now
+            except AnsibleConnectionFailure as error:
+                # How long the guest has been silent is not known then.
+                state, counters, moved = None, None, now
+                if now - reached > UNREACHED_S * load():
+                    result.update(failed=True, msg=gone(name, hypervisor, now - reached, error))
+                    return result
             if counters is not None and counters != seen:
                 seen, moved = counters, now
             if state not in (None, RUNNING):
@@ -54,7 +64,8 @@ class ActionModule(ActionBase):
                 return result
             if now - shown >= SHOWN_EVERY_S:
                 shown = now
-                display.display(f"{name} boots, {now - begun:.0f} s: {activity(seen)}")
+                does = activity(seen) if reached == now else f"its hypervisor {hypervisor} is not reached"
+                display.display(f"{name} boots, {now - begun:.0f} s: {does}")
             time.sleep(PAUSE_S)
         result.update(changed=False, elapsed_s=round(time.monotonic() - begun))
         return result
@@ -68,7 +79,7 @@ class ActionModule(ActionBase):
         return True
 
     def _activity(self, hypervisor: str, name: str, given: dict[str, Any]) -> tuple[int | None, dict[str, int] | None]:
-        """Return the guest's state and counters; None where the hypervisor does not tell."""
+        """Return the guest's state and counters, None where the hypervisor does not tell; raise if unreached."""
         variables = given["hostvars"][hypervisor]
         kind = variables.get("ansible_connection") or "ssh"
         context = self._play_context.copy()
@@ -78,6 +89,8 @@ class ActionModule(ActionBase):
             connection = connection_loader.get(kind, context, new_stdin=None)
             connection.set_options(var_options=variables)
             status, out, _ = connection.exec_command(command, sudoable=False)
+        except AnsibleConnectionFailure:
+            raise
         except AnsibleError:
             return None, None
         text = (out if isinstance(out, bytes) else str(out).encode()).decode(errors="replace")
@@ -109,4 +122,12 @@ def stalled(name: str, hypervisor: str, silent_s: float, counters: dict[str, int
         f"{name} does not answer, and has done nothing for {silent_s:.0f} s ({activity(counters)}). "
         f"Read its console, /var/log/libvirt/qemu/{name}-console.log on {hypervisor}, reset it there "
         f"(virsh reset {name}), and run again"
+    )
+
+
+def gone(name: str, hypervisor: str, unreached_s: float, error: Exception) -> str:
+    """Return the message for a hypervisor that is not reached any more."""
+    return (
+        f"{hypervisor}, the hypervisor of {name}, has not been reached for {unreached_s:.0f} s: {error}. "
+        f"Read {hypervisor}'s console, bring it up, and run again"
     )

@@ -95,9 +95,9 @@ def test_a_guest_that_goes_on_is_waited_for_without_a_limit(wait):
             Hypervisor(*(stats(0, received=n) for n in range(100))),
             "0.0 MB read from its disks, 0.0 MB written, 0.0 kB sent",
         ),
-        (Hypervisor(None), "its hypervisor does not say what it does"),
+        (Hypervisor(b"error: no domain\n"), "its hypervisor does not say what it does"),
     ],
-    ids=["stands still", "only receives", "hypervisor not reached"],
+    ids=["stands still", "only receives", "hypervisor does not tell"],
 )
 def test_a_guest_that_does_nothing_fails_with_the_next_step(wait, hypervisor, did):
     result, _ = wait(hypervisor)
@@ -107,6 +107,21 @@ def test_a_guest_that_does_nothing_fails_with_the_next_step(wait, hypervisor, di
         "Read its console, /var/log/libvirt/qemu/gpu01-console.log on hv01, reset it there (virsh reset gpu01), "
         "and run again"
     )
+
+
+def test_a_hypervisor_that_is_gone_is_named_and_not_its_guest(wait):
+    result, shown = wait(Hypervisor(stats(5_000_000), None))
+    assert result["msg"] == (
+        "hv01, the hypervisor of gpu01, has not been reached for 310 s: the hypervisor is not reached. "
+        "Read hv01's console, bring it up, and run again"
+    )
+    assert shown[-1].endswith("s: its hypervisor hv01 is not reached")
+
+
+def test_a_hypervisor_that_comes_back_in_time_starts_the_wait_anew(wait):
+    hypervisor = Hypervisor(*[None] * 5, stats(1), *[None] * 5, *(stats(read) for read in range(2, 50)))
+    result, _ = wait(hypervisor, answers_at_s=400)
+    assert (result.get("failed", False), result["elapsed_s"]) == (False, 400)
 
 
 def test_on_a_loaded_controller_silence_lasts_longer(wait):

@@ -1,8 +1,8 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Machines that the emulator loses in a boot are reset, once, and no others: made-up consoles, a virsh that notes.
+"""Machines that the emulator loses in a boot are reset once, those that it ends are started, and no others.
 
-The host's load is made up, too.
+Consoles, the host's load and virsh are made up; virsh notes what it is asked.
 """
 
 from __future__ import annotations
@@ -21,12 +21,17 @@ STALL = "[   60.0] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:\n"
 LOGIN = "\ngpu-server login: "
 # A play that goes on until a machine is reset, for at most a minute.
 UNTIL_RESET = ("sh", "-c", 'for _ in $(seq 300); do [ ! -s "$RESETS" ] || exit 0; /bin/sleep 0.2; done')
-# "off" is a machine that was stopped.
+# "off" is a machine that was stopped, "crashed" one that its emulator ends as soon as it was seen running.
 VIRSH = """#!/bin/sh
 shift 2
-case $1 in
-  domstate) case $2 in off-*) echo "shut off" ;; *) echo running ;; esac ;;
-  reset) echo "$2" >> "$RESETS" ;;
+case "$*" in
+  "domstate --reason crashed-"*)
+    if [ -e "$RESETS.seen" ]; then echo "shut off (crashed)"; else echo "running (booted)"; : > "$RESETS.seen"; fi ;;
+  "domstate --reason gone-"*) echo "shut off (crashed)" ;;
+  domstate*off-*) echo "shut off" ;;
+  domstate*) echo running ;;
+  start*) rm -f "$RESETS.seen"; echo "$2" >> "$RESETS" ;;
+  reset*) echo "$2" >> "$RESETS" ;;
 esac
 """
 
@@ -110,6 +115,14 @@ def test_others_are_left_alone(reset, machine, text, ago):
 
 def test_what_was_said_before_is_of_another_time(reset):
     assert reset({}, earlier={"hv01": (BOOT, SILENT_S + 5)}) == ([], 0)
+
+
+def test_a_machine_that_its_emulator_ends_is_started_again(reset):
+    assert reset({"crashed": (BOOT + LOGIN, 0)}, command=UNTIL_RESET) == (["crashed-test"], 0)
+
+
+def test_a_machine_that_had_crashed_before_is_left_alone(reset):
+    assert reset({"gone": (BOOT + LOGIN, 0)}) == ([], 0)
 
 
 def test_the_status_is_the_commands(reset):
