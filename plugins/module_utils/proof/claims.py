@@ -9,13 +9,15 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 
-# The layers in the order in which the paper (arXiv 2407.05467, section 2.1.2) names them, with their headings.
+# The layers in the order in which the paper (arXiv 2407.05467, section 2.1.2) names them, with their headings; last, the
+# one that sums them up for each GPU and its nearest NICs.
 LAYERS = {
     "bios": "BIOS",
     "nic_firmware": "NIC firmware",
     "hypervisor": "Hypervisor",
     "guest_xml": "Guest XML",
     "guest_os": "Guest OS",
+    "gpudirect": "GPUDirect",
 }
 
 
@@ -31,7 +33,7 @@ class Claim:
     such a claim is never counted as passed.
     """
 
-    layer: str  # "bios", "nic_firmware", "hypervisor", "guest_xml", "guest_os"
+    layer: str  # "bios", "nic_firmware", "hypervisor", "guest_xml", "guest_os", "gpudirect"
     claim: str  # "GPU 0000:13:00.0 is on guest NUMA node 0"
     wanted: Any
     seen: Any

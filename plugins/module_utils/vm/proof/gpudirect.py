@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths impo
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import Evidence
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row
 
-LAYER = "will_gpudirect_be_fast"
+LAYER = "gpudirect"
 
 
 def pairs(evidence: Evidence) -> list[Claim]:

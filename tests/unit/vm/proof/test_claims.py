@@ -42,7 +42,7 @@ def test_a_server_with_everything_proves_every_layer():
         "hypervisor",
         "guest_xml",
         "guest_os",
-        "will_gpudirect_be_fast",
+        "gpudirect",
     }
     # The one thing that this VM does not have is a guest IOMMU.
     assert [claim.claim for claim in claims if claim.holds is None] == ["the guest's IOMMU serves ATS (device IOTLB)"]
