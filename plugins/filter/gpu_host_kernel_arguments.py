@@ -18,8 +18,9 @@ description:
 options:
   _input:
     description:
-      - The role's variables. C(gpu_host_iommu), C(gpu_host_hugepages), C(gpu_host_hugepages_at_boot) and
-        C(gpu_host_kernel_arguments) count, with the role's defaults; others have nothing to do with it.
+      - The role's variables. C(gpu_host_iommu), C(gpu_host_hugepages), C(gpu_host_hugepages_at_boot), C(gpu_host_vfio),
+        C(gpu_host_keep_drivers_off) and C(gpu_host_kernel_arguments) count, with the role's defaults; others have
+        nothing to do with it.
       - C(gpu_host_kernel_arguments_removed) is refused, since an image has no arguments but those that are given.
     type: dict
     required: true
@@ -57,6 +58,8 @@ DEFAULTS: dict[str, Any] = {
     "gpu_host_iommu": "passthrough",
     "gpu_host_hugepages": [],
     "gpu_host_hugepages_at_boot": True,
+    "gpu_host_vfio": [],
+    "gpu_host_keep_drivers_off": True,
     "gpu_host_kernel_arguments": [],
     "gpu_host_kernel_arguments_removed": [],
 }
@@ -82,6 +85,10 @@ def gpu_host_kernel_arguments(variables: Any) -> list[str]:
                 "iommu": None if given["gpu_host_iommu"] == "unchanged" else given["gpu_host_iommu"],
                 "pages": given["gpu_host_hugepages"] if at_boot else [],
                 "arguments": given["gpu_host_kernel_arguments"],
+                "vfio_binding": {
+                    "devices": given["gpu_host_vfio"],
+                    "keep_drivers_off": boolean(given["gpu_host_keep_drivers_off"]),
+                },
             }
         )
     except (HostError, TypeError) as error:

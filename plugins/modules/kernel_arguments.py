@@ -78,6 +78,15 @@ options:
         type: str
         choices: [virtual_machines, bare_metal]
         required: true
+  vfio_binding:
+    description:
+      - The arguments of M(sailloft.fleet.vfio_binding). With its
+        O(sailloft.fleet.vfio_binding#module:keep_drivers_off) the kernel does not load the drivers of these GPUs
+        (C(module_blacklist=)), also not in the initramfs.
+      - If one of the devices is the display that the firmware has booted with, and the kernel is older than 6.0, the
+        framebuffer console is kept off it (C(initcall_blacklist=sysfb_init)).
+    type: dict
+    version_added: 0.1.0
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
@@ -123,6 +132,10 @@ acs:
       under RV(ignore:not_taken), ports that the kernel was told to set and did not.
   returned: success
   type: dict
+drivers_off:
+  description: As RV(sailloft.fleet.vfio_binding#module:drivers_off).
+  returned: success
+  type: dict
 pending:
   description: What cannot take effect before the next boot, a line each.
   returned: success
@@ -158,6 +171,7 @@ def main() -> None:
                     "purpose": {"type": "str", "choices": list(PURPOSES), "required": True},
                 },
             },
+            "vfio_binding": {"type": "dict"},
         },
         supports_check_mode=True,
     )

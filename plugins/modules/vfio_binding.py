@@ -18,6 +18,7 @@ description:
   - A guest gets an IOMMU group only as a whole. A group with a member that is not chosen, and a device that the
     host itself uses (its disk, its management NIC), are refused before anything is changed.
   - VFs need no binding, libvirt does that for each guest.
+  - If all GPUs of NVIDIA's are bound, the NVSwitches of the host are bound, too, unless they are released.
   - Where the IOMMU is off, nothing is bound and RV(pending) says so; it works after the reboot with it on.
 options:
   devices:
@@ -32,6 +33,13 @@ options:
     type: list
     elements: str
     default: []
+  keep_drivers_off:
+    description:
+      - Whether the drivers of these GPUs must not load on the host. RV(drivers_off) names them;
+        M(sailloft.fleet.kernel_arguments) keeps them off.
+    type: bool
+    default: false
+    version_added: 0.1.0
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
@@ -53,6 +61,24 @@ bound:
   returned: success
   type: list
   elements: str
+drivers_off:
+  description:
+    - With O(keep_drivers_off), the kernel modules that must not load, and why others may.
+  returned: success
+  type: dict
+  contains:
+    modules:
+      description: Names of modules.
+      type: list
+      elements: str
+    reasons:
+      description: Modules that may load since a device of the vendor stays with the host, a line each.
+      type: list
+      elements: str
+reset_failures:
+  description: By address, reset methods of bound devices that are known to fail, and devices without any.
+  returned: success
+  type: dict
 pending:
   description: What cannot take effect before the next boot, a line each.
   returned: success
@@ -74,6 +100,7 @@ def main() -> None:
         argument_spec={
             "devices": {"type": "list", "elements": "str", "required": True},
             "release": {"type": "list", "elements": "str", "default": []},
+            "keep_drivers_off": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )

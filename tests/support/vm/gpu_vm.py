@@ -107,6 +107,7 @@ def host() -> Host:
         functions=functions,
         cpu=Cpu("x86_64", "GenuineIntel", "Xeon", "vmx", 52),
         iommu=Iommu("intel", "identity", True),
+        kernel_arguments=["iommu=pt", "module_blacklist=nouveau,nova_core,nvidia,nvidiafb"],
     )
 
 
@@ -238,6 +239,10 @@ def on_host() -> dict:
         "outcomes": {
             "hugepages": {"hugepages": [{"node": node, "size_mib": 1024, "wanted": 32} for node in (0, 1)]},
             "sriov": {"functions": {pf: {"count": 1, "vfs": []} for pf in ("0000:14:00.0", "0000:84:00.0")}},
+            "vfio_binding": {
+                "drivers_off": {"modules": ["nouveau", "nova_core", "nvidia", "nvidiafb"], "reasons": []},
+                "reset_failures": {},
+            },
             "pci_tuning": {
                 "devices": {
                     **{port: {"acs": ["direct_translated"]} for port in ports},

@@ -29,7 +29,16 @@ def test_the_defaults_are_the_roles():
     [
         ({}, "intel_iommu=on iommu=pt"),
         ({"gpu_host_iommu": "translated"}, "intel_iommu=on iommu=nopt"),
-        ({"gpu_host_iommu": "unchanged", "gpu_host_vfio": ["gpu"]}, ""),
+        ({"gpu_host_iommu": "unchanged", "gpu_host_vfio": ["gpu"], "gpu_host_keep_drivers_off": "no"}, ""),
+        ({"gpu_host_iommu": "unchanged", "gpu_host_vfio": ["nvme"]}, ""),
+        (
+            {"gpu_host_iommu": "unchanged", "gpu_host_vfio": ["gpu"]},
+            "module_blacklist=amdgpu,habanalabs,i915,nouveau,nova_core,nvidia,nvidiafb,radeon,xe",
+        ),
+        (
+            {"gpu_host_iommu": "unchanged", "gpu_host_vfio": ["10de:2330"]},
+            "module_blacklist=nouveau,nova_core,nvidia,nvidiafb",
+        ),
         ({"gpu_host_hugepages": PAGES}, f"intel_iommu=on iommu=pt {OF_PAGES}"),
         ({"gpu_host_hugepages": PAGES, "gpu_host_hugepages_at_boot": "no"}, "intel_iommu=on iommu=pt"),
         ({"gpu_host_kernel_arguments": ["pci=realloc"]}, "intel_iommu=on iommu=pt pci=realloc"),

@@ -48,6 +48,11 @@ def is_address(selector: str) -> bool:
     return bool(ADDRESS.match(selector.strip().lower()))
 
 
+def is_vendor(selector: str) -> bool:
+    """Return True if a selector names devices by vendor ("10de:2330", "10de:*")."""
+    return bool(VENDOR.match(selector.strip().lower()))
+
+
 def _check_form(text: str, where: str) -> None:
     if text not in KINDS and not ADDRESS.match(text) and not VENDOR.match(text):
         raise RequestError(

@@ -3,7 +3,8 @@
 """Bind PCI functions to vfio-pci by whole IOMMU groups, now and at every boot, through driverctl.
 
 A guest can have a group only as a whole: Linux Documentation/driver-api/vfio.rst. driverctl keeps the binding
-in /etc/driverctl.d/pci-ADDRESS, which its udev rule loads when the device appears (driverctl(8)).
+in /etc/driverctl.d/pci-ADDRESS, which its udev rule loads when the device appears (driverctl(8)). Until then, in the
+initramfs too, another driver could take the device: the kernel argument of ``kept_off`` keeps the drivers of GPUs out.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common import selectors
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import users
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import reset_methods, users
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology import host_drivers
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
 DRIVER = "vfio-pci"
@@ -27,12 +29,16 @@ NO_IOMMU = (
 
 
 def wanted(data: Any, host: Host | None) -> tuple[list[Function], list[Function]]:
-    """Return ``{"devices": ["gpu"], "release": []}`` as functions to bind and to release. Raises HostError."""
-    given = HostSettings("vfio_binding", data)
-    given.only("devices", "release")
-    given.need("devices")
+    """Return ``{"devices": ["gpu"], "release": []}`` as functions to bind and to release. Raises HostError.
+
+    NVSwitches follow NVIDIA's GPUs, unless they are released.
+    """
+    given = _read(data)
     bind = selectors.select(host, given.value("devices", values.texts), "vfio_binding.devices")
     release = selectors.select(host, given.value("release", values.texts, []), "vfio_binding.release")
+    if host is not None:
+        followers = host_drivers.following_switches(host, [function.address for function in bind])
+        bind += [function for function in followers if function not in bind + release]
     both = [function.address for function in bind if function in release]
     if both:
         raise HostError(f"vfio_binding: {', '.join(both)} cannot be both bound and released")
@@ -42,6 +48,50 @@ def wanted(data: Any, host: Host | None) -> tuple[list[Function], list[Function]
             f"vfio_binding: {', '.join(bridges)} is a bridge, which stays with the host; name what is below it"
         )
     return bind, release
+
+
+def for_guests(data: Any, host: Host) -> list[Function]:
+    """Return the functions to bind that are there: others may be VFs that are made later. Raises HostError."""
+    given = _read(data)
+    present = []
+    for selector in given.value("devices", values.texts):
+        try:
+            selectors.select(host, [selector], "vfio_binding.devices")
+        except RequestError:
+            if not selectors.is_address(selector):
+                raise
+        else:
+            present.append(selector)
+    return wanted({**given.data, "devices": present}, host)[0]
+
+
+def kept_off(data: Any, host: Host) -> tuple[list[str], list[str]]:
+    """Return the modules that must not load for the devices in ``data``, and why others may (topology/host_drivers.py).
+
+    None without ``keep_drivers_off``. Raises HostError.
+    """
+    if not _read(data).value("keep_drivers_off", values.flag, False):
+        return [], []
+    return host_drivers.keep_off(host, [function.address for function in for_guests(data, host)])
+
+
+def kept_off_on_any_host(data: Any) -> list[str]:
+    """Return the modules that must not load for ``data`` on a host not read yet, as for an image. Raises HostError."""
+    given = _read(data)
+    selected = given.value("devices", values.texts)
+    selectors.select(None, selected, "vfio_binding.devices")
+    if not given.value("keep_drivers_off", values.flag, False):
+        return []
+    if "gpu" in selected:
+        return host_drivers.of_any_host(None)
+    return host_drivers.of_any_host({int(name.split(":")[0], 16) for name in selected if selectors.is_vendor(name)})
+
+
+def _read(data: Any) -> HostSettings:
+    given = HostSettings("vfio_binding", data)
+    given.only("devices", "release", "keep_drivers_off")
+    given.need("devices")
+    return given
 
 
 def check_groups(host: Host, bind: list[Function]) -> None:
@@ -77,7 +127,14 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
     """Bind and release the devices in ``data`` (see ``wanted``). Raises HostError before anything is changed."""
     bind, release = wanted(data, host)
     check_groups(host, bind)
-    outcome = Outcome(facts={"bound": [function.address for function in bind]})
+    off, may_load = kept_off(data, host)
+    outcome = Outcome(
+        facts={
+            "bound": [function.address for function in bind],
+            "drivers_off": {"modules": off, "reasons": may_load},
+            "reset_failures": reset_methods.of_functions(system, bind),
+        }
+    )
     without_group = [function for function in bind if function.iommu_group is None]
     if without_group and any(function.iommu_group is not None for function in host.functions):
         raise HostError(f"vfio_binding: {without_group[0].address} has no IOMMU group: no IOMMU is in front of it")

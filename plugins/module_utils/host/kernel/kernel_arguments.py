@@ -8,6 +8,7 @@ All three places are checked, so that a run that was killed between two of them 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
@@ -16,10 +17,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_ports
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import acs_argument, boot_loader
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_ports, vfio_binding
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import acs_argument, boot_loader, vfio_consoles
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_command_line as command_line
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology import host_drivers
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
 
 # The argument that turns the IOMMU on, by the vendor of the CPU; AMD's and Arm's are on without one.
@@ -44,7 +46,8 @@ def for_any_host(data: Any) -> list[str]:
     given = _read(data)
     every = [argument for arguments in IOMMU_ON.values() for argument in arguments]
     iommu = every + for_iommu(_iommu(given), None) if _iommu(given) else []
-    return command_line.checked(_complete(given, iommu), [])[0]
+    off = vfio_binding.kept_off_on_any_host(given.data["vfio_binding"]) if given.data.get("vfio_binding") else []
+    return command_line.checked(_with_modules_off(_complete(given, iommu), off), [])[0]
 
 
 def for_pages(pages: dict[hugepages.Pool, int]) -> list[str]:
@@ -64,33 +67,53 @@ def for_pages(pages: dict[hugepages.Pool, int]) -> list[str]:
 
 
 def wanted(
-    system: System, data: Any, acs: acs_argument.Decision = acs_argument.NOT_NEEDED
+    system: System,
+    data: Any,
+    acs: acs_argument.Decision = acs_argument.NOT_NEEDED,
+    modules_off: Sequence[str] = (),
+    others: Sequence[str] = (),
 ) -> tuple[list[str], list[str]]:
     """Return the arguments and the names to remove, from ``ensure``'s data. Raises HostError."""
     given = _read(data)
-    arguments = _complete(given, for_iommu(_iommu(given), _vendor(system)))
+    arguments = _with_modules_off(_complete(given, for_iommu(_iommu(given), _vendor(system))), modules_off)
+    arguments += [argument for argument in others if argument not in arguments]
     if acs.argument:
         arguments.append(acs.argument)
     return command_line.checked(arguments, given.value("remove", values.texts, []))
 
 
-def _acs(system: System, data: Any, running: str) -> acs_argument.Decision:
-    """Decide about ACS by an argument; not needed where ``data`` does not ask for it, or sets it by hand."""
-    given = _read(data)
+def _with_modules_off(arguments: list[str], modules: Sequence[str]) -> list[str]:
+    """Return the arguments with one module_blacklist= for ``modules`` and those by hand: the kernel takes only one."""
+    if not modules:
+        return arguments
+    by_hand = [argument for argument in arguments if argument.startswith(host_drivers.ARGUMENT)]
+    names = [name for argument in by_hand for name in argument[len(host_drivers.ARGUMENT) :].split(",")]
+    rest = [argument for argument in arguments if argument not in by_hand]
+    return [*rest, host_drivers.ARGUMENT + ",".join(dict.fromkeys([*names, *modules]))]
+
+
+def _acs(given: HostSettings, host: Host | None, running: str) -> acs_argument.Decision:
+    """Decide about ACS by an argument; not needed where ``given`` does not ask for it, or sets it by hand."""
     by_hand = any(argument.startswith(acs_argument.PREFIX) for argument in given.value("arguments", values.texts, []))
-    if not given.data.get("acs_by_port") or by_hand:
+    if host is None or not given.data.get("acs_by_port") or by_hand:
         return acs_argument.NOT_NEEDED
-    try:
-        host = read_host(system.root)
-    except TopologyError as error:
-        raise HostError(str(error)) from error
     plan = acs_ports.wanted(HostSettings("kernel_arguments.acs_by_port", given.data["acs_by_port"]), host)
     return acs_argument.decide(plan, running) if plan else acs_argument.NOT_NEEDED
 
 
+def _host(system: System, given: HostSettings) -> Host | None:
+    """Return the host if an argument is computed from its topology. Raises HostError."""
+    if not given.data.get("acs_by_port") and not given.data.get("vfio_binding"):
+        return None
+    try:
+        return read_host(system.root)
+    except TopologyError as error:
+        raise HostError(str(error)) from error
+
+
 def _read(data: Any) -> HostSettings:
     given = HostSettings("kernel_arguments", data)
-    given.only("arguments", "remove", "iommu", "pages", "acs_by_port")
+    given.only("arguments", "remove", "iommu", "pages", "acs_by_port", "vfio_binding")
     return given
 
 
@@ -114,14 +137,22 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
     """Make the next boot have exactly these arguments of their keys.
 
     ``{"iommu": "passthrough", "pages": [...], "arguments": ["pci=realloc"], "remove": ["quiet"]}``, all optional;
-    ``pages`` as in hugepages, ``acs_by_port`` as in pci_tuning. ``reboot_required`` in the facts is True if the running
-    kernel was started with other arguments. Raises HostError.
+    ``pages`` as in hugepages, ``acs_by_port`` as in pci_tuning, ``vfio_binding`` as there. ``reboot_required`` in the
+    facts is True if the running kernel was started with other arguments. Raises HostError.
     """
     running = system.read("/proc/cmdline")
     if running is None:
         raise HostError("kernel_arguments: there is no /proc/cmdline to compare with")
-    acs = _acs(system, data, running)
-    arguments, remove = wanted(system, data, acs)
+    given = _read(data)
+    host = _host(system, given)
+    acs = _acs(given, host, running)
+    off: list[str] = []
+    may_load: list[str] = []
+    consoles: list[str] = []
+    if host is not None and given.data.get("vfio_binding"):
+        off, may_load = vfio_binding.kept_off(given.data["vfio_binding"], host)
+        consoles = vfio_consoles.arguments(system, host, given.data["vfio_binding"])
+    arguments, remove = wanted(system, data, acs, off, consoles)
     loader = boot_loader.find(system, needed=bool(arguments or remove))
     outcome = Outcome(
         facts={
@@ -130,6 +161,7 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
             "running": command_line.split(running),
             "reboot_required": not command_line.in_effect(running, arguments, remove),
             "acs": acs.to_dict(),
+            "drivers_off": {"modules": off, "reasons": may_load},
         }
     )
     if loader is None:

@@ -92,6 +92,10 @@ class Settings:
     acs_ports: list[str] | None = field(default_factory=list)
     max_read_request_bytes: dict[str, int] | None = field(default_factory=dict)
     read_only: list[str] = field(default_factory=list)  # functions whose MaxReadReq was written and did not change
+    # The kernel modules that must not load, and why others may; None: not asked for.
+    modules_off: list[str] | None = None
+    modules_that_may_load: list[str] = field(default_factory=list)
+    reset_failures: dict[str, str] = field(default_factory=dict)  # by function: resets that are known to fail
 
     @classmethod
     def of_result(cls, result: dict[str, Any] | None) -> Settings | None:
@@ -102,6 +106,7 @@ class Settings:
             outcomes = result["outcomes"]
             tuning = outcomes.get("pci_tuning", {"devices": {}})
             tuned = tuning.get("devices", {})
+            binding = outcomes.get("vfio_binding", {})
             asked = {address: {**device, **device.get("refused", {})} for address, device in tuned.items()}
             return cls(
                 differences=[*sorted(result["diff"]["after"]), *result.get("failures", [])],
@@ -125,6 +130,9 @@ class Settings:
                     for address, device in tuned.items()
                     if "max_read_request_bytes" in device.get("not_writable", [])
                 ),
+                modules_off=binding.get("drivers_off", {}).get("modules"),
+                modules_that_may_load=binding.get("drivers_off", {}).get("reasons", []),
+                reset_failures=binding.get("reset_failures", {}),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ProofError(f"not a result of gpu_host_boot in check mode: {error!r}") from error

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology import host_drivers
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import KIB, MIB
@@ -96,6 +97,39 @@ def group_not_used(evidence: Evidence, device: Passed) -> Claim:
     )
 
 
+def drivers_kept_off(evidence: Evidence) -> Iterator[Claim]:
+    """Claim that the running kernel does not load the drivers of a guest's GPU or NVSwitch, not even at boot."""
+    settings = evidence.host_settings
+    for device in evidence.planned.passed():
+        function = device.function
+        drivers = host_drivers.MODULES.get(function.vendor_id, ())
+        if function.kind not in ("gpu", "nvswitch") or not drivers:
+            continue
+        claim = f"no driver of the host takes {name(function)} at boot"
+        source = f"{evidence.host_name} /proc/cmdline, {host_drivers.ARGUMENT}"
+        wanted = sorted(drivers)
+        seen = sorted(set(drivers) & host_drivers.kept_off(evidence.host.kernel_arguments))
+        if settings is not None and settings.modules_off == []:
+            reason = "; ".join(settings.modules_that_may_load) or "nobody asks for it (gpu_host_keep_drivers_off)"
+            yield not_applicable(LAYER, claim, wanted, source, reason, seen)
+        else:
+            yield compare(LAYER, claim, wanted, seen, source)
+
+
+def known_reset_failures(evidence: Evidence) -> Iterator[Claim]:
+    """Name devices whose reset between guests is known to fail: hardware, which no setting changes."""
+    failures = evidence.host_settings.reset_failures if evidence.host_settings else {}
+    for device in evidence.planned.passed():
+        if device.address in failures:
+            yield not_applicable(
+                LAYER,
+                f"{name(device.function)} can be reset between guests",
+                "a reset that works",
+                f"{evidence.host_name} /sys/bus/pci/devices/{device.address}/reset_method",
+                failures[device.address],
+            )
+
+
 def max_read_request(evidence: Evidence, device: Passed) -> Claim:
     """Claim MaxReadReq of a device, or of the physical function that it follows.
 
@@ -123,4 +157,6 @@ CLAIMS: tuple[Row, ...] = (
     huge_pages,
     acs.ports_and_groups,
     of_devices(binding, group_not_used, acs.ats, max_read_request),
+    drivers_kept_off,
+    known_reset_failures,
 )

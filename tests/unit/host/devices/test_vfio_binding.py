@@ -83,6 +83,28 @@ def test_a_management_display_is_no_gpu(server):
     assert ensure(server, ["gpu"]).facts["bound"] == [GPU]
 
 
+def test_nvswitches_follow_all_gpus(server):
+    server.put(f"{server.directory(NIC)}/uevent", "PCI_CLASS=68000\nPCI_ID=10DE:22A3\n")
+    assert ensure(server, [GPU]).facts["bound"] == [GPU, NIC]
+    assert ensure(server, [GPU], release=[NIC]).facts["bound"] == [GPU]
+    # A second GPU stays with the host, and so does the NVSwitch.
+    server.put(f"{server.directory('0000:15:00.0')}/uevent", "PCI_CLASS=30200\nPCI_ID=10DE:2330\n")
+    assert ensure(server, [GPU]).facts["bound"] == [GPU]
+
+
+def test_resets_that_are_known_to_fail_are_named(server):
+    assert ensure(server).facts["reset_failures"] == {}  # the kernel tells none
+    server.put(f"{server.directory(GPU)}/reset_method", "flr bus\n")
+    assert ensure(server).facts["reset_failures"] == {}
+    server.put(f"{server.directory(GPU)}/uevent", "PCI_CLASS=30200\nPCI_ID=10DE:2BB5\nDRIVER=vfio-pci\n")
+    assert list(ensure(server).facts["reset_failures"]) == [GPU]
+    assert "reset method flr is known to fail" in ensure(server).facts["reset_failures"][GPU]
+    server.put(f"{server.directory(GPU)}/reset_method", "bus\n")
+    assert ensure(server).facts["reset_failures"] == {}
+    server.put(f"{server.directory(GPU)}/reset_method", "\n")
+    assert "no way to reset it" in ensure(server).facts["reset_failures"][GPU]
+
+
 def test_a_function_with_vfs_stays(server):
     server.poke(f"/sys/bus/pci/devices/{NIC}/sriov_numvfs", "2")
     with pytest.raises(HostError, match=r"0000:14:00.0 has 2 VFs, which go when its driver goes"):

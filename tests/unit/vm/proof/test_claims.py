@@ -109,6 +109,10 @@ BREAKS = {
         lambda e: setattr(function(e.host, "0000:13:00.0"), "driver", "nvidia"),
         ["GPU 0000:13:00.0 is bound", "no other function of GPU 0000:13:00.0's"],
     ),
+    "a driver may load at boot": (
+        lambda e: e.host.kernel_arguments.append("module_blacklist=nouveau,nova_core,nvidiafb"),
+        ["no driver of the host takes GPU 0000:13:00.0", "no driver of the host takes GPU 0000:83:00.0"],
+    ),
     "no IOMMU group": (
         lambda e: setattr(function(e.host, "0000:13:00.0"), "iommu_group", None),
         ["IOMMU groups of 0000:14:00.1", "no other function of GPU 0000:13:00.0's"],
@@ -314,6 +318,28 @@ def test_ats_that_could_not_be_read_is_not_taken_for_none(size_bytes):
     (claim,) = found(claims, "ATS is enabled on GPU 0000:13:00.0")
     assert claim.seen is None
     assert claim.reason == f"only {size_bytes} bytes of its config space were read: read the host as root"
+
+
+def test_a_driver_that_another_gpu_of_the_host_needs_is_not_kept_off():
+    one = evidence()
+    one.host_settings = replace(one.host_settings, modules_off=[], modules_that_may_load=["nvidia may load: a reason"])
+    one.host.kernel_arguments.clear()
+    (claim, _other) = found(prove(one), "no driver of the host takes")
+    assert (claim.holds, claim.seen, claim.reason) == (None, [], "nvidia may load: a reason")
+    # A binding that failed was not read, which is no reason.
+    one.host_settings = replace(one.host_settings, modules_off=None)
+    assert [claim.holds for claim in found(prove(one), "no driver of the host takes")] == [False, False]
+
+
+def test_a_reset_that_is_known_to_fail_is_named():
+    one = evidence()
+    one.host_settings.reset_failures["0000:13:00.0"] = "flr is known to fail"
+    (claim,) = found(prove(one), "can be reset between guests")
+    assert (claim.claim, claim.holds, claim.reason) == (
+        "GPU 0000:13:00.0 can be reset between guests",
+        None,
+        "flr is known to fail",
+    )
 
 
 def test_a_bridge_that_could_not_be_read_is_a_port_that_fails():
