@@ -87,8 +87,9 @@ lab-clean: lab-down
 check: packages .venv/.tests
 	tests/changed
 
+# The emulated server uses one of two processors for most of its time, and the other tests the other.
 test:
-	tests/phases lint+types+sanity docs+galaxy unit fleet identity boot image molecule
+	tests/phases lint+types+sanity docs,galaxy,unit,fleet,identity,boot+image,molecule
 
 # Besides: what takes long, tries more, or tells no more than a part of `test` does of the same code.
 test-all: test
