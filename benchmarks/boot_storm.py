@@ -115,7 +115,7 @@ class Site:
 
     def __init__(self, folder: Path, network: Network, clients: int) -> None:
         self.folder, self.network, self.clients = folder, network, clients
-        pair = ["-p", folder / "image.pub", "-s", folder / "image.key"]
+        pair = ["-p", str(folder / "image.pub"), "-s", str(folder / "image.key")]
         subprocess.run(["minisign", "-G", "-W", *pair], check=True, stdout=subprocess.DEVNULL)
         sample = Sample("storm", **{name: os.urandom(mib << 20) for name, mib in LAYERS_MIB.items()})
         # The first stage compares it with the kernel that runs.
@@ -131,7 +131,7 @@ class Site:
         self.bin = folder / "bin"
         self.bin.mkdir()
         subprocess.run(["busybox", "--install", "-s", self.bin], check=True)
-        (self.bin / "minisign").symlink_to(shutil.which("minisign"))
+        (self.bin / "minisign").symlink_to(shutil.which("minisign") or "/usr/bin/minisign")
         # A server limits the connections of an address, so that each client needs one. What connects to one of the
         # machine's own addresses comes from that address: each client is told its own as that of the servers.
         batch = "".join(f"address add {self.address(number)}/32 dev lo\n" for number in range(clients))
@@ -205,7 +205,7 @@ class Site:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, deadline - time.monotonic()))
         said = [log.read_text() for log in logs]
-        done = [re.search(r"^DONE (\S+)$", text, re.MULTILINE) for text in said if whole(text)]
+        done = [match for text in said if whole(text) for match in re.finditer(r"^DONE (\S+)$", text, re.MULTILINE)]
         seconds = [float(match.group(1)) - started for match in done]
         return Storm(sorted(seconds), said, bytes_each)
 

@@ -165,7 +165,7 @@ def peak_kib() -> int:
 
 def checked(switches: dict[str, Any], hosts: dict[str, Any], running: dict[str, str]) -> dict[str, Any]:
     """Processor seconds and further memory of the path check over all of it, and how many parts it looked at."""
-    params = {
+    params: dict[str, Any] = {
         "policy": {},
         "switches": switches,
         "asics": None,
@@ -271,8 +271,8 @@ def main() -> int:
         print(json.dumps(measure(options.groups)))
         return 0
     found = {}
-    heads = ("switches", "hosts", "ports", "read s", "plan s", "render s", "call s", "wall s", "more MiB")
-    heads += ("parts", "path s", "more MiB", "both s", "peak MiB")
+    heads = ["switches", "hosts", "ports", "read s", "plan s", "render s", "call s", "wall s", "more MiB"]
+    heads += ["parts", "path s", "more MiB", "both s", "peak MiB"]
     print("".join(f"{head:>9}" for head in heads))
     for groups in SIZES:
         done = subprocess.run([sys.executable, __file__, "--groups", str(groups)], stdout=subprocess.PIPE, check=True)

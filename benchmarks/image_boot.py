@@ -205,14 +205,14 @@ def main() -> int:
     memory = median(OURS, "memory_mib") / median(SINGLE, "memory_mib")
     dropped = median(OURS, "dropped_mib") / median(SINGLE, "dropped_mib")
     faster = median(LIVENET, "systemd_s") / median(OURS, "systemd_s")
-    way = median(LIVENET, "way_s") / median(OURS, "way_s")
+    from_packet = median(LIVENET, "way_s") / median(OURS, "way_s")
     print(f"  memory, against single stage: {memory:.2f} (at most {MEMORY_LIMIT}); with caches dropped {dropped:.2f}")
     for other in (SINGLE, LIVENET):
         print(f"  bytes over the wire, against {other}: {median(OURS, 'wire_mb') / median(other, 'wire_mb'):.2f}")
     print(
         f"  from the kernel's start to systemd's, dracut livenet against ours: {faster:.2f} (at least {FASTER_LIMIT})"
     )
-    print(f"  from the first packet to systemd's start: {way:.2f}")
+    print(f"  from the first packet to systemd's start: {from_packet:.2f}")
     return int(memory > MEMORY_LIMIT or faster < FASTER_LIMIT)
 
 

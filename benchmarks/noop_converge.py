@@ -143,7 +143,7 @@ def compare(arguments: list[str], rounds: int) -> None:
         variables.write_text(
             json.dumps(peer_variables(json.loads(facts.read_text(encoding="utf-8")))), encoding="utf-8"
         )
-        sides = {"gpu_host + gpu_vm": [], "one task a setting": []}
+        sides: dict[str, list[Run]] = {"gpu_host + gpu_vm": [], "one task a setting": []}
         for _ in range(rounds):
             sides["gpu_host + gpu_vm"].append(play(ours, arguments))
             sides["one task a setting"].append(

@@ -67,7 +67,7 @@ print(json.dumps({
 """
 
 CALLBACK = "ansible.posix.json"
-TASKS = {
+TASKS: dict[str, dict[str, object]] = {
     "ours": {"sailloft.fleet.host_topology_info": {}},
     "lspci": {"ansible.builtin.command": "lspci -vvv", "changed_when": False},
     "lstopo": {"ansible.builtin.command": "lstopo-no-graphics --of xml", "changed_when": False},
@@ -76,7 +76,7 @@ TASKS = {
 
 def tasks(inventory: str, limit: str, rounds: int) -> dict[str, float]:
     """Median seconds of each of TASKS in one play, which takes turns. Ends the program where the play fails."""
-    turns = [{"name": name, **task} for _ in range(rounds) for name, task in TASKS.items()]
+    turns: list[dict[str, object]] = [{"name": name, **task} for _ in range(rounds) for name, task in TASKS.items()]
     connect = {"name": "the connection is there", "ansible.builtin.ping": {}}
     with tempfile.TemporaryDirectory() as folder:
         play = Path(folder, "play.yml")

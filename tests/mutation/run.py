@@ -22,10 +22,12 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Union
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = Path("plugins/module_utils")
 TIMEOUT_S = 600
+Placed = Union[ast.expr, ast.stmt]
 COMPARISONS = {
     ast.Lt: "<=",
     ast.LtE: "<",
@@ -72,15 +74,15 @@ def mutants(path: Path, text: str) -> Iterator[Mutant]:
     for line in lines:
         starts.append(starts[-1] + len(line.encode()))
 
-    def at(node: ast.AST, new: str, begin: int | None = None, end: int | None = None) -> Mutant:
-        first = starts[node.lineno - 1] + node.col_offset if begin is None else begin
-        last = starts[node.end_lineno - 1] + node.end_col_offset if end is None else end
+    def at(node: Placed, new: str, begin: int | None = None, end: int | None = None) -> Mutant:
+        first = begin_of(node) if begin is None else begin
+        last = end_of(node) if end is None else end
         return Mutant(path, first, last, new, node.lineno, lines[node.lineno - 1].strip())
 
-    def end_of(node: ast.AST) -> int:
-        return starts[node.end_lineno - 1] + node.end_col_offset
+    def end_of(node: Placed) -> int:
+        return starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
 
-    def begin_of(node: ast.AST) -> int:
+    def begin_of(node: Placed) -> int:
         return starts[node.lineno - 1] + node.col_offset
 
     tree = ast.parse(text)

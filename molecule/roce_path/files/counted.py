@@ -28,7 +28,7 @@ def install(device):
 
 
 def read(device):
-    found = {family: {} for family in PROTOCOLS.values()}
+    found: dict[str, dict[str, int]] = {family: {} for family in PROTOCOLS.values()}
     said = subprocess.run(
         ["tc", "-s", "-j", "filter", "show", "dev", device, "ingress"], capture_output=True, text=True, check=True
     )

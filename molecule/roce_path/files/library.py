@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / ".collections"))
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import CLASSES, PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import priority_counters
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running import linux as running
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import linux
@@ -42,7 +43,7 @@ def equal(given: dict[str, Any]) -> str:
 
 def counters(text: str, device: str) -> dict[str, dict[str, int]]:
     """Return the counters of tc, by the queue's number, which its handle has."""
-    matches = [(linux.CHILD.fullmatch(each["handle"]), each) for each in json.loads(text) if each["dev"] == device]
+    matches = [(running.CHILD.fullmatch(each["handle"]), each) for each in json.loads(text) if each["dev"] == device]
     keys = ("bytes", "packets", "drops", "marked", "early", "backlog")
     return {match[1]: {key: each.get(key, 0) for key in keys} for match, each in matches if match}
 
@@ -56,7 +57,9 @@ def queues(given: dict[str, Any]) -> str:
 
 def left(text: str, device: str, policy: Policy) -> tuple[int, ...]:
     """Bytes that left by priority."""
-    priority = {str(each.queue): each.priority for each in (*policy.classes, policy.cnp, policy.default)}
+    others = (policy.cnp, policy.default)
+    priority = {str(each.queue): each.priority for each in policy.classes}
+    priority.update((str(each.queue), each.priority) for each in others)
     sent = [0] * CLASSES
     for queue, found in counters(text, device).items():
         sent[priority[queue]] += found["bytes"]
@@ -65,8 +68,8 @@ def left(text: str, device: str, policy: Policy) -> tuple[int, ...]:
 
 def counted(given: dict[str, Any]) -> str:
     policy, device = read_policy(given["policy"]), given["device"]
-    readings = [left(given[at], device, policy) for at in ("before", "after")]
-    rode = priority_counters.rode(*readings, device)
+    before, after = (left(given[at], device, policy) for at in ("before", "after"))
+    rode = priority_counters.rode(before, after, device)
     faults = [str(fault) for fault in priority_counters.astray(rode, policy.classes[0], policy, device)]
     return json.dumps({"rode": rode, "shares": priority_counters.shares(rode), "faults": faults})
 
