@@ -24,6 +24,7 @@ ALLOWED = {
     "fabric": set(),
     "image": set(),
     "nic": {"fabric", "host"},
+    "gpu_node": {"host", "topology"},
     "site": set(),
 }
 EVERYBODYS = {"given", "proof"}

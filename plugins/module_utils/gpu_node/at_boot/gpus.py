@@ -1,0 +1,95 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""MIG and locked clocks of NVIDIA GPUs, by nvidia-smi.
+
+Its fields are those of ``nvidia-smi --help-query-gpu``. A lock of clocks cannot be read back, and a reload of the
+driver loses it; so it is noted in ``/run`` with the identity of the loaded driver, and made anew where either differs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+
+LOADED = "/proc/driver/nvidia/version"
+MODULE = "/sys/module/nvidia"
+NOTE = "/run/sailloft/gpu_clocks.json"
+QUERY = ["nvidia-smi", "--query-gpu=pci.bus_id,mig.mode.current,mig.mode.pending", "--format=csv,noheader"]
+TIMEOUT_S = 60
+NOT_LOADED = "the driver of the GPUs is not loaded: MIG and clocks are set at the next boot"
+
+
+def ensure(system: System, mig_off: bool, clocks_mhz: list[int], check: bool = False) -> Outcome:
+    """Turn MIG off, and lock the clocks to ``clocks_mhz`` (least and most; empty: leave them). Raises HostError."""
+    outcome = Outcome()
+    if not mig_off and not clocks_mhz:
+        return outcome
+    if not system.exists(LOADED):
+        outcome.pending.append(NOT_LOADED)
+        return outcome
+    modes = _modes(system)
+    if mig_off:
+        _mig_off(system, modes, outcome, check)
+    if clocks_mhz:
+        _lock(system, sorted(modes), clocks_mhz, outcome, check)
+    outcome.facts["gpus"] = sorted(modes)
+    return outcome
+
+
+def _modes(system: System) -> dict[str, tuple[str, str]]:
+    """Return MIG's current and pending mode by GPU: Enabled, Disabled or [N/A]."""
+    found = {}
+    for line in system.run(QUERY, timeout_seconds=TIMEOUT_S).splitlines():
+        words = [word.strip() for word in line.split(",")]
+        if len(words) != 3:
+            raise HostError(f"nvidia-smi: {line.strip()!r} where a GPU and its MIG modes were expected")
+        found[words[0]] = (words[1], words[2])
+    return found
+
+
+def _mig_off(system: System, modes: dict[str, tuple[str, str]], outcome: Outcome, check: bool) -> None:
+    on = sorted(gpu for gpu, (now, pending) in modes.items() if "Enabled" in (now, pending))
+    for gpu in on:
+        if modes[gpu][1] == "Enabled":
+            outcome.differ(f"{gpu} MIG", "Enabled", "Disabled")
+            if not check:
+                system.run(["nvidia-smi", "-i", gpu, "-mig", "0"], timeout_seconds=TIMEOUT_S)
+    left = modes if check or not on else _modes(system)
+    for gpu in on:
+        if left[gpu][0] == "Enabled":
+            outcome.pending.append(f"MIG of GPU {gpu} goes off when the GPU is reset, or at the next boot")
+
+
+def _lock(system: System, gpus: list[str], clocks_mhz: list[int], outcome: Outcome, check: bool) -> None:
+    wanted: dict[str, Any] = {"driver": _driver(system), "gpus": gpus, "clocks_mhz": clocks_mhz}
+    noted = system.read(NOTE)
+    try:
+        before = json.loads(noted) if noted else None
+    except ValueError:
+        before = None
+    if before == wanted:
+        return
+    known = before["clocks_mhz"] if isinstance(before, dict) and before.get("driver") == wanted["driver"] else None
+    outcome.differ("locked clocks, MHz", known, clocks_mhz)
+    if known == clocks_mhz and isinstance(before, dict):
+        # The same clocks of other GPUs.
+        outcome.differ("GPUs with locked clocks", before.get("gpus"), gpus)
+    if check:
+        return
+    for gpu in gpus:
+        limits = f"--lock-gpu-clocks={clocks_mhz[0]},{clocks_mhz[1]}"
+        system.run(["nvidia-smi", "-i", gpu, limits], timeout_seconds=TIMEOUT_S)
+    system.replace(NOTE, (json.dumps(wanted, sort_keys=True) + "\n").encode())
+
+
+def _driver(system: System) -> int:
+    """Return what tells one load of the driver from the next: the inode of its folder in sysfs, never used twice."""
+    try:
+        return os.stat(system.path(MODULE)).st_ino
+    except OSError as error:
+        raise HostError(f"cannot read {MODULE}: {error.strerror}") from error

@@ -1,0 +1,106 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Bring the files of a GPU node's software about, and say which packages are missing or in the way."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import files, packages, plan
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import request as r
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.machine import Machine, observe
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+
+
+def ensure(system: System, data: dict[str, Any], in_image: bool, check: bool = False) -> Outcome:
+    """Write the files of the plan, and remove those of an earlier one. Raises HostError before anything is written.
+
+    The facts say what is left for the package manager, and what is wrong with the modules of the kernels.
+    """
+    request = r.read(data)
+    machine = observe(system, in_image)
+    made = plan.make(request, machine)
+    outcome = _write(system, machine, made.files, check)
+    missing = [package for package in made.packages if not package.is_installed(machine.installed)]
+    outcome.facts.update(
+        package_manager=machine.system.packages,
+        install=[package.spec(machine.system.packages) for package in missing],
+        versions={package.name: machine.installed.get(package.name) for package in made.packages},
+        services=list(made.services),
+        driver=made.driver,
+        fabric=made.fabric,
+        signing_key=_signing_paths(machine),
+        kernels=list(made.kernels),
+        modules_missing=_modules_missing(made, machine, request),
+        loaded=machine.loaded,
+        # Without a GPU the driver does not load, and nothing that needs it starts.
+        reboot_required=bool(machine.gpus) and machine.loaded != made.driver,
+        secure_boot=bool(machine.secure_boot),
+        notes=[*made.notes, *(["this machine has no NVIDIA GPU"] if machine.gpus == 0 else [])],
+    )
+    return outcome
+
+
+def remove(system: System, in_image: bool, check: bool = False) -> Outcome:
+    """Remove all files of this module; the facts name the packages to remove. Raises HostError."""
+    machine = observe(system, in_image)
+    outcome = _write(system, machine, {}, check)
+    outcome.facts.update(
+        package_manager=machine.system.packages, remove=packages.every_name(machine.installed), notes=[]
+    )
+    return outcome
+
+
+def _signing_paths(machine: Machine) -> dict[str, str]:
+    """Return where DKMS finds the key that signs modules, and its certificate in DER.
+
+    On Ubuntu they are of shim-signed's update-secureboot-policy; elsewhere they are the defaults of dkms 3,
+    framework.conf, mok_signing_key and mok_certificate.
+    """
+    if machine.system.name == "ubuntu":
+        return {"key": "/var/lib/shim-signed/mok/MOK.priv", "certificate": "/var/lib/shim-signed/mok/MOK.der"}
+    return {"key": "/var/lib/dkms/mok.key", "certificate": "/var/lib/dkms/mok.pub"}
+
+
+def _modules_missing(made: plan.Plan, machine: Machine, request: r.Request) -> list[str]:
+    """Return the kernels without the driver's modules, and what they have instead."""
+    return [
+        f"kernel {kernel} has modules of {machine.modules[kernel]}"
+        if kernel in machine.modules
+        else f"kernel {kernel} has none"
+        for kernel in made.kernels
+        if machine.modules.get(kernel) != request.driver
+    ]
+
+
+def _write(system: System, machine: Machine, wanted: dict[str, str], check: bool) -> Outcome:
+    outcome = Outcome()
+    there = {path: system.read_bytes(path) for path in sorted({*wanted, *_left(system, machine)})}
+    for path, before in there.items():
+        after = wanted[path].encode() if path in wanted else None
+        if before != after:
+            outcome.differ(path, before.decode(errors="replace") if before is not None else None, wanted.get(path))
+    if not check:
+        for path in outcome.after:
+            if path in wanted:
+                system.replace(path, wanted[path].encode())
+            else:
+                system.remove(path)
+    # What apt or dnf has read of archives is of the former files.
+    kind = machine.system.packages
+    sources = {files.SOURCES[kind], files.KEYS[kind]}
+    stems = tuple(path.split("{}")[0] for path in sources)
+    outcome.facts["archives_changed"] = any(path.startswith(stems) for path in outcome.after)
+    return outcome
+
+
+def _left(system: System, machine: Machine) -> list[str]:
+    """Return the files of this module that exist."""
+    found = [path for path in files.SETTINGS if system.exists(path)]
+    for pattern in (files.SOURCES[machine.system.packages], files.KEYS[machine.system.packages]):
+        folder, _slash, name = pattern.rpartition("/")
+        expression = re.escape(name).replace(r"\{\}", "[a-z0-9-]+")
+        found += [f"{folder}/{one}" for one in system.names(folder) if re.fullmatch(expression, one)]
+    return found

@@ -1,0 +1,94 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The files of a GPU node: archives and their keys, pins, modules, limits, ARP. Pure: text by path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import request as r
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.packages import Package
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.systems import APT
+
+OURS = "# Written by sailloft.fleet.gpu_node_software; changes here are lost.\n"
+# Files of these names are this module's: what the plan does not have is removed.
+KEYS = {"apt": "/etc/apt/keyrings/sailloft-{}.asc", "dnf": "/etc/pki/rpm-gpg/RPM-GPG-KEY-sailloft-{}"}
+SOURCES = {"apt": "/etc/apt/sources.list.d/sailloft-{}.list", "dnf": "/etc/yum.repos.d/sailloft-{}.repo"}
+PINS = "/etc/apt/preferences.d/sailloft-gpu-node"
+MODPROBE = "/etc/modprobe.d/sailloft-gpu-node.conf"
+MODULES_LOAD = "/etc/modules-load.d/sailloft-gpu-node.conf"
+LIMITS = "/etc/security/limits.d/sailloft-gpu-node.conf"
+SERVICE_LIMITS = "/etc/systemd/system.conf.d/sailloft-gpu-node.conf"
+SYSCTL = "/etc/sysctl.d/60-sailloft-gpu-node.conf"
+STREAM = "/etc/dnf/modules.d/nvidia-driver.module"
+SETTINGS = (PINS, MODPROBE, MODULES_LOAD, LIMITS, SERVICE_LIMITS, SYSCTL, STREAM)
+# With several rails on one subnet each NIC answers for its own address only, and asks with it (Linux
+# Documentation/networking/ip-sysctl.rst). The values are IBM's: apoorvemohan/HCIR, vela_asplos2025/vmsetup.
+ARP = {"net.ipv4.conf.all.arp_announce": 1, "net.ipv4.conf.all.arp_filter": 1, "net.ipv4.conf.all.arp_ignore": 2}
+
+
+def repositories(request: r.Request, packages: str) -> dict[str, str]:
+    """Return the files of the archives and their keys; ``packages`` is apt or dnf."""
+    found = {}
+    for archive in request.repositories:
+        key, source = KEYS[packages].format(archive.name), SOURCES[packages].format(archive.name)
+        found[key] = archive.key
+        if packages == APT:
+            words = ["deb", f"[signed-by={key}]", archive.url, archive.suite, *archive.components]
+            found[source] = OURS + " ".join(words) + "\n"
+        else:
+            lines = (
+                *(f"[sailloft-{archive.name}]", f"name={archive.name}", f"baseurl={archive.url}"),
+                *("enabled=1", "gpgcheck=1", f"gpgkey=file://{key}"),
+            )
+            found[source] = OURS + "".join(f"{line}\n" for line in lines)
+    return found
+
+
+def pins(packages: Iterable[Package]) -> str:
+    """Return apt's preferences: the packages' versions, and the driver's for all that belongs to it.
+
+    The packages that are asked for depend on others of the same version, and an upgrade by hand must not take them
+    further than the kernel modules (apt_preferences(5); above 1000 allows a downgrade).
+    """
+    blocks = []
+    versions: dict[str, list[str]] = {}
+    for package in packages:
+        if package.version:
+            versions.setdefault(package.glob, []).append(package.name)
+    for version, names in versions.items():
+        more = (
+            ["nvidia-*", "libnvidia-*"] if any("nvidia-persistenced" in n or "nvidia-utils" in n for n in names) else []
+        )
+        blocks.append(f"Package: {' '.join([*names, *more])}\nPin: version {version}\nPin-Priority: 1001\n")
+    return OURS + "\n" + "\n".join(blocks)
+
+
+def stream(branch: int) -> str:
+    """Return what ``dnf module enable nvidia-driver:BRANCH-open`` writes.
+
+    Source: NVIDIA Driver Installation Guide, "Open GPU Kernel Modules Installation", RHEL 8 and 9; without it dnf hides
+    the packages of the archive's modules.
+    """
+    return f"[nvidia-driver]\nname=nvidia-driver\nstream={branch}-open\nprofiles=\nstate=enabled\n\n"
+
+
+def settings(request: r.Request, fabric: str) -> dict[str, str]:
+    """Return the files of kernel modules, limits and ARP."""
+    load = ["nvidia", "nvidia-uvm"]
+    load += ["nvidia-peermem"] if request.gpudirect == r.PEERMEM else []
+    load += ["nvidia-fs"] if request.storage else []
+    # Fabric Manager reaches NVLink 5 switches by this interface (Fabric Manager user guide, NVLink 5).
+    load += ["ib_umad"] if fabric == r.NVLINK5 else []
+    found = {
+        MODPROBE: OURS + "blacklist nouveau\noptions nouveau modeset=0\n",
+        MODULES_LOAD: OURS + "".join(f"{module}\n" for module in load),
+    }
+    if request.memlock_unlimited:
+        # RDMA pins memory. Sessions have pam_limits, services systemd's own default.
+        rows = (f"{who} {kind} memlock unlimited\n" for who in ("*", "root") for kind in ("soft", "hard"))
+        found[LIMITS] = OURS + "".join(rows)
+        found[SERVICE_LIMITS] = OURS + "[Manager]\nDefaultLimitMEMLOCK=infinity\n"
+    if request.rails_on_one_subnet:
+        found[SYSCTL] = OURS + "".join(f"{name} = {value}\n" for name, value in ARP.items())
+    return found

@@ -1,0 +1,131 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The machine, or the image, that gets the software of a GPU node, as it is now."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, field
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.systems import APT, System, find
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System as Host
+
+PCI = "/sys/bus/pci/devices"
+NVIDIA = "0x10de"
+# PCI base class and sub-class: other bridge (NVSwitch), 3D controller and VGA (PCI Code and ID Assignment).
+NVSWITCH_CLASS, GPU_CLASSES = "0x0680", ("0x0302", "0x0300")
+# UEFI specification, section 3.3: the variable's attributes are its first four bytes.
+SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+QUERIES = {
+    "apt": ["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Package} ${Version}\n"],
+    "dnf": ["rpm", "--query", "--all", "--queryformat", "installed %{NAME} %{EPOCH}:%{VERSION}-%{RELEASE}\n"],
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the plan depends on. ``secure_boot`` and the counts are None in an image: its node is not known yet.
+
+    ``kernels`` are those that need modules: the running one, in an image each that is in it. ``modules`` has the
+    version of nvidia.ko by kernel, for those that have it; ``installed`` versions by package. ``loaded`` is the
+    driver that runs.
+    """
+
+    system: System
+    version: str
+    in_image: bool
+    kernels: tuple[str, ...]
+    architecture: str
+    gpus: int | None
+    nvswitches: int | None
+    secure_boot: bool | None
+    installed: dict[str, str] = field(default_factory=dict)
+    modules: dict[str, str] = field(default_factory=dict)
+    loaded: str | None = None
+
+
+def observe(host: Host, in_image: bool) -> Machine:
+    """Return the machine of ``host``. Raises HostError for a distribution that is in no row of the table."""
+    release = dict(
+        line.split("=", 1) for line in (host.read("/etc/os-release") or "").splitlines() if re.match(r"\w+=", line)
+    )
+    named, version = ("".join(shlex.split(release.get(key, ""))) for key in ("ID", "VERSION_ID"))
+    system = find(named, version)
+    if system is None:
+        raise HostError(
+            f"gpu_node: {named or 'this system'} {version} is in no row of the table of distributions",
+            "use one that NVIDIA's driver, DCGM and DOCA are supported on: docs/gpu-node.md lists them",
+        )
+    kernels = _image_kernels(host) if in_image else (host.read("/proc/sys/kernel/osrelease") or "",)
+    counts = (None, None) if in_image else _count(host)
+    return Machine(
+        system=system,
+        version=version,
+        in_image=in_image,
+        kernels=tuple(kernels),
+        architecture=host.machine(),
+        gpus=counts[0],
+        nvswitches=counts[1],
+        secure_boot=None if in_image else _secure_boot(host),
+        installed=_installed(host, system),
+        modules=_modules(host, tuple(kernels)),
+        loaded=None if in_image else _loaded(host),
+    )
+
+
+def _image_kernels(host: Host) -> tuple[str, ...]:
+    """Return the kernels of an image: folders of modules that have some, not those that removed kernels left."""
+    return tuple(name for name in host.names("/lib/modules") if host.exists(f"/lib/modules/{name}/kernel"))
+
+
+def _count(host: Host) -> tuple[int, int]:
+    gpus = nvswitches = 0
+    for address in host.names(PCI):
+        if host.read(f"{PCI}/{address}/vendor") == NVIDIA:
+            kind = (host.read(f"{PCI}/{address}/class") or "")[:6]
+            gpus += kind in GPU_CLASSES
+            nvswitches += kind == NVSWITCH_CLASS
+    return gpus, nvswitches
+
+
+def _loaded(host: Host) -> str | None:
+    """Return 595.91.07 of "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  595.91.07  Release Build ..."."""
+    found = re.search(
+        r"^NVRM version:.*?\s(\d+(?:\.\d+)+)\s", host.read("/proc/driver/nvidia/version") or "", re.MULTILINE
+    )
+    return found[1] if found else None
+
+
+def _secure_boot(host: Host) -> bool:
+    value = host.read_bytes(SECURE_BOOT)
+    return bool(value) and value is not None and value[-1] == 1
+
+
+def _installed(host: Host, system: System) -> dict[str, str]:
+    said = host.run(QUERIES[system.packages])
+    rows = (line.split() for line in said.splitlines())
+    kernels_too = {}
+    for row in rows:
+        if len(row) == 3 and row[0] == "installed":
+            kernels_too[row[1]] = row[2].replace("(none):", "")
+    return kernels_too
+
+
+def _modules(host: Host, kernels: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for kernel in kernels:
+        try:
+            found[kernel] = host.run(["modinfo", "--set-version", kernel, "--field", "version", "nvidia"]).strip()
+        except HostError:
+            # No module, or no kmod yet: it is a package that DKMS needs.
+            continue
+    return {kernel: version for kernel, version in found.items() if version}
+
+
+def headers(machine: Machine) -> list[str]:
+    """Return the packages with the headers of the kernels that need modules."""
+    if machine.system.packages == APT:
+        return [f"linux-headers-{kernel}" for kernel in machine.kernels]
+    return [f"kernel-devel-{kernel}" for kernel in machine.kernels]

@@ -1,0 +1,88 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Fingerprints of armored OpenPGP public keys, without GnuPG. Pure.
+
+Armor is of RFC 9580, section 6; packets of section 4.2; version 4 keys and their fingerprints of sections 5.5.2.2 and
+5.5.4.2 (SHA-1 over 0x99, the length in two octets, and the packet's body).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Iterator
+
+PUBLIC_KEY = 6
+ARMOR = re.compile(
+    r"^-----BEGIN PGP PUBLIC KEY BLOCK-----\r?\n(?P<headers>(?:[^\r\n]*: [^\r\n]*\r?\n)*)[ \t]*\r?\n"
+    r"(?P<body>[A-Za-z0-9+/=\s]+?)(?:^=(?P<sum>[A-Za-z0-9+/]{4})\s*)?^-----END PGP PUBLIC KEY BLOCK-----",
+    re.MULTILINE,
+)
+
+
+class KeyFormatError(ValueError):
+    """A text that is no armored public key."""
+
+
+def fingerprints(armored: str) -> list[str]:
+    """Return the fingerprints of the primary keys of all blocks, 40 hexadecimal digits each. Raises KeyFormatError."""
+    found = []
+    for block in ARMOR.finditer(armored):
+        try:
+            data = base64.b64decode("".join(block["body"].split()), validate=True)
+        except binascii.Error as error:
+            raise KeyFormatError("it is damaged: no base64") from error
+        if block["sum"] and base64.b64decode(block["sum"]) != _crc24(data).to_bytes(3, "big"):
+            raise KeyFormatError("it is damaged: its checksum is wrong")
+        for tag, body in _packets(data):
+            if tag == PUBLIC_KEY:
+                if body[:1] != b"\x04":
+                    raise KeyFormatError("it is not a version 4 key")
+                found.append(hashlib.sha1(b"\x99" + len(body).to_bytes(2, "big") + body).hexdigest().upper())
+    if not found:
+        raise KeyFormatError("there is no armored public key in it")
+    return found
+
+
+def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at < len(data):
+        head = data[at]
+        if not head & 0x80:
+            raise KeyFormatError("it is damaged: no packet where one begins")
+        at += 1
+        if head & 0x40:
+            tag = head & 0x3F
+            first = data[at : at + 1]
+            if not first or 224 <= first[0] < 255:
+                raise KeyFormatError("it is damaged: a packet without length")
+            if first[0] < 192:
+                length, at = first[0], at + 1
+            elif first[0] < 224:
+                length, at = ((first[0] - 192) << 8) + int.from_bytes(data[at + 1 : at + 2], "big") + 192, at + 2
+            else:
+                length, at = int.from_bytes(data[at + 1 : at + 5], "big"), at + 5
+        else:
+            tag, kind = (head >> 2) & 0x0F, head & 3
+            if kind == 3:
+                raise KeyFormatError("it is damaged: a packet without length")
+            size = 1 << kind
+            length, at = int.from_bytes(data[at : at + size], "big"), at + size
+        if at + length > len(data):
+            raise KeyFormatError("it is damaged: it ends within a packet")
+        yield tag, data[at : at + length]
+        at += length
+
+
+def _crc24(data: bytes) -> int:
+    """Return the checksum of RFC 9580, section 6.1.1."""
+    crc = 0xB704CE
+    for octet in data:
+        crc ^= octet << 16
+        for _bit in range(8):
+            crc <<= 1
+            if crc & 0x1000000:
+                crc ^= 0x1864CFB
+    return crc & 0xFFFFFF

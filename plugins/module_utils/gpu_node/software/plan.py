@@ -1,0 +1,145 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The plan of a GPU node's software from the request and the machine: refusals, packages, files, services. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import files, packages
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import request as r
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.machine import Machine
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.packages import Package
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.releases import BY_DRIVER, RELEASES
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.systems import APT
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
+
+# Both from GPU Operator documentation, gpu-operator-rdma.rst, "Common Prerequisites".
+DMABUF_KERNEL = (5, 12)
+SUPPORTED_ARCHITECTURE = "x86_64"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the node gets. ``services`` are enabled, in order; ``kernels`` need the modules of ``driver``."""
+
+    driver: str
+    fabric: str
+    packages: tuple[Package, ...]
+    files: dict[str, str]
+    services: tuple[str, ...]
+    kernels: tuple[str, ...]
+    notes: tuple[str, ...] = field(default=())
+
+
+def kernel_version(kernel: str) -> tuple[int, int]:
+    """Return (6, 8) of 6.8.0-60-generic."""
+    found = re.match(r"(\d+)\.(\d+)", kernel)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def make(request: r.Request, machine: Machine) -> Plan:
+    """Return the plan. Raises RequestError, with all combinations that no vendor supports."""
+    doca = _doca(machine) if request.rdma == r.DOCA else None
+    refused = [*_driver(request, machine), *_parts(request, machine, doca)]
+    fabric, notes = _fabric(request, machine)
+    if refused:
+        raise RequestError("gpu_node: " + "; ".join(f"{cause}: {remedy}" for cause, remedy in refused))
+    wanted = packages.wanted(request, machine, fabric, doca)
+    texts = {**files.repositories(request, machine.system.packages), **files.settings(request, fabric)}
+    if machine.system.packages == APT:
+        texts[files.PINS] = files.pins(wanted)
+    if machine.system.has_streams:
+        texts[files.STREAM] = files.stream(BY_DRIVER[request.driver].branch)
+    services = ["nvidia-persistenced.service"]
+    services += ["nvidia-fabricmanager.service"] if fabric != r.NONE else []
+    services += ["nvidia-dcgm.service"] if request.dcgm else []
+    return Plan(request.driver, fabric, tuple(wanted), texts, tuple(services), machine.kernels, tuple(notes))
+
+
+def _driver(request: r.Request, machine: Machine) -> list[tuple[str, str]]:
+    system, branch = machine.system, BY_DRIVER[request.driver].branch
+    found = []
+    if machine.architecture != SUPPORTED_ARCHITECTURE:
+        found.append(
+            (f"the table is for {SUPPORTED_ARCHITECTURE}, and this is {machine.architecture}", "use another host")
+        )
+    if branch < system.first_branch:
+        fit = [release.driver for release in RELEASES if release.branch >= system.first_branch]
+        found.append((f"driver {request.driver} is not supported on {system.shown}", f"take gpu_node_driver: {fit[0]}"))
+    if not machine.kernels:
+        found.append(("the image has no kernel to build modules for", "add a kernel to a layer below"))
+    for kernel in machine.kernels:
+        number = kernel_version(kernel)
+        if request.modules == r.PRECOMPILED and branch not in dict(system.precompiled).get(number, ()):
+            found.append(
+                (
+                    f"no precompiled modules of branch {branch} for kernel {kernel} on {system.shown}",
+                    _precompiled(system.precompiled),
+                )
+            )
+        if request.gpudirect == r.DMABUF and number < DMABUF_KERNEL:
+            found.append(
+                (
+                    f"kernel {kernel} has no dma-buf for RDMA, which Linux has from 5.12 on",
+                    "take a newer kernel, or gpu_node_gpudirect: peermem with gpu_node_rdma: doca",
+                )
+            )
+    if request.modules == r.DKMS and machine.secure_boot and not request.signing:
+        found.append(
+            (
+                "Secure Boot is on, and modules that DKMS builds are not signed by a key that the firmware knows",
+                "give gpu_node_signing_key and gpu_node_signing_certificate and enrol the certificate (mokutil "
+                "--import), or take gpu_node_modules: precompiled on Ubuntu",
+            )
+        )
+    return found
+
+
+def _parts(request: r.Request, machine: Machine, doca: str | None) -> list[tuple[str, str]]:
+    system = machine.system
+    found = []
+    if request.dcgm and not system.dcgm:
+        found.append((f"DCGM is not supported on {system.shown}", "take gpu_node_dcgm: false"))
+    if request.rdma == r.DOCA and doca is None:
+        found.append((f"no DOCA-Host in the table is for {system.name} {machine.version}", "take gpu_node_rdma: inbox"))
+    if request.gpudirect == r.PEERMEM and request.rdma != r.DOCA:
+        # The kernel's own RDMA has no peer memory interface (gpu-operator-rdma.rst, "Network Device Drivers").
+        found.append(
+            ("nvidia-peermem needs DOCA's RDMA drivers", "take gpu_node_gpudirect: dmabuf, or gpu_node_rdma: doca")
+        )
+    if request.storage and machine.secure_boot:
+        # platform-support.rst of GPU Operator v26.3.3, "Support for GPUDirect Storage".
+        found.append(
+            ("nvidia-fs is not supported with Secure Boot", "take gpu_node_storage: false, or turn Secure Boot off")
+        )
+    if request.storage and request.modules == r.PRECOMPILED:
+        found.append(("nvidia-fs is built against the sources of the driver's modules", "take gpu_node_modules: dkms"))
+    if request.modules == r.PRECOMPILED and request.fabric == r.NVLINK5:
+        found.append(("the archive of the precompiled modules has no NVLink 5 packages", "take gpu_node_modules: dkms"))
+    return found
+
+
+def _precompiled(known: tuple[tuple[tuple[int, int], tuple[int, ...]], ...]) -> str:
+    if not known:
+        return "take gpu_node_modules: dkms"
+    there = (f"kernel {major}.{minor} with {' or '.join(map(str, branches))}" for (major, minor), branches in known)
+    return f"there are {', '.join(there)}; or take gpu_node_modules: dkms"
+
+
+def _doca(machine: Machine) -> str | None:
+    for version, minors in machine.system.doca:
+        if minors == ("",) or machine.version in minors:
+            return version
+    return None
+
+
+def _fabric(request: r.Request, machine: Machine) -> tuple[str, list[str]]:
+    if request.fabric != r.AUTO:
+        return request.fabric, []
+    if machine.nvswitches is None:
+        return r.NONE, [
+            "no Fabric Manager: an image does not know its nodes; say gpu_node_fabric: nvswitch for NVSwitch boards"
+        ]
+    return (r.NVSWITCH if machine.nvswitches else r.NONE), []

@@ -1,0 +1,122 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The user's request for the software of a GPU node, checked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import openpgp
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software.releases import BY_DRIVER, RELEASES
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
+
+DKMS, PRECOMPILED = "dkms", "precompiled"
+DMABUF, PEERMEM = "dmabuf", "peermem"
+INBOX, DOCA = "inbox", "doca"
+# NVSwitch functions of the board (HGX A100, H100, H200), or switches that are none (HGX B200, B300: NVLink 5).
+AUTO, NONE, NVSWITCH, NVLINK5 = "auto", "none", "nvswitch", "nvlink5"
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+# deb-src-control(5) and rpm-packaging: names, without options or versions.
+PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]*")
+# Without white space and brackets, which would end the URL or begin options in a line of sources.list(5).
+URL = re.compile(r"(https?|file)://?[^\s\[\]]+|file:/[^\s\[\]]+")
+SUITE = re.compile(r"[A-Za-z0-9./][A-Za-z0-9._/+-]*")
+
+
+@dataclass(frozen=True)
+class Repository:
+    """An archive of packages. ``suite`` and ``components`` are apt's; "/" is a flat archive, as NVIDIA's are."""
+
+    name: str
+    url: str
+    key: str
+    suite: str
+    components: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Request:
+    """The software that a node gets, and settings of files that go with it."""
+
+    driver: str
+    modules: str
+    gpudirect: str
+    rdma: str
+    fabric: str
+    dcgm: bool
+    storage: bool
+    extra_packages: tuple[str, ...]
+    memlock_unlimited: bool
+    rails_on_one_subnet: bool
+    signing: bool
+    repositories: tuple[Repository, ...]
+
+
+def read(data: Any) -> Request:
+    """Return the request of the module's arguments. Raises RequestError."""
+    given = HostSettings("gpu_node", data)
+    driver = given.value("driver", values.text, RELEASES[0].driver)
+    if driver not in BY_DRIVER:
+        raise given.refuse(
+            f"driver {driver} is in no row of the table of releases, which says what goes with it",
+            f"take one of {', '.join(BY_DRIVER)}",
+        )
+    return Request(
+        driver=driver,
+        modules=given.value("modules", values.among(DKMS, PRECOMPILED), DKMS),
+        gpudirect=given.value("gpudirect", values.among(DMABUF, PEERMEM, NONE), DMABUF),
+        rdma=given.value("rdma", values.among(INBOX, DOCA), INBOX),
+        fabric=given.value("fabric", values.among(AUTO, NONE, NVSWITCH, NVLINK5), AUTO),
+        dcgm=given.value("dcgm", values.flag, True),
+        storage=given.value("storage", values.flag, False),
+        extra_packages=tuple(_named(given, name) for name in given.value("extra_packages", values.texts, [])),
+        memlock_unlimited=given.value("memlock_unlimited", values.flag, True),
+        rails_on_one_subnet=given.value("rails_on_one_subnet", values.flag, False),
+        signing=given.value("signing", values.flag, False),
+        repositories=tuple(_repository(part) for part in given.parts("repositories")),
+    )
+
+
+def _named(given: HostSettings, name: str) -> str:
+    if not PACKAGE.fullmatch(name):
+        raise given.refuse(f"extra_packages: {name!r} is no name of a package", "name it without version and options")
+    return name
+
+
+def _repository(given: HostSettings) -> Repository:
+    given.only("name", "url", "suite", "components", "key", "fingerprints")
+    given.need("name", "url", "key", "fingerprints")
+    name, url = given.value("name", values.text), given.value("url", values.text)
+    suite = given.value("suite", values.text, "/")
+    components = given.value("components", values.texts, [])
+    if not NAME.fullmatch(name):
+        raise given.refuse(f"name {name!r} becomes part of file names", "use lower-case letters, digits and '-'")
+    if not URL.fullmatch(url):
+        raise given.refuse(f"url {url!r} is not of an archive", "begin it with https://, http:// or file:/")
+    for word in (suite, *components):
+        if not SUITE.fullmatch(word):
+            raise given.refuse(f"{word!r} is no suite or component", "write it as in sources.list(5)")
+    if suite.endswith("/") == bool(components):
+        raise given.refuse("a flat archive (suite /) has no components, any other has", "correct suite and components")
+    # Of several lines, so values.text would refuse it.
+    key = given.value("key", str)
+    _check_key(given, key)
+    return Repository(name, url, key if key.endswith("\n") else key + "\n", suite, tuple(components))
+
+
+def _check_key(given: HostSettings, key: str) -> None:
+    """Refuse a key that is not one of those whose fingerprints the inventory has from elsewhere."""
+    trusted = {re.sub(r"\s", "", text).upper() for text in given.value("fingerprints", values.texts)}
+    try:
+        found = openpgp.fingerprints(key)
+    except openpgp.KeyFormatError as error:
+        raise given.refuse(f"key: {error}", "give the armored public key (gpg --armor --export)") from error
+    strange = [fingerprint for fingerprint in found if fingerprint not in trusted]
+    if strange:
+        raise given.refuse(
+            f"the key has the fingerprint {', '.join(strange)}, which is not in fingerprints",
+            "compare the key with the one that its owner publishes, and correct key or fingerprints",
+        )

@@ -1,0 +1,178 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import os
+
+import pytest
+from gpu_nodes import Node
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.at_boot import boot, gpus, rings, service
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import unit
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
+
+# The format of ethtool.c, do_gring; the sizes are made up.
+RINGS = """Ring parameters for p0:
+Pre-set maximums:
+RX:\t\t{most}
+RX Mini:\tn/a
+RX Jumbo:\tn/a
+TX:\t\t8192
+Current hardware settings:
+RX:\t\t{rx}
+RX Mini:\tn/a
+RX Jumbo:\tn/a
+TX:\t\t{tx}
+"""
+GPU = "00000000:1B:00.0"
+
+
+class Loaded(Node):
+    """A node whose driver runs, with one GPU and NICs, which does what nvidia-smi and ethtool are told."""
+
+    def __init__(self, root, most=8192):
+        super().__init__(root)
+        self.mig, self.most, self.sizes, self.busy = ["Disabled", "Disabled"], most, {"RX": 1024, "TX": 1024}, False
+        self.write("/proc/driver/nvidia/version", "NVRM version: x  595.91.07  x\n")
+        self.write("/sys/module/nvidia/version", "595.91.07\n")
+        for name, vendor in (("p0", "0x15b3"), ("eno1", "0x8086"), ("p0hpf", "0x15b3")):
+            self.write(f"/sys/class/net/{name}/device/vendor", vendor + "\n")
+        self.write("/sys/class/net/p0/phys_port_name", "p0\n")
+        self.write("/sys/class/net/p0hpf/phys_port_name", "pf0vf0\n")
+        for name in boot.ARP:
+            self.write("/proc/sys/" + name.replace(".", "/"), "0\n")
+
+    def run(self, argv, stdin=None, timeout_seconds=None):
+        if argv[0] == "nvidia-smi":
+            self.ran.append(argv)
+            if argv == gpus.QUERY:
+                return f"{GPU}, {self.mig[0]}, {self.mig[1]}\n"
+            assert argv[1:3] == ["-i", GPU]
+            if argv[3] == "-mig":
+                self.mig = ["Enabled" if self.busy else "Disabled", "Disabled"]
+            return ""
+        if argv[:2] == ["ethtool", "-g"]:
+            return RINGS.format(most=self.most, rx=self.sizes["RX"], tx=self.sizes["TX"])
+        if argv[:2] == ["ethtool", "-G"]:
+            self.ran.append(argv)
+            assert argv[2] == "p0"
+            self.sizes.update({ring.upper(): int(size) for ring, size in zip(argv[3::2], argv[4::2])})
+            return ""
+        return super().run(argv, stdin, timeout_seconds)
+
+
+def changes(node):
+    return [argv for argv in node.ran if argv != gpus.QUERY]
+
+
+SETTINGS = {"mig_off": True, "clocks_mhz": [1980, 1980], "ring_entries": 8192, "rails_on_one_subnet": True}
+
+
+def test_check_mode_predicts_and_the_second_run_changes_nothing(tmp_path):
+    node = Loaded(tmp_path)
+    node.mig = ["Enabled", "Enabled"]
+    settings = boot.read(SETTINGS)
+    predicted = boot.ensure(node, settings, check=True)
+    assert changes(node) == []
+    done = boot.ensure(node, settings)
+    assert (done.before, done.after) == (predicted.before, predicted.after)
+    assert set(done.after) == {"p0 RX ring", "p0 TX ring", f"{GPU} MIG", "locked clocks, MHz", *boot.ARP}
+    assert node.sizes == {"RX": 8192, "TX": 8192}
+    assert node.mig == ["Disabled", "Disabled"]
+    assert ["nvidia-smi", "-i", GPU, "--lock-gpu-clocks=1980,1980"] in node.ran
+    assert node.read("/proc/sys/net/ipv4/conf/all/arp_ignore") == "2"
+    assert not boot.ensure(node, settings).changed
+
+
+def test_a_nic_with_smaller_rings_gets_its_most(tmp_path):
+    node = Loaded(tmp_path, most=4096)
+    assert boot.ensure(node, boot.read(SETTINGS)).facts["rings"] == {"p0": {"RX": 4096, "TX": 8192}}
+    assert not boot.ensure(node, boot.read(SETTINGS)).changed
+
+
+def test_mig_of_a_busy_gpu_is_pending_and_no_change_again(tmp_path):
+    node = Loaded(tmp_path)
+    node.mig, node.busy = ["Enabled", "Enabled"], True
+    first = boot.ensure(node, boot.read({}))
+    assert first.changed
+    assert f"MIG of GPU {GPU} goes off" in first.pending[0]
+    second = boot.ensure(node, boot.read({}))
+    assert not second.changed
+    assert second.pending == first.pending
+
+
+def test_a_gpu_without_mig_is_left_alone(tmp_path):
+    node = Loaded(tmp_path)
+    node.mig = ["[N/A]", "[N/A]"]
+    assert not boot.ensure(node, boot.read({})).changed
+
+
+def test_clocks_are_locked_again_after_the_driver_was_loaded_anew(tmp_path):
+    node = Loaded(tmp_path)
+    settings = boot.read({"clocks_mhz": [1000, 1980]})
+    assert boot.ensure(node, settings).changed
+    assert not boot.ensure(node, settings).changed
+    os.rename(node.path("/sys/module/nvidia"), node.path("/sys/module/former"))
+    node.write("/sys/module/nvidia/version", "595.91.07\n")
+    assert boot.ensure(node, settings).before == {"locked clocks, MHz": None}
+
+
+def test_without_the_driver_its_settings_wait_for_the_boot(tmp_path):
+    done = boot.ensure(Node(tmp_path), boot.read({"clocks_mhz": [1, 2]}))
+    assert not done.changed
+    assert done.pending == [gpus.NOT_LOADED]
+    assert not done.failed
+
+
+def test_what_fails_keeps_nothing_else_from_being_done(tmp_path):
+    node = Loaded(tmp_path)
+    node.most = "none"
+    done = boot.ensure(node, boot.read(SETTINGS))
+    assert "locked clocks, MHz" in done.after
+    node.answers = {}
+    broken = Node(tmp_path / "other")
+    broken.write("/sys/class/net/p0/device/vendor", "0x15b3\n")
+    assert "ethtool is not installed" in boot.ensure(broken, boot.read({"ring_entries": 1})).failed
+
+
+def test_at_boot_it_is_tried_until_the_driver_is_there(tmp_path):
+    node = Loaded(tmp_path)
+    os.rename(node.path("/proc/driver"), node.path("/proc/late"))
+    waits = []
+
+    def wait(seconds):
+        waits.append(seconds)
+        if len(waits) == 3:
+            os.rename(node.path("/proc/late"), node.path("/proc/driver"))
+
+    said = []
+    assert boot.apply(node, boot.read(SETTINGS), said.append, wait) == ""
+    assert len(waits) == 3
+    assert "locked clocks, MHz: None -> [1980, 1980]" in said
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"clocks_mhz": [1980]}, "is no range"),
+        ({"clocks_mhz": [1980, 1000]}, "is no range"),
+        ({"clocks_mhz": [0, 1000]}, "element 0: 0 is not possible"),
+        ({"ring_entries": -1}, "-1 is not possible"),
+        ({"rings": 1}, "unknown setting 'rings'"),
+    ],
+)
+def test_a_mistake_is_refused(settings, why):
+    with pytest.raises(RequestError, match=why):
+        boot.read(settings)
+
+
+def test_the_unit_runs_the_saved_settings_after_the_persistence_daemon():
+    texts = unit.files(service.SERVICE, SETTINGS, "/usr/bin/python3")
+    text = texts[service.SERVICE.unit_file].decode()
+    assert "ExecStart=/usr/bin/python3 /usr/lib/sailloft/gpu_node.pyz /etc/sailloft/gpu_node.json\n" in text
+    assert "nvidia-persistenced.service" in text.split("After=")[1].split("\n")[0]
+
+
+def test_an_answer_of_ethtool_without_sizes_is_an_error():
+    with pytest.raises(rings.HostError, match="no ring sizes"):
+        rings.read("netlink error: Operation not supported\n", "p0")

@@ -1,0 +1,184 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from gpu_nodes import ARCHIVE, FINGERPRINT, KEY, Node
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.software import ensure, packages
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
+
+PINS = "/etc/apt/preferences.d/sailloft-gpu-node"
+SOURCE = "/etc/apt/sources.list.d/sailloft-cuda.list"
+
+
+def files(node):
+    return {str(path): path.read_bytes() for path in Path(node.root).rglob("*") if path.is_file()}
+
+
+def test_check_mode_writes_nothing_and_says_what_the_run_writes(tmp_path):
+    node = Node(tmp_path)
+    before = files(node)
+    predicted = ensure.ensure(node, {"repositories": [ARCHIVE]}, in_image=False, check=True)
+    assert files(node) == before
+    done = ensure.ensure(node, {"repositories": [ARCHIVE]}, in_image=False)
+    assert (done.before, done.after, done.facts) == (predicted.before, predicted.after, predicted.facts)
+    assert done.facts["archives_changed"]
+    again = ensure.ensure(node, {"repositories": [ARCHIVE]}, in_image=False)
+    assert not again.changed
+    assert not again.facts["archives_changed"]
+
+
+def test_the_archive_is_signed_by_its_key_alone(tmp_path):
+    node = Node(tmp_path)
+    ensure.ensure(node, {"repositories": [ARCHIVE]}, in_image=False)
+    key = "/etc/apt/keyrings/sailloft-cuda.asc"
+    assert node.read(SOURCE).splitlines()[1] == f"deb [signed-by={key}] {ARCHIVE['url']} /"
+    assert Path(node.path(key)).read_text() == KEY
+
+
+def test_dnf_checks_the_packages_and_has_the_branch_s_stream(tmp_path):
+    node = Node(tmp_path, "rhel9")
+    ensure.ensure(node, {"repositories": [ARCHIVE], "driver": "580.173.02"}, in_image=False)
+    text = node.read("/etc/yum.repos.d/sailloft-cuda.repo")
+    assert "gpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-sailloft-cuda" in text
+    assert "stream=580-open\n" in node.read("/etc/dnf/modules.d/nvidia-driver.module")
+
+
+def test_what_is_not_wanted_any_more_goes(tmp_path):
+    node = Node(tmp_path)
+    ensure.ensure(node, {"repositories": [ARCHIVE], "rails_on_one_subnet": True}, in_image=False)
+    done = ensure.ensure(node, {"memlock_unlimited": False}, in_image=False)
+    gone = {path for path, after in done.after.items() if after is None}
+    assert gone == {
+        *(SOURCE, "/etc/apt/keyrings/sailloft-cuda.asc", "/etc/sysctl.d/60-sailloft-gpu-node.conf"),
+        *("/etc/security/limits.d/sailloft-gpu-node.conf", "/etc/systemd/system.conf.d/sailloft-gpu-node.conf"),
+    }
+    assert not any(node.exists(path) for path in gone)
+
+
+def test_absent_removes_every_file_and_names_the_packages(tmp_path):
+    node = Node(tmp_path)
+    before = files(node)
+    done = ensure.ensure(node, {"repositories": [ARCHIVE], "rails_on_one_subnet": True}, in_image=False)
+    node.packages = {name.split("=")[0]: "1" for name in done.facts["install"]} | {"bash": "5"}
+    gone = ensure.remove(node, in_image=False)
+    assert files(node) == before
+    assert "nvidia-kernel-open-dkms" in gone.facts["remove"]
+    assert {"bash", "rdma-core", "ethtool"}.isdisjoint(gone.facts["remove"])
+    assert not ensure.remove(node, in_image=False).changed
+
+
+def test_only_packages_in_other_versions_are_installed(tmp_path):
+    node = Node(tmp_path)
+    every = ensure.ensure(node, {}, in_image=False).facts["install"]
+    assert "nvidia-kernel-open-dkms=595.91.07*" in every
+    assert "datacenter-gpu-manager-4-core=1:4.6.0*" in every
+    node.packages = {
+        "nvidia-kernel-open-dkms": "595.91.07-1",
+        "nvidia-driver-cuda": "595.71.05-1",
+        "datacenter-gpu-manager-4-core": "1:4.6.0-1",
+        "ethtool": "1:6.1-1",
+    }
+    facts = ensure.ensure(node, {}, in_image=False).facts
+    assert set(every) - set(facts["install"]) == {
+        *("nvidia-kernel-open-dkms=595.91.07*", "datacenter-gpu-manager-4-core=1:4.6.0*", "ethtool")
+    }
+    assert facts["versions"]["nvidia-driver-cuda"] == "595.71.05-1"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there", "same"),
+    [
+        ("595.91.07", "595.91.07-1ubuntu1", True),
+        ("595.91.07", "3:595.91.07-1.el9", True),
+        ("595.91.07", "595.91.070-1", False),
+        ("595.91.07", "1595.91.07-1", False),
+        ("3.1", "3.1.0-091000", True),
+        ("3.1", "3.10.0-1", False),
+    ],
+)
+def test_a_version_is_met_by_any_revision_of_it(wanted, there, same):
+    assert packages.Package("x", wanted).is_installed({"x": there}) is same
+
+
+def test_modules_of_another_driver_count_as_missing(tmp_path):
+    node = Node(tmp_path)
+    assert ensure.ensure(node, {}, in_image=False).facts["modules_missing"] == ["kernel 6.1.0-31-amd64 has none"]
+    node.modules = {"6.1.0-31-amd64": "580.173.02"}
+    missing = ensure.ensure(node, {}, in_image=False).facts["modules_missing"]
+    assert missing == ["kernel 6.1.0-31-amd64 has modules of 580.173.02"]
+    node.modules = {"6.1.0-31-amd64": "595.91.07"}
+    assert ensure.ensure(node, {}, in_image=False).facts["modules_missing"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus", "required", "loaded"),
+    [
+        ("", 8, True, None),
+        ("", 0, False, None),
+        (
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  595.91.07  Release Build  (x@y)\n",
+            8,
+            False,
+            "595.91.07",
+        ),
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.173.02  Mon Jan  1\n", 8, True, "580.173.02"),
+    ],
+)
+def test_a_reboot_is_for_the_driver_that_does_not_run(tmp_path, text, gpus, required, loaded):
+    node = Node(tmp_path, gpus=gpus)
+    if text:
+        node.write("/proc/driver/nvidia/version", text + "GCC version:  gcc 12\n")
+    facts = ensure.ensure(node, {}, in_image=False).facts
+    assert (facts["reboot_required"], facts["loaded"]) == (required, loaded)
+
+
+def test_every_installed_package_of_the_driver_is_pinned(tmp_path):
+    node = Node(tmp_path, nvswitches=4)
+    done = ensure.ensure(node, {"storage": True}, in_image=False)
+    pins = node.read(PINS)
+    for spec in (name for name in done.facts["install"] if "=" in name):
+        name, version = spec.split("=")
+        assert re.search(rf"Package: (.* )?{re.escape(name)}( .*)?\nPin: version {re.escape(version)}\n", pins), spec
+    assert "nvidia-* libnvidia-*" in pins
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"fingerprints": ["0" * 40]}, f"the key has the fingerprint {FINGERPRINT}, which is not in fingerprints"),
+        ({"fingerprints": []}, "not in fingerprints"),
+        ({"key": "-----BEGIN\n"}, "no armored public key"),
+        ({"url": "https://a b"}, "not of an archive"),
+        ({"url": "https://a [trusted=yes]"}, "not of an archive"),
+        ({"name": "../x"}, "becomes part of file names"),
+        ({"suite": "bookworm"}, "a flat archive"),
+        ({"components": ["main"]}, "a flat archive"),
+    ],
+)
+def test_an_archive_that_cannot_be_trusted_or_written_is_refused(tmp_path, change, why):
+    node = Node(tmp_path)
+    before = files(node)
+    with pytest.raises(RequestError, match=re.escape(why)):
+        ensure.ensure(node, {"repositories": [{**ARCHIVE, **change}]}, in_image=False)
+    assert files(node) == before
+
+
+def test_fingerprints_may_be_written_as_gpg_shows_them(tmp_path):
+    spaced = " ".join(FINGERPRINT[at : at + 4] for at in range(0, 40, 4)).lower()
+    assert ensure.ensure(
+        Node(tmp_path), {"repositories": [{**ARCHIVE, "fingerprints": [spaced]}]}, in_image=False
+    ).changed
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [({"driver": "1.2.3"}, "1.2.3 is in no row"), ({"extra_packages": ["a=1"]}, "no name of a package")],
+)
+def test_a_mistake_in_the_request_is_refused(tmp_path, settings, why):
+    with pytest.raises(RequestError, match=why):
+        ensure.ensure(Node(tmp_path), settings, in_image=False)
