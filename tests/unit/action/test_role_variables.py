@@ -133,7 +133,7 @@ def test_every_role_tells_of_its_own(site):
     roles = [{"role": f"sailloft.fleet.{role}"} for role in ROLES]
     status, told, output = site.play({"vars": {**given, **required}, "roles": roles}, "--tags=none", "-lleaf1")
     assert status == 0, output
-    assert len(ROLES) == 10
+    assert len(ROLES) == 11
     assert told == [
         f"leaf1: the role {role} has no variable {role}_no_such_name, which is ignored; ansible-doc -t role "
         f"sailloft.fleet.{role} lists those it has"
