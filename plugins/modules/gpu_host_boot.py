@@ -8,15 +8,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_host_boot
-short_description: Huge pages, VFs, bindings and PCI settings of a GPU host, now and at every boot
+short_description: Huge pages, VFs, bindings, PCI and kernel settings of a GPU host, now and at every boot
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
   - Does in one call what M(sailloft.fleet.hugepages), M(sailloft.fleet.sriov), M(sailloft.fleet.vfio_binding) and
-    M(sailloft.fleet.pci_tuning) do, in this order, and has it done again at every boot before libvirt starts
-    its guests.
-  - All four are planned before the first is touched, so that a mistake in the settings is known before anything was
+    M(sailloft.fleet.pci_tuning) do, in this order, then sets O(kernel_settings), and has it done again at every boot
+    before libvirt starts its guests.
+  - All are planned before the first is touched, so that a mistake in the settings is known before anything was
     changed. What this host or its kernel refuses (lockdown, too few free pages, a VF in use) does not keep the other
     concerns from being done and saved; the call then fails and names each failure.
   - For the boot it saves the settings (C(/etc/sailloft/gpu_host.json)), its own code
@@ -39,6 +39,32 @@ options:
   pci_tuning:
     description: The arguments of M(sailloft.fleet.pci_tuning).
     type: dict
+  kernel_settings:
+    description:
+      - Settings of the running kernel. One that is not given is left alone; one that this host does not have is
+        reported as not applicable.
+    type: dict
+    version_added: 0.1.0
+    suboptions:
+      governor:
+        description: The frequency governor of all CPUs, like V(performance).
+        type: str
+      idle_exit_latency_us_max:
+        description: The longest time in microseconds that a CPU may take to leave an idle state.
+        type: int
+      numa_balancing:
+        description: Whether the kernel moves memory and tasks between NUMA nodes by itself.
+        type: bool
+      ksm:
+        description: Whether the kernel merges equal pages of guests.
+        type: bool
+      transparent_huge_pages:
+        description: Which memory gets transparent huge pages.
+        type: str
+        choices: [always, madvise, never]
+      irqbalance_banned_cpus:
+        description: The CPUs that irqbalance gives no interrupts, a list like V(2-47,50-95).
+        type: str
   now:
     description:
       - Whether to bring the settings about now, besides having it done at every boot.
@@ -113,18 +139,32 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_mo
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
+KERNEL_SETTINGS = {
+    "governor": {"type": "str"},
+    "idle_exit_latency_us_max": {"type": "int"},
+    "numa_balancing": {"type": "bool"},
+    "ksm": {"type": "bool"},
+    "transparent_huge_pages": {"type": "str", "choices": ["always", "madvise", "never"]},
+    "irqbalance_banned_cpus": {"type": "str"},
+}
+
 
 def main() -> None:
     """Run as an Ansible module."""
     module = AnsibleModule(
         argument_spec={
             **{concern: {"type": "dict"} for concern in concerns.ORDER},
+            "kernel_settings": {"type": "dict", "options": KERNEL_SETTINGS},
             "now": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
     system = System()
     now = module.params.pop("now")
+    given = module.params["kernel_settings"]
+    if given is not None:
+        # What is saved are settings, not the names of those that are left alone.
+        module.params["kernel_settings"] = {name: value for name, value in given.items() if value is not None}
 
     def ensure() -> Outcome:
         settings = concerns.checked(module.params)

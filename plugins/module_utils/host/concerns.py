@@ -12,11 +12,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import pci_tuning, sriov, vfio_binding
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
 
 # Huge pages first, while memory is in large pieces; VFs before what is said about them.
-ORDER = ("hugepages", "sriov", "vfio_binding", "pci_tuning")
+ORDER = ("hugepages", "sriov", "vfio_binding", "pci_tuning", "kernel_settings")
 
 
 def read_topology(system: System) -> Host:
@@ -69,6 +70,7 @@ class Run:
             "sriov": lambda settings: sriov.ensure(self.system, self.host, settings, self.check, self.read_again),
             "vfio_binding": lambda settings: vfio_binding.ensure(self.system, self.host, settings, self.check),
             "pci_tuning": lambda settings: pci_tuning.ensure(self.system, self.host, settings, self.check),
+            "kernel_settings": lambda settings: kernel_settings.ensure(self.system, settings, self.check),
         }
 
 
@@ -90,6 +92,7 @@ def check_form(settings: dict[str, Any]) -> None:
         "sriov": lambda data: sriov.wanted(data, None),
         "vfio_binding": lambda data: vfio_binding.wanted(data, None),
         "pci_tuning": lambda data: pci_tuning.wanted(data, None),
+        "kernel_settings": kernel_settings.wanted,
     }
     for concern, data in checked(settings).items():
         by_concern[concern](data)

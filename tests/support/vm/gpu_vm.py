@@ -243,6 +243,17 @@ def on_host() -> dict:
                 "drivers_off": {"modules": ["nouveau", "nova_core", "nvidia", "nvidiafb"], "reasons": []},
                 "reset_failures": {},
             },
+            "kernel_settings": {
+                "settings": {
+                    "governor": {"wanted": "performance", "seen": "performance"},
+                    "idle_exit_latency_us_max": {"wanted": 10, "seen": "10"},
+                    "numa_balancing": {"wanted": False, "seen": "0"},
+                    "ksm": {"wanted": False, "seen": "0"},
+                    "transparent_huge_pages": {"wanted": "madvise", "seen": "madvise"},
+                    "irqbalance_banned_cpus": {"wanted": "2-3,6-7", "seen": "2-3,6-7"},
+                },
+                "also_set_by": [],
+            },
             "pci_tuning": {
                 "devices": {
                     **{port: {"acs": ["direct_translated"]} for port in ports},

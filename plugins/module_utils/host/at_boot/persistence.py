@@ -21,12 +21,12 @@ ORDER = f"""# Written by sailloft.fleet.gpu_host_boot; changes here are lost.
 Before={UNIT}
 """
 # Both ways in which libvirt comes: one daemon, or one a driver. A guest that starts earlier would find no VFs,
-# no huge pages and ACS off.
+# no huge pages and ACS off. tuned sets some of the same when it starts, so it has to be first.
 TEMPLATE = """# Written by sailloft.fleet.gpu_host_boot; changes here are lost.
 [Unit]
 Description=VFs, VFIO bindings, huge pages and PCIe settings of a GPU host (Sailloft)
 Wants=systemd-udev-settle.service
-After=systemd-udev-settle.service systemd-modules-load.service
+After=systemd-udev-settle.service systemd-modules-load.service tuned.service
 Before=libvirtd.service virtqemud.service libvirt-guests.service
 ConditionPathExists={settings}
 

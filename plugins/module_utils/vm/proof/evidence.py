@@ -96,6 +96,8 @@ class Settings:
     modules_off: list[str] | None = None
     modules_that_may_load: list[str] = field(default_factory=list)
     reset_failures: dict[str, str] = field(default_factory=dict)  # by function: resets that are known to fail
+    # By setting of the host's kernel: {"wanted", "seen"} or {"wanted", "not_applicable"}; None: not read.
+    kernel_settings: dict[str, dict[str, Any]] | None = field(default_factory=dict)
 
     @classmethod
     def of_result(cls, result: dict[str, Any] | None) -> Settings | None:
@@ -133,6 +135,7 @@ class Settings:
                 modules_off=binding.get("drivers_off", {}).get("modules"),
                 modules_that_may_load=binding.get("drivers_off", {}).get("reasons", []),
                 reset_failures=binding.get("reset_failures", {}),
+                kernel_settings=outcomes["kernel_settings"].get("settings") if "kernel_settings" in outcomes else {},
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ProofError(f"not a result of gpu_host_boot in check mode: {error!r}") from error

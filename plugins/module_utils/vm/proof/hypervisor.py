@@ -116,6 +116,45 @@ def drivers_kept_off(evidence: Evidence) -> Iterator[Claim]:
             yield compare(LAYER, claim, wanted, seen, source)
 
 
+# The settings of gpu_host_boot's kernel_settings (host/kernel/kernel_settings.py): the claim, and where it is read.
+KERNEL_SETTINGS = {
+    "governor": (
+        "the frequency governor of the host's CPUs",
+        "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
+    ),
+    "idle_exit_latency_us_max": (
+        "the longest time in us that the host's CPUs take to wake",
+        "/sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us",
+    ),
+    "numa_balancing": ("automatic NUMA balancing of the host", "/proc/sys/kernel/numa_balancing"),
+    "ksm": ("merging of equal pages on the host (KSM)", "/sys/kernel/mm/ksm/run"),
+    "transparent_huge_pages": ("transparent huge pages of the host", "/sys/kernel/mm/transparent_hugepage/enabled"),
+    "irqbalance_banned_cpus": ("CPUs that get no interrupts from irqbalance", "/proc/PID/environ of irqbalance"),
+}
+
+
+def kernel_settings(evidence: Evidence) -> Iterator[Claim]:
+    """Claim each setting of the host's kernel that the inventory asks for."""
+    if evidence.host_settings is None:
+        return
+    read = evidence.host_settings.kernel_settings
+    for setting, (claim, place) in KERNEL_SETTINGS.items():
+        source = f"{evidence.host_name} {place}"
+        if read is None:
+            yield compare(LAYER, claim, "as the inventory asks", None, source)
+            continue
+        found = read.get(setting)
+        if found is None:
+            reason = f"the inventory leaves it as it is (gpu_host_kernel_settings.{setting})"
+            yield not_applicable(LAYER, claim, "unchanged", source, reason)
+            continue
+        wanted = str(int(found["wanted"]) if isinstance(found["wanted"], bool) else found["wanted"])
+        if "not_applicable" in found:
+            yield not_applicable(LAYER, claim, wanted, source, found["not_applicable"])
+        else:
+            yield compare(LAYER, claim, wanted, found.get("seen"), source)
+
+
 def known_reset_failures(evidence: Evidence) -> Iterator[Claim]:
     """Name devices whose reset between guests is known to fail: hardware, which no setting changes."""
     failures = evidence.host_settings.reset_failures if evidence.host_settings else {}
@@ -155,6 +194,7 @@ CLAIMS: tuple[Row, ...] = (
     once(host_settings),
     virtual_functions,
     huge_pages,
+    kernel_settings,
     acs.ports_and_groups,
     of_devices(binding, group_not_used, acs.ats, max_read_request),
     drivers_kept_off,

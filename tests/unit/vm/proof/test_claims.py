@@ -113,6 +113,18 @@ BREAKS = {
         lambda e: e.host.kernel_arguments.append("module_blacklist=nouveau,nova_core,nvidiafb"),
         ["no driver of the host takes GPU 0000:13:00.0", "no driver of the host takes GPU 0000:83:00.0"],
     ),
+    "another governor": (
+        lambda e: e.host_settings.kernel_settings["governor"].update(seen="performance,powersave"),
+        ["the frequency governor of the host's CPUs"],
+    ),
+    "NUMA balancing on": (
+        lambda e: e.host_settings.kernel_settings["numa_balancing"].update(seen="1"),
+        ["automatic NUMA balancing of the host"],
+    ),
+    "kernel settings not read": (
+        lambda e: setattr(e.host_settings, "kernel_settings", None),
+        ["governor", "to wake", "NUMA balancing", "KSM", "transparent huge pages", "irqbalance"],
+    ),
     "no IOMMU group": (
         lambda e: setattr(function(e.host, "0000:13:00.0"), "iommu_group", None),
         ["IOMMU groups of 0000:14:00.1", "no other function of GPU 0000:13:00.0's"],
@@ -329,6 +341,15 @@ def test_a_driver_that_another_gpu_of_the_host_needs_is_not_kept_off():
     # A binding that failed was not read, which is no reason.
     one.host_settings = replace(one.host_settings, modules_off=None)
     assert [claim.holds for claim in found(prove(one), "no driver of the host takes")] == [False, False]
+
+
+def test_kernel_settings_that_are_left_alone_or_missing_are_not_applicable():
+    one = evidence()
+    one.host_settings.kernel_settings = {"governor": {"wanted": "performance", "not_applicable": "no cpufreq"}}
+    (claim,) = found(prove(one), "frequency governor")
+    assert (claim.holds, claim.reason) == (None, "no cpufreq")
+    (claim,) = found(prove(one), "(KSM)")
+    assert (claim.holds, claim.reason) == (None, "the inventory leaves it as it is (gpu_host_kernel_settings.ksm)")
 
 
 def test_a_reset_that_is_known_to_fail_is_named():

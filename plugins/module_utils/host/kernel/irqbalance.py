@@ -1,0 +1,67 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The CPUs that irqbalance gives no interrupts: those of guests, whose vCPUs would wait for the host's interrupts.
+
+irqbalance reads them from its environment when it starts (irqbalance(1), IRQBALANCE_BANNED_CPULIST, since 1.8). A
+drop-in of systemd sets it, so that the distribution's /etc/default/irqbalance stays as it is; there, the variable has
+precedence (systemd.exec(5), EnvironmentFile=).
+"""
+
+from __future__ import annotations
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+
+UNIT = "irqbalance.service"
+DROP_IN = f"/etc/systemd/system/{UNIT}.d/sailloft.conf"
+VARIABLE = "IRQBALANCE_BANNED_CPULIST"
+HEAD = "# Written by sailloft.fleet.gpu_host_boot; changes here are lost.\n"
+# With and without a merged /usr.
+PLACES = (f"/usr/lib/systemd/system/{UNIT}", f"/lib/systemd/system/{UNIT}")
+
+
+def ensure(system: System, cpus: str, check: bool = False) -> Outcome:
+    """Ban ``cpus`` ("2-47"), now and at every start of irqbalance. Raises HostError.
+
+    Facts: ``seen``, the list of the running program (None: it does not run), or ``not_applicable``.
+    """
+    outcome = Outcome()
+    if not any(system.exists(path) for path in PLACES):
+        outcome.facts = {"not_applicable": "irqbalance is not installed"}
+        return outcome
+    text = f'{HEAD}[Service]\nEnvironment="{VARIABLE}={cpus}"\n'
+    running, seen = _running(system)
+    saved = system.read_bytes(DROP_IN) == text.encode()
+    if not saved or (running and seen != cpus):
+        outcome.differ(DROP_IN, seen, cpus)
+    if outcome.changed and not check:
+        if not saved:
+            system.replace(DROP_IN, text.encode())
+            system.run(["systemctl", "daemon-reload"])
+        system.run(["systemctl", "try-restart", UNIT])
+        running, seen = _running(system)
+        if running and seen != cpus:
+            raise HostError(
+                f"kernel_settings: irqbalance runs with {VARIABLE}={seen or ''} after {DROP_IN} was written: look for "
+                "the variable in /etc/default/irqbalance or /etc/sysconfig/irqbalance"
+            )
+    outcome.facts = {"seen": seen if running else "irqbalance does not run"}
+    return outcome
+
+
+def _running(system: System) -> tuple[bool, str | None]:
+    """Return whether irqbalance runs, and the list that it was started with."""
+    for process in system.names("/proc"):
+        if not process.isdigit():
+            continue
+        try:
+            name = system.read(f"/proc/{process}/comm")
+            content = system.read_bytes(f"/proc/{process}/environ") if name == "irqbalance" else None
+        except HostError:
+            continue  # it ended meanwhile
+        if content is not None:
+            environment = content.decode(errors="replace").split("\0")
+            found = [entry.partition("=")[2] for entry in environment if entry.startswith(f"{VARIABLE}=")]
+            return True, found[0] if found else None
+    return False, None

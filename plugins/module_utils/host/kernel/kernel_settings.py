@@ -1,0 +1,182 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Settings of the running kernel that cost guests with CPUs and memory of their own: frequency, idle states, balancing.
+
+Each setting is left alone unless it is given. One that this host does not have is reported as not applicable. Why not a
+profile of tuned: docs/gpu-host.md, "CPUs and memory of the host".
+
+Sources: Linux Documentation/admin-guide/pm/cpufreq.rst (scaling_governor), pm/cpuidle.rst (pm_qos_resume_latency_us),
+sysctl/kernel.rst (numa_balancing), mm/ksm.rst (run), mm/transhuge.rst (enabled);
+irqbalance(1) (IRQBALANCE_BANNED_CPULIST).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Callable
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import irqbalance
+
+CPUS = "/sys/devices/system/cpu"
+NUMA_BALANCING = "/proc/sys/kernel/numa_balancing"
+KSM = "/sys/kernel/mm/ksm/run"
+HUGE = "/sys/kernel/mm/transparent_hugepage/enabled"
+# From 1 us: 0 is "no limit" in that file. The deepest states of servers wake in less than 1 ms (intel_idle.c).
+LATENCY_US_MAX = 1_000_000
+CPU_LIST = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*")
+# Programs that set some of these, too: by unit, and the setting that they change.
+RIVALS = {
+    "tuned.service": "governor, transparent_huge_pages and others, by its profile",
+    "ksmtuned.service": "ksm",
+    "power-profiles-daemon.service": "governor",
+}
+
+
+@dataclass
+class Reading:
+    """One setting on this host: the files with their texts now and as wanted; or why it has none."""
+
+    files: dict[str, tuple[str, str]] = field(default_factory=dict)
+    reason: str = ""
+
+    @property
+    def changes(self) -> dict[str, str]:
+        """Return the text to write, by file."""
+        return {path: wanted for path, (now, wanted) in self.files.items() if now != wanted}
+
+    @property
+    def seen(self) -> str:
+        """Return what the files say now; several values are separated by commas."""
+        return ",".join(sorted({now for now, _wanted in self.files.values()}))
+
+
+def _cpu_list(value: Any) -> str:
+    given = values.text(value)
+    if not CPU_LIST.fullmatch(given):
+        raise values.InvalidValueError(f"{value!r} is no list of CPUs", 'write it like "2-47,50-95"')
+    return given
+
+
+def _governor(system: System, wanted: str) -> Reading:
+    reading = Reading()
+    for policy in system.names(f"{CPUS}/cpufreq"):
+        place = f"{CPUS}/cpufreq/{policy}"
+        now = system.read(f"{place}/scaling_governor") if policy.startswith("policy") else None
+        if now is None:
+            continue
+        offered = (system.read(f"{place}/scaling_available_governors") or now).split()
+        if wanted not in offered:
+            return Reading(reason=f"the driver of its CPUs has the governors {', '.join(offered)}")
+        reading.files[f"{place}/scaling_governor"] = (now, wanted)
+    if not reading.files:
+        reading.reason = "the kernel does not control the frequency of its CPUs (no cpufreq)"
+    return reading
+
+
+def _idle(system: System, wanted: int) -> Reading:
+    reading = Reading()
+    for cpu in system.names(CPUS):
+        path = f"{CPUS}/{cpu}/power/pm_qos_resume_latency_us"
+        if re.fullmatch(r"cpu\d+", cpu) and system.exists(f"{CPUS}/{cpu}/cpuidle"):
+            now = system.read(path)
+            if now is not None:
+                reading.files[path] = (now, str(wanted))
+    if not reading.files:
+        reading.reason = "the kernel does not choose idle states of its CPUs (no cpuidle)"
+    return reading
+
+
+def _switch(path: str, missing: str) -> Callable[[System, bool], Reading]:
+    def read(system: System, wanted: bool) -> Reading:
+        now = system.read(path)
+        return Reading(reason=missing) if now is None else Reading({path: (now, str(int(wanted)))})
+
+    return read
+
+
+def _huge(system: System, wanted: str) -> Reading:
+    now = system.read(HUGE)
+    chosen = re.search(r"\[(\w+)\]", now or "")
+    if not chosen:
+        return Reading(reason="its kernel has no transparent huge pages")
+    return Reading({HUGE: (chosen[1], wanted)})
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting: the check of its value, and how it is read on a host."""
+
+    check: values.Check
+    read: Callable[[System, Any], Reading]
+
+
+# In the order in which they are applied and reported.
+SETTINGS: dict[str, Setting] = {
+    "governor": Setting(values.text, _governor),
+    "idle_exit_latency_us_max": Setting(values.within(1, LATENCY_US_MAX, "us"), _idle),
+    "numa_balancing": Setting(values.flag, _switch(NUMA_BALANCING, "its kernel has no automatic NUMA balancing")),
+    "ksm": Setting(values.flag, _switch(KSM, "its kernel does not merge pages (no KSM)")),
+    "transparent_huge_pages": Setting(values.among("always", "madvise", "never"), _huge),
+}
+IRQBALANCE = "irqbalance_banned_cpus"
+NAMES = (*SETTINGS, IRQBALANCE)
+
+
+def wanted(data: Any) -> dict[str, Any]:
+    """Return ``{"governor": "performance", ...}`` checked, in the order of NAMES. Raises HostError."""
+    given = HostSettings("kernel_settings", data)
+    given.only(*NAMES)
+    checks = {**{name: setting.check for name, setting in SETTINGS.items()}, IRQBALANCE: _cpu_list}
+    return {name: given.value(name, checks[name]) for name in NAMES if name in given.data}
+
+
+def ensure(system: System, data: Any, check: bool = False) -> Outcome:
+    """Apply the settings in ``data`` (see ``wanted``). Raises HostError.
+
+    Facts: by setting ``wanted`` and ``seen``, or ``not_applicable`` with the reason; and programs that set them, too.
+    """
+    want = wanted(data)
+    outcome = Outcome()
+    report: dict[str, dict[str, Any]] = {}
+    for name, value in want.items():
+        if name == IRQBALANCE:
+            continue
+        reading = SETTINGS[name].read(system, value)
+        report[name] = {"wanted": value}
+        if reading.reason:
+            report[name]["not_applicable"] = reading.reason
+            continue
+        if reading.changes:
+            outcome.differ(name, reading.seen, value)
+        if not check:
+            for path, text in reading.changes.items():
+                system.poke(path, text)
+            reading = SETTINGS[name].read(system, value)
+            if reading.changes:
+                raise HostError(
+                    f"kernel_settings: {name} is {reading.seen} after {value} was written to "
+                    f"{next(iter(reading.changes))}: another program sets it, or the kernel does not allow it"
+                )
+        report[name]["seen"] = reading.seen
+    if IRQBALANCE in want:
+        of_irqbalance = irqbalance.ensure(system, want[IRQBALANCE], check)
+        report[IRQBALANCE] = {"wanted": want[IRQBALANCE], **of_irqbalance.facts}
+        if of_irqbalance.changed:
+            outcome.differ(IRQBALANCE, of_irqbalance.before[irqbalance.DROP_IN], want[IRQBALANCE])
+    outcome.facts = {"settings": report, "also_set_by": _rivals(system)}
+    return outcome
+
+
+def _rivals(system: System) -> list[str]:
+    """Return as text the programs that are enabled and change these settings, too."""
+    return [
+        f"{unit} is enabled and sets {what}: disable it, or leave the setting out"
+        for unit, what in RIVALS.items()
+        if system.exists(f"/etc/systemd/system/multi-user.target.wants/{unit}")
+    ]

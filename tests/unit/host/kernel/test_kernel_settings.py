@@ -1,0 +1,135 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import irqbalance, kernel_settings
+
+ALL = {
+    "governor": "performance",
+    "idle_exit_latency_us_max": 10,
+    "numa_balancing": False,
+    "ksm": False,
+    "transparent_huge_pages": "madvise",
+    "irqbalance_banned_cpus": "1-3",
+}
+POLICY = f"{kernel_settings.CPUS}/cpufreq/policy"
+
+
+def with_everything(server):
+    """Give the server all that can be set, as Linux has it."""
+    for cpu in (0, 1):
+        server.put(f"{POLICY}{cpu}/scaling_governor", "powersave\n")
+        server.put(f"{POLICY}{cpu}/scaling_available_governors", "performance powersave\n")
+        server.put(f"{kernel_settings.CPUS}/cpu{cpu}/power/pm_qos_resume_latency_us", "0\n")
+        server.put(f"{kernel_settings.CPUS}/cpu{cpu}/cpuidle/state0/latency", "2\n")
+    server.put(kernel_settings.NUMA_BALANCING, "1\n")
+    server.put(kernel_settings.KSM, "1\n")
+    server.put(kernel_settings.HUGE, "[always] madvise never\n")
+    server.put(irqbalance.PLACES[0], "")
+
+
+def test_all_are_set_and_a_second_run_changes_nothing(server):
+    with_everything(server)
+    predicted = kernel_settings.ensure(server, ALL, check=True)
+    assert server.effects == []
+    outcome = kernel_settings.ensure(server, ALL)
+    assert (predicted.before, predicted.after) == (outcome.before, outcome.after)
+    assert outcome.before == {
+        "governor": "powersave",
+        "idle_exit_latency_us_max": "0",
+        "numa_balancing": "1",
+        "ksm": "1",
+        "transparent_huge_pages": "always",
+        "irqbalance_banned_cpus": None,
+    }
+    assert outcome.after == ALL
+    assert server.read(f"{POLICY}1/scaling_governor") == "performance"
+    assert server.read(f"{kernel_settings.CPUS}/cpu1/power/pm_qos_resume_latency_us") == "10"
+    assert server.read(kernel_settings.NUMA_BALANCING) == "0"
+    assert server.read(kernel_settings.HUGE) == "madvise"
+    assert outcome.facts["settings"]["ksm"] == {"wanted": False, "seen": "0"}
+    server.put(kernel_settings.HUGE, "always [madvise] never\n")  # as the kernel shows it
+    assert not kernel_settings.ensure(server, ALL).changed
+
+
+def test_settings_that_are_not_given_are_left_alone(server):
+    with_everything(server)
+    assert not kernel_settings.ensure(server, {}).changed
+    assert list(kernel_settings.ensure(server, {"ksm": False}).before) == ["ksm"]
+
+
+def test_a_host_without_them_is_told(server):
+    outcome = kernel_settings.ensure(server, ALL)
+    assert not outcome.changed
+    assert {name: "not_applicable" in one for name, one in outcome.facts["settings"].items()} == dict.fromkeys(
+        ALL, True
+    )
+
+
+def test_a_governor_that_the_driver_lacks_is_not_applicable(server):
+    with_everything(server)
+    outcome = kernel_settings.ensure(server, {"governor": "schedutil"})
+    assert outcome.facts["settings"]["governor"]["not_applicable"] == (
+        "the driver of its CPUs has the governors performance, powersave"
+    )
+
+
+def test_one_cpu_that_differs_is_seen(server):
+    with_everything(server)
+    kernel_settings.ensure(server, ALL)
+    server.put(f"{POLICY}1/scaling_governor", "powersave\n")
+    assert kernel_settings.ensure(server, {"governor": "performance"}).before == {"governor": "performance,powersave"}
+
+
+def test_a_value_that_does_not_stay_is_an_error(server):
+    with_everything(server)
+    server.read_only.add(("ksm", 0))
+    with pytest.raises(HostError, match=r"ksm is 1 after False was written to /sys/kernel/mm/ksm/run"):
+        kernel_settings.ensure(server, {"ksm": False})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"turbo": True}, "unknown setting 'turbo'"),
+        ({"governor": 1}, "governor: 1 is not text"),
+        ({"idle_exit_latency_us_max": 0}, "idle_exit_latency_us_max: 0"),
+        ({"irqbalance_banned_cpus": "2-\n3"}, "irqbalance_banned_cpus: "),
+        ({"irqbalance_banned_cpus": "all"}, "'all' is no list of CPUs"),
+        ({"transparent_huge_pages": "sometimes"}, "transparent_huge_pages: 'sometimes' is unknown"),
+    ],
+)
+def test_bad_input(server, given, message):
+    with pytest.raises(HostError, match=message):
+        kernel_settings.ensure(server, {**ALL, **given})
+    assert server.effects == []
+
+
+def irqbalance_runs(server, *environment):
+    server.put("/proc/815/comm", "irqbalance\n")
+    server.put("/proc/815/environ", "\0".join(environment))
+
+
+def test_irqbalance_is_restarted_with_the_banned_cpus(server):
+    with_everything(server)
+    irqbalance_runs(server, "LANG=C", f"{irqbalance.VARIABLE}=1-3")
+    server.put(irqbalance.DROP_IN, f'{irqbalance.HEAD}[Service]\nEnvironment="{irqbalance.VARIABLE}=1-3"\n')
+    assert not irqbalance.ensure(server, "1-3").changed
+    # The file of the distribution has another list, and the last word.
+    irqbalance_runs(server, f"{irqbalance.VARIABLE}=7")
+    with pytest.raises(HostError, match=r"irqbalance runs with IRQBALANCE_BANNED_CPULIST=7 after .* was written"):
+        irqbalance.ensure(server, "1-3")
+    assert "systemctl try-restart irqbalance.service" in server.commands
+
+
+def test_programs_that_set_the_same_are_named(server):
+    server.link("/etc/systemd/system/multi-user.target.wants/tuned.service", "/usr/lib/systemd/system/tuned.service")
+    (line,) = kernel_settings.ensure(server, {}).facts["also_set_by"]
+    assert line.startswith("tuned.service is enabled and sets governor")
+
+
+def test_killed_anywhere(killed_anywhere):
+    assert killed_anywhere(with_everything, lambda server: kernel_settings.ensure(server, ALL)) > 5
