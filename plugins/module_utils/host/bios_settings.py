@@ -22,16 +22,16 @@ def observe(system: System, host: Host, required: list[str]) -> Outcome:
     """Return all claims as facts. Raises HostError where one of ``required`` (of NAMES) does not hold."""
     reason = unsupported(host.cpu)
     if required and reason:
-        raise HostError(f"bios_info: {reason}; it can be read and recorded")
+        raise HostError(f"bios_info: {reason}", "it can be read and recorded")
     claims = _claims(system, host)
     # A management NIC without SR-IOV is no reason to refuse a host: one NIC with SR-IOV is enough.
     enough = any(claim.holds for claim in claims["sriov"])
     asked = [claim for name in required if not (name == "sriov" and enough) for claim in claims[name]]
-    lacking = [_told(claim) for claim in asked if claim.holds is False]
+    lacking = [claim for claim in asked if claim.holds is False]
     if lacking:
-        raise HostError("; ".join(lacking))
+        raise HostError("; ".join(map(_found, lacking)), "; ".join(dict.fromkeys(claim.reason for claim in lacking)))
     every = [claim for name in NAMES for claim in claims[name]]
-    missing = [_told(claim) for claim in every if claim.holds is False]
+    missing = [f"{_found(claim)}; {claim.reason}" for claim in every if claim.holds is False]
     return Outcome(facts={"claims": [claim.to_dict() for claim in every], "missing": missing})
 
 
@@ -44,5 +44,5 @@ def _claims(system: System, host: Host) -> dict[str, list[Claim]]:
     return bios.claims(subject)
 
 
-def _told(claim: Claim) -> str:
-    return f"{claim.claim}: wanted {show(claim.wanted)}, found {show(claim.seen)} in {claim.source}; {claim.reason}"
+def _found(claim: Claim) -> str:
+    return f"{claim.claim}: wanted {show(claim.wanted)}, found {show(claim.seen)} in {claim.source}"

@@ -25,7 +25,7 @@ def read_topology(system: System) -> Host:
     try:
         return read_host(system.root)
     except TopologyError as error:
-        raise HostError(str(error)) from error
+        raise HostError.of(error) from error
 
 
 class Run:
@@ -78,7 +78,7 @@ def checked(settings: Any) -> dict[str, Any]:
     """Return the given settings by concern, in order. Raises RequestError for an unknown one."""
     unknown = sorted(set(settings) - set(ORDER))
     if unknown:
-        raise RequestError(f"unknown settings {', '.join(unknown)}; known are {', '.join(ORDER)}")
+        raise RequestError(f"unknown settings {', '.join(unknown)}", f"known are {', '.join(ORDER)}")
     return {concern: settings[concern] for concern in ORDER if settings.get(concern) is not None}
 
 

@@ -40,7 +40,7 @@ def settings(policy: dict[str, Any], nics: dict[str, Any], rdma_class: str | Non
         read_nics(nics)
         return {"policy": policy, "nics": nics, "rdma_class": class_of(read_policy(policy), rdma_class).name}
     except FabricError as error:
-        raise HostError(str(error)) from error
+        raise HostError.of(error) from error
 
 
 def planned(given: dict[str, Any], seen: dict[str, Seen]) -> Planned:
@@ -57,7 +57,7 @@ def planned(given: dict[str, Any], seen: dict[str, Seen]) -> Planned:
             done[name] = plan(policy, rdma_class, nics[name], one, parent)
         return done
     except FabricError as error:
-        raise HostError(str(error)) from error
+        raise HostError.of(error) from error
 
 
 def ensure(system: System, given: dict[str, Any], check: bool = False, stage: str = ALL) -> Outcome:
@@ -72,7 +72,7 @@ def restore(system: System, nics: dict[str, Any], check: bool = False, stage: st
     try:
         want: Planned = {name: (nic_of(name, nics[name]), {}) for name in seen}
     except FabricError as error:
-        raise HostError(str(error)) from error
+        raise HostError.of(error) from error
     return _bring(system, seen, want, check, stage)
 
 
@@ -92,7 +92,7 @@ def _bring(system: System, seen: dict[str, Seen], whole: Planned, check: bool, s
     try:  # before anything is written
         to_write = {name: steps(seen[name], wanted) for name, (wanted, _cannot) in want.items()}
     except FabricError as error:
-        raise HostError(str(error)) from error
+        raise HostError.of(error) from error
     if outcome.changed and not check:
         done: list[str] = []
         for name, (wanted, _cannot) in want.items():
@@ -131,8 +131,8 @@ def _write(system: System, name: str, step: Step, done: list[str]) -> None:
         _writers(step)(system, name, step)
     except HostError as error:
         before = f"done before: {', '.join(done)}" if done else "nothing was changed before"
-        why = dcb.plain(str(error))
-        raise HostError(f"{name}: {step.setting} was refused: {why}; {before}; correct it and run again") from error
+        why = dcb.plain(error.cause)
+        raise HostError(f"{name}: {step.setting} was refused: {why}; {before}", "correct it and run again") from error
     if f"{name} {step.setting}" not in done:
         done.append(f"{name} {step.setting}")
 
@@ -150,7 +150,7 @@ def _write_connections(system: System, name: str, step: Step) -> None:
     if not system.exists(read.CONNECTIONS):
         system.run(["modprobe", "rdma_cm"])
     if not system.exists(read.CONNECTIONS):
-        raise HostError(f"there is no {read.CONNECTIONS}: 'mount -t configfs none /sys/kernel/config' first")
+        raise HostError(f"there is no {read.CONNECTIONS}", "'mount -t configfs none /sys/kernel/config' first")
     with read.connections(system, name) as path:
         system.poke(path, step.text)
 
@@ -162,6 +162,6 @@ def _check_kept(name: str, wanted: Nic, seen: Seen, done: list[str], but: str = 
         field, (now, then) = next(iter(left.items()))
         raise HostError(
             f"{name}: the driver was told {field} and does not have it: it reads back {now}, wanted {then}; "
-            f"told so far: {', '.join(done)}; see the kernel's log for its driver, and what else on this host sets it "
-            "(lldpad, NetworkManager)"
+            f"told so far: {', '.join(done)}",
+            "see the kernel's log for its driver, and what else on this host sets it (lldpad, NetworkManager)",
         )

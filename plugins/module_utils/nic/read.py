@@ -54,9 +54,9 @@ def read(system: System, wanted: list[str]) -> dict[str, Seen]:
     for name in wanted:
         if name not in there:
             shown = f"there are {', '.join(there)}" if there else "no driver has made any: see 'rdma link'"
-            raise HostError(f"{name}: no such RDMA device on this host; {shown}")
+            raise HostError(f"{name}: no such RDMA device on this host", shown)
         if _link(system, name) != "Ethernet":
-            raise HostError(f"{name}: its link is {_link(system, name)}, which has no RoCE; leave it out")
+            raise HostError(f"{name}: its link is {_link(system, name)}, which has no RoCE", "leave it out")
     seen = {name: _function(system, name) for name in wanted}
     return dict(sorted(seen.items(), key=lambda item: item[1].nic.is_vf))
 
@@ -101,7 +101,9 @@ def _interface(system: System, name: str) -> str:
     if len(found) != 1:  # software's devices have no PCI device; others may have several
         found = [_quiet(system, f"{DEVICES}/{name}/ports/{PORT}/gid_attrs/ndevs/0") or ""]
     if not found[0] or not system.exists(f"{NETWORK}/{found[0]}"):
-        raise HostError(f"{name}: it has no network interface, by which its QoS is set; see 'rdma link show {name}/1'")
+        raise HostError(
+            f"{name}: it has no network interface, by which its QoS is set", f"see 'rdma link show {name}/1'"
+        )
     return found[0]
 
 
@@ -118,7 +120,7 @@ def _number(system: System, path: str) -> int | None:
     if text is None:
         return None
     if not re.fullmatch(r"-?\d+", text):
-        raise HostError(f"{path} holds {text!r}, which is no number; see which driver made it")
+        raise HostError(f"{path} holds {text!r}, which is no number", "see which driver made it")
     return int(text)
 
 
@@ -159,7 +161,7 @@ def _parsed(parse: Callable[[], Dcb]) -> Dcb:
     try:
         return parse()
     except FabricError as error:
-        raise HostError(str(error)) from error
+        raise HostError.of(error) from error
 
 
 def _with_dcb(nic: Nic, seen: Dcb | None, driver: str | None, why: str, cannot: dict[str, str]) -> Nic:
@@ -237,7 +239,9 @@ def _with_marking(system: System, nic: Nic, cannot: dict[str, str]) -> Nic:
         cm_tos = _number(system, path)
     mtu = _number(system, f"{NETWORK}/{nic.interface}/mtu")
     if mtu is None:
-        raise HostError(f"{nic.name}: {NETWORK}/{nic.interface}/mtu cannot be read; see 'ip link show {nic.interface}'")
+        raise HostError(
+            f"{nic.name}: {NETWORK}/{nic.interface}/mtu cannot be read", f"see 'ip link show {nic.interface}'"
+        )
     return replace(nic, forced_tos=forced, cm_tos=cm_tos, ip_mtu_bytes=mtu)
 
 

@@ -13,9 +13,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.pci import register
 # 64 without privilege (128 for a CardBus bridge), 256 conventional, 4096 PCI Express.
 SIZES = (64, 128, r.PCI_CFG_SPACE_SIZE, r.PCI_CFG_SPACE_EXP_SIZE)
 
+READ_AGAIN = "read it again, as root"
+
 
 class PciError(SailloftError):
     """Config space that is truncated or contradicts itself, or a value that a register does not allow."""
+
+    def __init__(self, cause: str, remedy: str = READ_AGAIN, subject: str = "") -> None:
+        super().__init__(cause, remedy, subject)
 
 
 class ConfigSpace:

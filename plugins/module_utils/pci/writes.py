@@ -41,7 +41,7 @@ def max_read_request(config: ConfigSpace, size_bytes: int) -> RegisterWrite:
     """Return DevCtl with this Max_Read_Request_Size. Raises PciError for a size not in the specification."""
     if size_bytes not in READ_REQUEST_BYTES:
         raise PciError(
-            f"a maximum read request of {size_bytes} bytes does not exist: one of {list(READ_REQUEST_BYTES)}"
+            f"a maximum read request of {size_bytes} bytes does not exist", f"use one of {list(READ_REQUEST_BYTES)}"
         )
     return _device_control(config, r.PCI_EXP_DEVCTL_READRQ, READ_REQUEST_BYTES.index(size_bytes) << 12)
 
@@ -58,10 +58,13 @@ def acs_control(config: ConfigSpace, control: int) -> RegisterWrite:
     """
     acs = capabilities.acs(config)
     if acs is None:
-        raise PciError(f"no ACS capability in {config.size} bytes of config space")
+        raise PciError(f"no ACS capability in {config.size} bytes of config space", "leave the device out")
     lacking = control & ~(acs.capability & r.PCI_ACS_BITS)
     if control < 0 or lacking:
-        raise PciError(f"ACS control {control:#x} has bits that the capability {acs.capability:#x} lacks: {lacking:#x}")
+        raise PciError(
+            f"ACS control {control:#x} has bits that the capability {acs.capability:#x} lacks: {lacking:#x}",
+            "ask for what it has",
+        )
     value = (acs.control & ~r.PCI_ACS_BITS) | control
     return RegisterWrite(acs.offset + r.PCI_ACS_CTRL, 2, value, acs.control)
 
@@ -69,6 +72,6 @@ def acs_control(config: ConfigSpace, control: int) -> RegisterWrite:
 def _device_control(config: ConfigSpace, mask: int, bits: int) -> RegisterWrite:
     express = capabilities.express(config)
     if express is None:
-        raise PciError(f"no PCI Express capability in {config.size} bytes of config space")
+        raise PciError(f"no PCI Express capability in {config.size} bytes of config space", "leave the device out")
     current = express.device_control
     return RegisterWrite(express.offset + r.PCI_EXP_DEVCTL, 2, (current & ~mask) | bits, current)

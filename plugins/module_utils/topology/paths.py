@@ -71,7 +71,7 @@ class Paths:
             here: str | None = address
             while here is not None and here not in self._ways:
                 if here not in self._functions:
-                    raise TopologyError(f"no PCI function {here} on this host")
+                    raise TopologyError(f"no PCI function {here} on this host", "read the host again")
                 if len(steps) > len(self._functions):
                     raise TopologyError(f"PCI function {here} is above itself: the topology has a loop")
                 steps.append(self._functions[here])
@@ -159,7 +159,9 @@ def fidelity(host_pairs: dict[tuple[str, str], str], guest_pairs: dict[tuple[str
     """Compare a guest's pairs with the host's. Raises TopologyError if they are not of the same devices."""
     unmatched = sorted(set(host_pairs) ^ set(guest_pairs))
     if unmatched:
-        raise TopologyError(f"host and guest do not have the same devices: {unmatched[0]} is on one side only")
+        raise TopologyError(
+            f"host and guest do not have the same devices: {unmatched[0]} is on one side only", "read both again"
+        )
     differences: list[PairDifference] = [
         {"pair": list(pair), "host": host_pairs[pair], "guest": guest_pairs[pair]}
         for pair in sorted(host_pairs)

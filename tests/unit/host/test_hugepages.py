@@ -96,7 +96,7 @@ def test_fragmentation_is_told_from_want_of_memory(server):
     with pytest.raises(HostError, match=r"gave 1 of 2 pages .* the kernel took them from another"):
         hugepages.ensure(server, {"pages": [{"node": 0, "size_mib": 1024, "count": 2}]})
     server.put("/proc/cmdline", "ro hugepagesz=2M hugepages=0:2 quiet\n")
-    with pytest.raises(HostError, match=r"\(fragmentation\): reserve them at boot"):
+    with pytest.raises(HostError, match=r"\(fragmentation\); reserve them at boot"):
         hugepages.ensure(server, {"pages": [{"node": 0, "size_mib": 1024, "count": 2}]})
     server.put("/sys/devices/system/node/node0/meminfo", "Node 0 MemTotal: 3072000 kB\nNode 0 MemFree: 512000 kB\n")
     with pytest.raises(HostError, match=r"only 500 MiB are free on that node, and 1024 MiB more are needed"):

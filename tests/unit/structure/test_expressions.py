@@ -58,6 +58,14 @@ def test_expressions_are_short_and_there_are_no_statements(file):
     assert found == []
 
 
+@pytest.mark.parametrize("file", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_message_of_several_lines_is_a_list(file):
+    """Ansible's default output shows a line end within a text as \\n."""
+    assert [
+        text for keyword, text in texts(yaml.safe_load(file.read_text())) if keyword == "msg" and "\n" in text
+    ] == []
+
+
 def test_the_faults_are_found():
     assert list(faults("msg", "{% for each in a %}{% endfor %}")) != []
     assert list(faults("msg", "{{ a\n | b }}")) != []

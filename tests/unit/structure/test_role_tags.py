@@ -1,16 +1,24 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A role's tags stand in the description of its main entry point, "Tags: C(nccl), C(packages).", and nowhere else."""
+"""A role's tags stand in the description of its main entry point, "Tags: C(nccl), C(packages).", and nowhere else.
+
+Playbooks import a role that has tags: of a role that is included, --tags leaves out everything.
+"""
 
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
-ROLES = Path(__file__).parents[3] / "roles"
+ROOT = Path(__file__).parents[3]
+ROLES = ROOT / "roles"
+# Playbooks that change their hosts as a whole or not at all.
+WHOLE = {"fabric_qos"}
+NAMES = sorted(path.name for path in ROLES.iterdir() if (path / "meta").is_dir())
 
 
 def tags(tasks):
@@ -22,12 +30,64 @@ def tags(tasks):
             yield from tags(task.get(part))
 
 
-@pytest.mark.parametrize("role", sorted(path.name for path in ROLES.iterdir() if (path / "meta").is_dir()))
-def test_the_tags_of_a_role_are_documented(role):
-    files = (ROLES / role / "tasks").rglob("*.yml")
-    used = {tag for file in files for tag in tags(yaml.safe_load(file.read_text()))}
+def documented(role):
+    """Return the tags in the description of a role."""
     specs = yaml.safe_load((ROLES / role / "meta/argument_specs.yml").read_text())["argument_specs"]
     described = specs.get("main", {}).get("description", [])
     lines = [described] if isinstance(described, str) else described
-    told = {tag for line in lines if line.startswith("Tags: ") for tag in re.findall(r"C\((\w+)\)", line)}
-    assert used - {"always", "never"} == told
+    return {tag for line in lines if line.startswith("Tags: ") for tag in re.findall(r"C\((\w+)\)", line)}
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_the_tags_of_a_role_are_documented(role):
+    files = (ROLES / role / "tasks").rglob("*.yml")
+    used = {tag for file in files for tag in tags(yaml.safe_load(file.read_text()))}
+    assert used - {"always", "never"} == documented(role)
+
+
+def included(tasks):
+    """Yield the roles that tasks and those of their blocks include."""
+    for task in tasks or []:
+        if "ansible.builtin.include_role" in task:
+            yield task["ansible.builtin.include_role"]["name"].removeprefix("sailloft.fleet.")
+        for part in ("block", "rescue", "always"):
+            yield from included(task.get(part))
+
+
+@pytest.mark.parametrize("playbook", sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml")))
+def test_a_playbook_imports_roles_with_tags(playbook):
+    plays = yaml.safe_load((ROOT / "playbooks" / f"{playbook}.yml").read_text())
+    parts = ("pre_tasks", "tasks", "post_tasks")
+    roles = {role for play in plays for part in parts for role in included(play.get(part))}
+    assert bool({role for role in roles if documented(role)}) == (playbook in WHOLE)
+
+
+@pytest.mark.fleet
+@pytest.mark.parametrize(
+    ("playbook", "role", "tasks"),
+    [
+        ("gpu_hosts", "gpu_host", {"packages": "Install libvirt, QEMU and the tools that the modules need"}),
+        (
+            "gpu_vms",
+            "gpu_guest",
+            {"nccl": "Write the settings of NCCL", "pci": "Set MaxReadReq, now and at every boot"},
+        ),
+    ],
+)
+def test_each_tag_of_a_role_reaches_its_tasks(playbook, role, tasks):
+    """Three seconds a run of ansible-playbook."""
+    assert set(tasks) == documented(role)
+    for tag, task in tasks.items():
+        command = [
+            "ansible-playbook",
+            "-i",
+            "inventories/lab",
+            f"playbooks/{playbook}.yml",
+            "--list-tasks",
+            "--tags",
+            tag,
+        ]
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        assert f"{role} : {task}\t" in listed
+        others = {other for each, other in tasks.items() if each != tag}
+        assert not any(f"{role} : {other}\t" in listed for other in others)

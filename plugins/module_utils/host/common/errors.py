@@ -10,6 +10,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import 
 class HostError(SailloftError):
     """A request that this host cannot fulfil. The message names the thing, the cause and the next step."""
 
+    @classmethod
+    def of(cls, error: SailloftError) -> HostError:
+        """Return another error of the library as one of a host."""
+        return cls(error.cause, error.remedy, error.subject)
+
 
 class RequestError(HostError):
     """A mistake in the request: the call changes nothing until it is corrected."""
@@ -18,6 +23,6 @@ class RequestError(HostError):
 class KernelRefusedError(HostError):
     """A write that the kernel refused; ``errno`` says why."""
 
-    def __init__(self, message: str, errno: int | None) -> None:
-        super().__init__(message)
+    def __init__(self, cause: str, errno: int | None, remedy: str = "see the kernel's log") -> None:
+        super().__init__(cause, remedy)
         self.errno = errno

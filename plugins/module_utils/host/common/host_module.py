@@ -37,7 +37,7 @@ def finish_on_gpu_host(module: Any, system: System, ensure: Callable[[], Outcome
     def supported() -> Outcome:
         reason = unsupported(Cpu(architecture=system.machine()))
         if reason:
-            raise HostError(f"{module._name}: {reason}: nothing was touched; such a host can be read and recorded")
+            raise HostError(f"{module._name}: {reason}", "nothing was touched; such a host can be read and recorded")
         return ensure()
 
     finish_on_host(module, supported, live)
@@ -53,7 +53,8 @@ def finish_on_host(module: Any, ensure: Callable[[], Outcome], live: bool = True
         if live and in_chroot():
             raise HostError(
                 f"{module._name}: this is an image's root, and the kernel that runs is that of the host that builds "
-                "it: nothing was touched; in an image leave this call out, or give gpu_host_boot with now: false"
+                "it: nothing was touched",
+                "in an image leave this call out, or give gpu_host_boot with now: false",
             )
         return ensure().to_result()
 

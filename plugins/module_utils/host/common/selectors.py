@@ -37,7 +37,7 @@ def select(host: Host | None, selectors: list[str], where: str) -> list[Function
         matched = {function.address for function in host.functions if _matches(function, text)}
         if not matched and text not in KINDS and not text.endswith(":*"):
             raise RequestError(
-                f"{where}: no device {selector} on this host; see the functions that host_topology_info returns"
+                f"{where}: no device {selector} on this host", "see the functions that host_topology_info returns"
             )
         chosen |= matched
     return [function for function in host.functions if function.address in chosen] if host else []
@@ -56,8 +56,8 @@ def is_vendor(selector: str) -> bool:
 def _check_form(text: str, where: str) -> None:
     if text not in KINDS and not ADDRESS.match(text) and not VENDOR.match(text):
         raise RequestError(
-            f"{where}: {text!r} is no kind ({', '.join(KINDS)}), no vendor:device (15b3:101d, 15b3:*) "
-            "and no PCI address (0000:3b:00.0)"
+            f"{where}: {text!r} is no kind, no vendor:device and no PCI address",
+            f"use one of {', '.join(KINDS)}, or write it like 15b3:101d, 15b3:* or 0000:3b:00.0",
         )
 
 

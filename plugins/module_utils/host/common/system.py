@@ -66,7 +66,9 @@ class System:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise HostError(f"cannot read {path}: {error.strerror}") from error
+            raise HostError(
+                f"cannot read {path}: {error.strerror}", "run as root, and look at its file system"
+            ) from error
 
     def read_bytes(self, path: str) -> bytes | None:
         """Return the whole content of a file; None if there is none."""
@@ -76,7 +78,9 @@ class System:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise HostError(f"cannot read {path}: {error.strerror}") from error
+            raise HostError(
+                f"cannot read {path}: {error.strerror}", "run as root, and look at its file system"
+            ) from error
 
     def poke(self, path: str, text: str) -> None:
         """Write to an existing file of the kernel (``/sys``, ``/proc``) in one write. Raises HostError."""
@@ -96,7 +100,7 @@ class System:
         except OSError as error:
             raise KernelRefusedError(refusal(path, data, offset, str(error.strerror)), error.errno) from error
         if written != len(data):
-            raise HostError(f"the kernel took only {written} of {len(data)} bytes for {path}")
+            raise HostError(f"the kernel took only {written} of {len(data)} bytes for {path}", "see the kernel's log")
 
     def replace(self, path: str, content: bytes) -> None:
         """Replace a file as a whole: a partial file never exists.
@@ -122,7 +126,9 @@ class System:
                 raise
             _sync_folder(folder)
         except OSError as error:
-            raise HostError(f"cannot write {path}: {error.strerror}") from error
+            raise HostError(
+                f"cannot write {path}: {error.strerror}", "look whether its file system is full or read-only"
+            ) from error
 
     def _followed(self, path: str) -> str:
         """Return the path below ``root`` of the file that ``path`` names, links followed. Raises HostError."""
@@ -134,10 +140,10 @@ class System:
             there = self.path(named) if named.startswith("/") else os.path.join(os.path.dirname(there), named)
             if not os.path.lexists(there):
                 raise HostError(
-                    f"cannot write {path}: it is a symbolic link to {named}, where there is nothing: mount the file "
-                    "system that it points to, or remove the link"
+                    f"cannot write {path}: it is a symbolic link to {named}, where there is nothing",
+                    "mount the file system that it points to, or remove the link",
                 )
-        raise HostError(f"cannot write {path}: its symbolic links lead in a circle: remove the link")
+        raise HostError(f"cannot write {path}: its symbolic links lead in a circle", "remove the link")
 
     def remove(self, path: str) -> None:
         """Remove a file; it may be gone already."""
@@ -146,7 +152,9 @@ class System:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise HostError(f"cannot remove {path}: {error.strerror}") from error
+            raise HostError(
+                f"cannot remove {path}: {error.strerror}", "look whether its file system is read-only"
+            ) from error
 
     def run(self, argv: list[str], stdin: str | None = None, timeout_seconds: float | None = None) -> str:
         """Run a command and return its output. Raises HostError with the command and its error message."""
@@ -156,12 +164,17 @@ class System:
                 argv, input=stdin, capture_output=True, text=True, env=environment, check=False, timeout=timeout_seconds
             )
         except FileNotFoundError as error:
-            raise HostError(f"{argv[0]} is not installed on this host: install its package first") from error
+            raise HostError(f"{argv[0]} is not installed on this host", "install its package first") from error
         except subprocess.TimeoutExpired as error:
-            raise HostError(f"'{' '.join(argv)}' did not end in {timeout_seconds} s") from error
+            raise HostError(
+                f"'{' '.join(argv)}' did not end in {timeout_seconds} s", "look what it waits for, and run again"
+            ) from error
         if done.returncode != 0:
             said = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()
-            raise HostError(f"'{' '.join(argv)}' failed ({done.returncode}): {'; '.join(said[-3:])}")
+            raise HostError(
+                f"'{' '.join(argv)}' failed ({done.returncode}): {'; '.join(said[-3:])}",
+                "correct what it names, and run again",
+            )
         return done.stdout
 
 

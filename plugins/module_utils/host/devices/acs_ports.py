@@ -35,8 +35,8 @@ def wanted(given: HostSettings, host: Host | None) -> AcsPlan | None:
         if bound:
             raise HostError(
                 f"{where}: purpose bare_metal turns off what keeps tenants apart, and {', '.join(bound[:3])} "
-                f"{'is' if len(bound) == 1 else 'are'} bound to vfio-pci for a guest: use virtual_machines, or release "
-                "the devices first"
+                f"{'is' if len(bound) == 1 else 'are'} bound to vfio-pci for a guest",
+                "use virtual_machines, or release the devices first",
             )
     return AcsPlan(host, devices, purpose)
 

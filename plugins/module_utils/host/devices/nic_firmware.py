@@ -74,7 +74,9 @@ def parse(output: str) -> dict[str, Setting]:
             current = Value(row["Current"]) if "Current" in row else None
             settings[words[0]] = Setting(current, Value(row["Next Boot"]))
     if not settings:
-        raise HostError(f"mstconfig printed no table with a column 'Next Boot': {output.strip()[:200]!r}")
+        raise HostError(
+            f"mstconfig printed no table with a column 'Next Boot': {output.strip()[:200]!r}", "update mstflint"
+        )
     return settings
 
 
@@ -241,7 +243,8 @@ def _set(system: System, address: str, changes: dict[str, Any], want: dict[str, 
     if left:
         raise HostError(
             f"nic_firmware: {address} took {', '.join(left)}, "
-            "but its next boot has other values: its firmware refuses them"
+            "but its next boot has other values: its firmware refuses them",
+            "leave them out, or update the firmware",
         )
     return seen
 
@@ -251,7 +254,7 @@ def _write(system: System, address: str, values: dict[str, Any]) -> None:
     try:
         system.run(["mstconfig", "-d", address, "-y", "set", *arguments])
     except HostError as error:
-        raise HostError(f"nic_firmware: {address}: {error}{_because(system)}") from error
+        raise HostError(f"nic_firmware: {address}: {error.cause}{_because(system)}", error.remedy) from error
 
 
 def _is_nic(function: Function) -> bool:

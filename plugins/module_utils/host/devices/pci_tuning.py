@@ -116,13 +116,13 @@ def plan(function: Function, config: ConfigSpace, settings: dict[str, Setting]) 
         try:
             reason = _does_not_apply(function, config, name)
             if reason and setting.by_address:
-                raise HostError(f"pci_tuning: {function.address} cannot have {name}: {reason}")
+                raise HostError(f"pci_tuning: {function.address} cannot have {name}: {reason}", "leave it out")
             if reason:
                 skipped[name] = reason
             else:
                 changes.append(Change(function.address, setting, _write(function, config, setting)))
         except PciError as error:
-            raise HostError(f"pci_tuning: {function.address}: {error}") from error
+            raise HostError(f"pci_tuning: {function.address}: {error.cause}", error.remedy) from error
     return changes, skipped
 
 
@@ -203,7 +203,8 @@ def _does_not_apply(function: Function, config: ConfigSpace, name: str) -> str:
     """Return why a device of the requested kind has no such setting; empty if it has."""
     if config.size < capabilities.r.PCI_CFG_SPACE_SIZE:
         raise PciError(
-            f"only {config.size} bytes of its config space can be read, which is what others than root may: run as root"
+            f"only {config.size} bytes of its config space can be read, which is what others than root may",
+            "run as root",
         )
     if name == "acs":
         return "" if capabilities.acs(config) else "it has no ACS capability"
@@ -222,7 +223,7 @@ def _write(function: Function, config: ConfigSpace, setting: Setting) -> writes.
         return writes.relaxed_ordering(config, setting.value)
     acs = capabilities.acs(config)
     if acs is None:
-        raise PciError("it has no ACS capability")
+        raise PciError("it has no ACS capability", "leave it out")
     if isinstance(setting.value, Mask):
         return writes.acs_control(
             config, setting.value.applied(acs.control, acs.capability) & capabilities.r.PCI_ACS_BITS
@@ -230,12 +231,12 @@ def _write(function: Function, config: ConfigSpace, setting: Setting) -> writes.
     asked = acs_bits.mask(setting.value)
     lacking = acs_bits.names(asked & ~acs.capability)
     if lacking and setting.by_address:
-        raise HostError(f"pci_tuning: {function.address} has no ACS {', '.join(lacking)}: ask for what it has")
+        raise HostError(f"pci_tuning: {function.address} has no ACS {', '.join(lacking)}", "ask for what it has")
     lost = acs_bits.names(acs.control & ~asked & acs_bits.mask(list(acs_bits.ISOLATING)))
     if lost and not setting.allow_less_isolation:
         raise HostError(
-            f"pci_tuning: {function.address} has ACS {', '.join(lost)} on, which keeps the devices below it apart; "
-            "add it to acs, or say allow_less_isolation: true if no two tenants ever share them"
+            f"pci_tuning: {function.address} has ACS {', '.join(lost)} on, which keeps the devices below it apart",
+            "add it to acs, or say allow_less_isolation: true if no two tenants ever share them",
         )
     return writes.acs_control(config, asked & acs.capability)
 
@@ -243,11 +244,11 @@ def _write(function: Function, config: ConfigSpace, setting: Setting) -> writes.
 def _config(system: System, address: str) -> ConfigSpace:
     data = system.read_bytes(f"{DEVICES}/{address}/config")
     if data is None:
-        raise HostError(f"pci_tuning: {address} is gone; read the host again")
+        raise HostError(f"pci_tuning: {address} is gone", "read the host again")
     try:
         return ConfigSpace.of_bytes(data)
     except PciError as error:
-        raise HostError(f"pci_tuning: {address}: {error}") from error
+        raise HostError(f"pci_tuning: {address}: {error.cause}", error.remedy) from error
 
 
 def _apply(system: System, change: Change) -> bool:
@@ -262,7 +263,8 @@ def _apply(system: System, change: Change) -> bool:
     if now not in (aim, before):
         raise HostError(
             f"pci_tuning: {change.name}: wrote {change.shown(aim)}, reads back {change.shown(now)}: "
-            "the device does not support this value"
+            "the device does not support this value",
+            "give one that it supports, or leave it out",
         )
     return now == aim
 

@@ -68,13 +68,13 @@ def wanted(data: Any, host: Host | None) -> dict[str, VfRequest]:
             for function in selectors.select(host, [selector], entry.subject):
                 reason = _cannot(function, request.count)
                 if reason and (selectors.is_address(selector) or function.sriov):
-                    raise HostError(f"{entry.subject}: {function.address} {reason}")
+                    raise HostError(f"{function.address} {reason}", "change its count, or leave it out", entry.subject)
                 if not reason:
                     result[function.address] = request
     macs = [each["mac"] for request in result.values() for each in request.settings.values() if "mac" in each]
     twice = sorted({mac for mac in macs if macs.count(mac) > 1})
     if twice:
-        raise HostError(f"sriov: {', '.join(twice)} would be the MAC of two VFs of this host; give each its own")
+        raise HostError(f"sriov: {', '.join(twice)} would be the MAC of two VFs of this host", "give each its own")
     return result
 
 
@@ -97,7 +97,9 @@ def ensure(
             f"{address} from {_sriov(by_address[address]).now} to {want[address].count}" for address in recount
         )
         raise HostError(
-            f"sriov: to bring the VFs of {counts} all of them have to go, and some are in use: {users.in_words(in_use)}"
+            f"sriov: to bring the VFs of {counts} all of them have to go, and some are in use: "
+            f"{users.in_words(in_use)}",
+            "stop the guests that use them",
         )
     for address in recount:
         outcome.differ(f"{address} VFs", _sriov(by_address[address]).now, want[address].count)
@@ -118,7 +120,8 @@ def ensure(
         _setting_changes(system, by_address, want, [], left)
         if left.changed:
             raise HostError(
-                f"sriov: the driver took the settings and did not keep them: {left.before}, wanted {left.after}"
+                f"sriov: the driver took the settings and did not keep them: {left.before}, wanted {left.after}",
+                "leave them out, or update the driver",
             )
     outcome.facts = {
         "functions": {address: _report(by_address[address], want[address], check) for address in sorted(want)}
@@ -173,7 +176,7 @@ def _cannot(function: Function, count: int) -> str:
 
 def _sriov(function: Function) -> Any:
     if function.sriov is None:
-        raise HostError(f"sriov: {function.address} has no SR-IOV capability")
+        raise HostError(f"sriov: {function.address} has no SR-IOV capability", "leave it out")
     return function.sriov
 
 
@@ -196,7 +199,7 @@ def _recount(system: System, address: str, now: int, count: int) -> None:
     got = system.read(path)
     if got != str(count):
         raise HostError(
-            f"sriov: {address} has {got} VFs after {count} were asked for: look at the kernel's log for its driver"
+            f"sriov: {address} has {got} VFs after {count} were asked for", "look at the kernel's log for its driver"
         )
 
 
@@ -228,7 +231,8 @@ def _interface(function: Function) -> str:
     if not interfaces:
         raise HostError(
             f"sriov: {function.address} (driver {function.driver}) has no network interface, by which the settings of "
-            "its VFs are made: load its network driver, or leave trust, spoof_check, vlan and vfs out"
+            "its VFs are made",
+            "load its network driver, or leave trust, spoof_check, vlan and vfs out",
         )
     return interfaces[0]
 

@@ -41,11 +41,11 @@ def wanted(data: Any, host: Host | None) -> tuple[list[Function], list[Function]
         bind += [function for function in followers if function not in bind + release]
     both = [function.address for function in bind if function in release]
     if both:
-        raise HostError(f"vfio_binding: {', '.join(both)} cannot be both bound and released")
+        raise HostError(f"vfio_binding: {', '.join(both)} cannot be both bound and released", "name them once")
     bridges = [function.address for function in bind if function.kind == "bridge"]
     if bridges:
         raise HostError(
-            f"vfio_binding: {', '.join(bridges)} is a bridge, which stays with the host; name what is below it"
+            f"vfio_binding: {', '.join(bridges)} is a bridge, which stays with the host", "name what is below it"
         )
     return bind, release
 
@@ -100,13 +100,13 @@ def check_groups(host: Host, bind: list[Function]) -> None:
     for function in bind:
         if function.used_by_host:
             raise HostError(
-                f"vfio_binding: {function.address} is in use by the host: it {' and '.join(function.used_by_host)}; "
-                "take it off the list"
+                f"vfio_binding: {function.address} is in use by the host: it {' and '.join(function.used_by_host)}",
+                "take it off the list",
             )
         if function.sriov and function.sriov.now:
             raise HostError(
-                f"vfio_binding: {function.address} has {function.sriov.now} VFs, which go when its driver goes: "
-                "bind the VFs, or set its count to 0 first"
+                f"vfio_binding: {function.address} has {function.sriov.now} VFs, which go when its driver goes",
+                "bind the VFs, or set its count to 0 first",
             )
         if function.iommu_group is None:
             continue
@@ -119,7 +119,8 @@ def check_groups(host: Host, bind: list[Function]) -> None:
             names = ", ".join(f"{other.address} ({other.driver or 'no driver'})" for other in foreign)
             raise HostError(
                 f"vfio_binding: {function.address} shares IOMMU group {function.iommu_group} with {names}, and a guest "
-                "gets a group only as a whole: bind that too, or turn ACS on in the BIOS so that each gets its own"
+                "gets a group only as a whole",
+                "bind that too, or turn ACS on in the BIOS so that each gets its own",
             )
 
 
@@ -137,11 +138,14 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
     )
     without_group = [function for function in bind if function.iommu_group is None]
     if without_group and any(function.iommu_group is not None for function in host.functions):
-        raise HostError(f"vfio_binding: {without_group[0].address} has no IOMMU group: no IOMMU is in front of it")
+        raise HostError(
+            f"vfio_binding: {without_group[0].address} has no IOMMU group: no IOMMU is in front of it",
+            "turn the IOMMU on in the BIOS and the kernel",
+        )
     released = [function for function in release if function.driver == DRIVER or _override(system, function)]
     in_use = users.of_functions(system, [function for function in released if function.driver == DRIVER])
     if in_use:
-        raise HostError(f"vfio_binding: to be released, and in use: {users.in_words(in_use)}; stop the guest first")
+        raise HostError(f"vfio_binding: to be released, and in use: {users.in_words(in_use)}", "stop the guest first")
     for function in bind:
         there = _state(function.driver, _override(system, function))
         if there != _state(DRIVER, DRIVER):
@@ -172,7 +176,8 @@ def _bind(system: System, function: Function) -> None:
     driver = system.link_name(f"/sys/bus/pci/devices/{function.address}/driver")
     if driver != DRIVER:
         raise HostError(
-            f"vfio_binding: {function.address} is bound to {driver or 'nothing'} after driverctl gave it to {DRIVER}"
+            f"vfio_binding: {function.address} is bound to {driver or 'nothing'} after driverctl gave it to {DRIVER}",
+            "see the kernel's log",
         )
 
 

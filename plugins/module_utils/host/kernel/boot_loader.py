@@ -39,9 +39,9 @@ def find(system: System, needed: bool = True) -> type[Debian] | type[BootLoaderS
     if not needed:
         return None
     raise HostError(
-        f"kernel_arguments: found neither {DEFAULTS} with update-grub nor {ENTRIES}/*.conf with /boot/grub2: "
-        "this host does not boot by GRUB as Debian or RHEL set it up; "
-        "give it the arguments where its boot loader keeps them"
+        f"kernel_arguments: found neither {DEFAULTS} with update-grub nor {ENTRIES}/*.conf with /boot/grub2: this "
+        "host does not boot by GRUB as Debian or RHEL set it up",
+        "give it the arguments where its boot loader keeps them",
     )
 
 
@@ -175,6 +175,7 @@ def _environment(text: str, arguments: list[str], remove: list[str]) -> str:
     if len(body.encode()) > ENVIRONMENT_BYTES:
         raise HostError(
             f"kernel_arguments: {ENVIRONMENT} holds {ENVIRONMENT_BYTES} bytes, and with these arguments it would need "
-            f"{len(body.encode())}: use fewer"
+            f"{len(body.encode())}",
+            "use fewer",
         )
     return body + "#" * (ENVIRONMENT_BYTES - len(body.encode()))

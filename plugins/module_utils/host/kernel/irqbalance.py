@@ -43,8 +43,8 @@ def ensure(system: System, cpus: str, check: bool = False) -> Outcome:
         running, seen = _running(system)
         if running and seen != cpus:
             raise HostError(
-                f"kernel_settings: irqbalance runs with {VARIABLE}={seen or ''} after {DROP_IN} was written: look for "
-                "the variable in /etc/default/irqbalance or /etc/sysconfig/irqbalance"
+                f"kernel_settings: irqbalance runs with {VARIABLE}={seen or ''} after {DROP_IN} was written",
+                "look for the variable in /etc/default/irqbalance or /etc/sysconfig/irqbalance",
             )
     outcome.facts = {"seen": seen if running else "irqbalance does not run"}
     return outcome

@@ -108,7 +108,7 @@ def _host(system: System, given: HostSettings) -> Host | None:
     try:
         return read_host(system.root)
     except TopologyError as error:
-        raise HostError(str(error)) from error
+        raise HostError.of(error) from error
 
 
 def _read(data: Any) -> HostSettings:
@@ -129,7 +129,7 @@ def _complete(given: HostSettings, arguments: list[str]) -> list[str]:
     for name in ("intel_iommu", "iommu"):
         found = [argument for argument in arguments if command_line.key(argument) == name]
         if len(found) > 1:
-            raise HostError(f"kernel_arguments: {' and '.join(found)} contradict each other: leave one out")
+            raise HostError(f"kernel_arguments: {' and '.join(found)} contradict each other", "leave one out")
     return arguments
 
 
@@ -142,7 +142,7 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
     """
     running = system.read("/proc/cmdline")
     if running is None:
-        raise HostError("kernel_arguments: there is no /proc/cmdline to compare with")
+        raise HostError("kernel_arguments: there is no /proc/cmdline to compare with", "mount /proc")
     given = _read(data)
     host = _host(system, given)
     acs = _acs(given, host, running)
@@ -185,7 +185,8 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
     if loader.stale(system, arguments, remove):
         raise HostError(
             "kernel_arguments: update-grub ran, but an entry of the generated configuration is without "
-            f"{' '.join(arguments)}: look for a later file in /etc/default/grub.d that sets GRUB_CMDLINE_LINUX"
+            f"{' '.join(arguments)}",
+            "look for a later file in /etc/default/grub.d that sets GRUB_CMDLINE_LINUX",
         )
     return outcome
 

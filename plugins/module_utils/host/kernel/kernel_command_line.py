@@ -48,21 +48,25 @@ def checked(arguments: list[str], remove: list[str]) -> tuple[list[str], list[st
     for argument in arguments:
         if not SAFE.fullmatch(argument):
             raise RequestError(
-                f"kernel_arguments: {argument!r} is not one kernel argument "
-                "(name or name=value, without spaces and quotes)"
+                f"kernel_arguments: {argument!r} is not one kernel argument",
+                "write name or name=value, without spaces and quotes",
             )
     for name in remove:
         if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
-            raise RequestError(f"kernel_arguments: to be removed is {name!r}, which is no name of an argument")
+            raise RequestError(
+                f"kernel_arguments: to be removed is {name!r}, which is no name of an argument",
+                "give the name without a value",
+            )
     both = sorted({key(argument) for argument in arguments} & {key(name) for name in remove})
     if both:
-        raise RequestError(f"kernel_arguments: {', '.join(both)} cannot be both set and removed")
+        raise RequestError(f"kernel_arguments: {', '.join(both)} cannot be both set and removed", "name them once")
     size_seen = False
     for argument in arguments:
         size_seen = size_seen or key(argument) in ("hugepagesz", "default_hugepagesz")
         if key(argument) == "hugepages" and not size_seen:
             raise RequestError(
-                f"kernel_arguments: {argument} needs a hugepagesz= before it, which says the size of its pages"
+                f"kernel_arguments: {argument} does not say the size of its pages",
+                "put hugepagesz= before it",
             )
     return arguments, remove
 

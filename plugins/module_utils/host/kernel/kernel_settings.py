@@ -161,7 +161,8 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
             if reading.changes:
                 raise HostError(
                     f"kernel_settings: {name} is {reading.seen} after {value} was written to "
-                    f"{next(iter(reading.changes))}: another program sets it, or the kernel does not allow it"
+                    f"{next(iter(reading.changes))}: another program sets it, or the kernel does not allow it",
+                    "look for the other program (tuned, sysctl.d)",
                 )
         report[name]["seen"] = reading.seen
     if IRQBALANCE in want:

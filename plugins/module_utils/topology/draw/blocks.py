@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -26,6 +27,14 @@ class Block:
     tooltip: str = ""
     kind: str = ""
     children: list[Block] = field(default_factory=list)
+
+
+def devices(blocks: list[Block]) -> Iterator[Block]:
+    """Yield the blocks of devices among ``blocks`` and all below them."""
+    for block in blocks:
+        if block.style == "device":
+            yield block
+        yield from devices(block.children)
 
 
 class Blocks:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from xml.sax.saxutils import escape, quoteattr
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.blocks import Block, Blocks
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.blocks import Block, Blocks, devices
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 
 # All lengths in pixels.
@@ -25,10 +26,13 @@ WIRE = 24
 CAPTION = 34
 HEADER = {"node": 30, "complex": 26, "bridge": 40}
 DEVICE = 42
+LINE = 14  # each further line of details
 NOTE = 18
-# Mean widths of a character at the font sizes below, rounded up: text is cut before it runs out of its box.
+# Mean widths of a character at the font sizes below, rounded up. Details that are wider than their box take several
+# lines; one that is too long for a line is cut, with the whole text as its tooltip.
 TITLE_CHARACTER = 7.3
 DETAIL_CHARACTER = 6.1
+SEPARATOR = " · "
 
 # (selector, light, dark)
 _COLOURS = (
@@ -67,37 +71,65 @@ def picture(host: Host, caption: str, pairs: dict[str, str] | None = None, other
     ``pairs`` maps addresses here to addresses on the other side: those devices are highlighted and labelled with the
     other address. ``other_side`` is the name of the other side in that label.
     """
-    drawing, width, height = _drawing(host, caption, pairs or {}, other_side, columns=2)
-    return _svg(drawing, width, height, caption)
+    blocks = Blocks(host, pairs or {}, other_side).build()
+    drawing, width, height = _drawing(blocks, caption, columns=2)
+    return _svg(drawing, width, height, caption, blocks)
 
 
-def side_by_side(host: Host, guest: Host, devices: dict[str, str]) -> str:
-    """Return host and guest in one ``<svg>``; ``devices`` maps host addresses to guest addresses."""
-    left, left_width, left_height = _drawing(host, "Host", devices, "guest", columns=1)
-    backwards = {there: here for here, there in devices.items()}
-    right, right_width, right_height = _drawing(guest, "Guest", backwards, "host", columns=1)
+def side_by_side(host: Host, guest: Host, pairs: dict[str, str]) -> str:
+    """Return host and guest in one ``<svg>``; ``pairs`` maps host addresses to guest addresses."""
+    of_host = Blocks(host, pairs, "guest").build()
+    of_guest = Blocks(guest, {there: here for here, there in pairs.items()}, "host").build()
+    left, left_width, left_height = _drawing(of_host, "Host", columns=1)
+    right, right_width, right_height = _drawing(of_guest, "Guest", columns=1)
     shifted = [f'<g transform="translate({left_width - MARGIN},0)">', *right, "</g>"]
     width = left_width - MARGIN + right_width
-    return _svg(left + shifted, width, max(left_height, right_height), "Host and guest")
+    return _svg(left + shifted, width, max(left_height, right_height), "Host and guest", of_host + of_guest)
 
 
-def _svg(drawing: list[str], width: int, height: int, caption: str) -> str:
+def _svg(drawing: list[str], width: int, height: int, caption: str, blocks: list[Block]) -> str:
+    """Return the drawing as one ``<svg>``, with the legend of ``blocks`` below it."""
+    legend, more = _legend(blocks, MARGIN, height, width - 2 * MARGIN)
+    height += more
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label={quoteattr(_printable(caption))}'
         f' width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
         f"<style>{_STYLE}</style>",
         f'<rect class="sl-paper" width="{width}" height="{height}"/>',
         *drawing,
+        *legend,
         "</svg>",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _drawing(
-    host: Host, caption: str, pairs: dict[str, str], other_side: str, columns: int
-) -> tuple[list[str], int, int]:
+def _legend(blocks: list[Block], x: int, y: int, width: int) -> tuple[list[str], int]:
+    """Return what the colours and outlines of ``blocks`` mean, in rows of at most ``width``, and their height."""
+    shown = list(devices(blocks))
+    names = {kind.name: kind.short for kind in kinds.KINDS}
+    present = {device.kind for device in shown}
+    keys = [(f"sl-{kind}", name) for kind, name in names.items() if kind in present]
+    if any(device.label for device in shown):
+        keys.append(("sl-passed", "passed through, with its address on the other side"))
+    if any(device.side == "in use" for device in shown):
+        keys.append(("", "in use: by the host itself"))
+    lines: list[str] = []
+    left, top = x, y
+    for style, name in keys:
+        sample = {"": 0, "sl-passed": 16}.get(style, 4)
+        indent = sample and sample + 6
+        wide = indent + round(len(name) * DETAIL_CHARACTER) + 18
+        if left > x and left + wide > x + width:
+            left, top = x, top + LINE + 4
+        if sample:
+            lines.append(f'<rect class="{style}" x="{left}" y="{top - 10}" width="{sample}" height="12" rx="2"/>')
+        lines += _text(left + indent, top, name, "sl-detail sl-soft", width, DETAIL_CHARACTER)
+        left += wide
+    return lines, top - y + MARGIN if keys else 0
+
+
+def _drawing(blocks: list[Block], caption: str, columns: int) -> tuple[list[str], int, int]:
     """Return lines of SVG, width and height."""
-    blocks = Blocks(host, pairs, other_side).build()
     columns = max([1, *(min(columns, len(block.children)) for block in blocks)])
     inner = columns * CARD + (columns - 1) * GAP
     lines = _text(MARGIN, MARGIN + 14, caption, "sl-caption sl-ink", inner, 9.5)
@@ -113,24 +145,25 @@ def _node(block: Block, x: int, y: int, width: int, columns: int) -> tuple[list[
     """Draw a NUMA node: its root complexes in columns, each in the shortest."""
     heights = [0] * columns
     inside: list[str] = []
+    header = _header_height(block, width)
     for child in block.children:
         column = heights.index(min(heights))
-        left, top = x + PAD + column * (CARD + GAP), y + HEADER["node"] + heights[column]
+        left, top = x + PAD + column * (CARD + GAP), y + header + heights[column]
         drawn, height = _block(child, left, top, CARD)
         inside += drawn
         heights[column] += height + GAP
-    height = HEADER["node"] + max(heights) + (PAD - GAP if block.children else 0)
+    height = header + max(heights) + (PAD - GAP if block.children else 0)
     return [*_box(block, x, y, width, height, 10), *_header(block, x, y, width), *inside], height
 
 
 def _block(block: Block, x: int, y: int, width: int) -> tuple[list[str], int]:
     if block.style == "device":
-        return _device(block, x, y, width), DEVICE
+        return _device(block, x, y, width), _device_height(block, width)
     if block.style == "note":
         return _text(x + 2, y + 13, block.title, "sl-detail sl-soft", width - 2, DETAIL_CHARACTER), NOTE
     if block.style == "port":
         return _port(block, x, y, width)
-    top = HEADER[block.style] if block.detail or block.style == "complex" else HEADER["complex"]
+    top = _header_height(block, width)
     inside, height = _stack(block.children, x + PAD, y + top, width - 2 * PAD)
     height += top + (PAD if block.children else 0)
     return [*_box(block, x, y, width, height, 8), *_header(block, x, y, width), *inside], height
@@ -159,8 +192,8 @@ def _port(block: Block, x: int, y: int, width: int) -> tuple[list[str], int]:
     lines.append(f'<path class="sl-wire" d="M{x + PORT - WIRE},{first}H{x + PORT}"/>')
     top = y
     for child in block.children:
-        used = NOTE if child.style == "note" else DEVICE
-        middle = top + used // 2
+        used = NOTE if child.style == "note" else _device_height(child, width - PORT)
+        middle = top + (used if child.style == "note" else DEVICE) // 2
         if middle != first:
             lines.append(f'<path class="sl-wire" fill="none" d="M{x + PORT - WIRE // 2},{first}V{middle}H{x + PORT}"/>')
         top += used + GAP
@@ -169,9 +202,10 @@ def _port(block: Block, x: int, y: int, width: int) -> tuple[list[str], int]:
 
 def _device(block: Block, x: int, y: int, width: int) -> list[str]:
     lines = [f"<g><title>{_escaped(block.tooltip)}</title>"]
-    shape = f'x="{x}" y="{y}" width="{width}" height="{DEVICE}" rx="5"'
+    height = _device_height(block, width)
+    shape = f'x="{x}" y="{y}" width="{width}" height="{height}" rx="5"'
     lines.append(f'<rect class="{"sl-passed" if block.label else "sl-device"}" {shape}/>')
-    lines.append(f'<rect class="sl-{block.kind}" x="{x + 5}" y="{y + 7}" width="4" height="{DEVICE - 14}" rx="2"/>')
+    lines.append(f'<rect class="sl-{block.kind}" x="{x + 5}" y="{y + 7}" width="4" height="{height - 14}" rx="2"/>')
     right = x + width - 8
     room = width - 16 - 8
     if block.label:
@@ -186,8 +220,11 @@ def _device(block: Block, x: int, y: int, width: int) -> list[str]:
         taken = round(len(block.title) * TITLE_CHARACTER) + 10
         lines += _text(right, y + 17, block.side, f"sl-detail {style} sl-end", room - taken, DETAIL_CHARACTER)
     lines += _text(x + 16, y + 17, block.title, "sl-title sl-ink", room, TITLE_CHARACTER)
-    lines += _text(x + 16, y + 33, block.detail, "sl-detail sl-soft", width - 24, DETAIL_CHARACTER)
-    return [*lines, "</g>"]
+    return [*lines, *_details(block, x + 16, y + 33, width - 24), "</g>"]
+
+
+def _device_height(block: Block, width: int) -> int:
+    return DEVICE + LINE * (len(_wrapped(block.detail, width - 24)) - 1)
 
 
 def _box(block: Block, x: int, y: int, width: int, height: int, radius: int) -> list[str]:
@@ -197,18 +234,59 @@ def _box(block: Block, x: int, y: int, width: int, height: int, radius: int) -> 
 def _header(block: Block, x: int, y: int, width: int) -> list[str]:
     """Draw title and detail: on one line if the box is wide or the detail short, else below each other."""
     title = _text(x + PAD, y + 18, block.title, "sl-title sl-ink", width - 2 * PAD, TITLE_CHARACTER)
+    if _beside(block, width):
+        return [
+            *title,
+            *_text(x + width - PAD, y + 18, block.detail, "sl-detail sl-soft sl-end", width, DETAIL_CHARACTER),
+        ]
+    details = _details(block, x + PAD, y + 33, width - 2 * PAD)
     if block.style == "bridge":
-        detail = _text(x + PAD, y + 33, block.detail, "sl-detail sl-soft", width - 2 * PAD, DETAIL_CHARACTER)
-        return [f"<g><title>{_escaped(block.tooltip)}</title>", *title, *detail, "</g>"]
+        return [f"<g><title>{_escaped(block.tooltip)}</title>", *title, *details, "</g>"]
+    return [*title, *details]
+
+
+def _header_height(block: Block, width: int) -> int:
+    if _beside(block, width):
+        return HEADER["complex"] if block.style == "bridge" else HEADER[block.style]
+    return HEADER["bridge"] + LINE * (len(_wrapped(block.detail, width - 2 * PAD)) - 1)
+
+
+def _beside(block: Block, width: int) -> bool:
+    """Return True if the detail fits beside the title, or there is none."""
     room = width - 2 * PAD - len(block.title) * TITLE_CHARACTER - 12
-    return [*title, *_text(x + width - PAD, y + 18, block.detail, "sl-detail sl-soft sl-end", room, DETAIL_CHARACTER)]
+    return not block.detail or (block.style != "bridge" and len(block.detail) * DETAIL_CHARACTER <= room)
+
+
+def _details(block: Block, x: int, y: int, room: int) -> list[str]:
+    """Draw the details of a box on as many lines as they need."""
+    lines = [
+        _text(x, y + LINE * index, text, "sl-detail sl-soft", room, DETAIL_CHARACTER)
+        for index, text in enumerate(_wrapped(block.detail, room))
+    ]
+    return [part for line in lines for part in line]
+
+
+def _wrapped(detail: str, room: int) -> list[str]:
+    """Return details ("one · two · three") in lines of at most ``room`` pixels, parted at the dots."""
+    lines = [""]
+    for part in detail.split(SEPARATOR):
+        longer = f"{lines[-1]}{SEPARATOR}{part}" if lines[-1] else part
+        if lines[-1] and len(longer) * DETAIL_CHARACTER > room:
+            lines.append(part)
+        else:
+            lines[-1] = longer
+    return lines
 
 
 def _text(x: int, y: int, text: str, style: str, room: float, character: float) -> list[str]:
-    """Draw one line of text, cut with an ellipsis if it does not fit into ``room`` pixels."""
+    """Draw one line of text. If it does not fit into ``room`` pixels it is cut, with the whole text as its tooltip."""
+    if not text:
+        return []
     most = max(int(room / character), 1)
-    shown = text if len(text) <= most else text[: most - 1] + "…"
-    return [f'<text class="sl-text {style}" x="{x}" y="{y}">{_escaped(shown)}</text>'] if text else []
+    whole = _escaped(text)
+    if len(text) > most:
+        whole = f"{_escaped(text[: most - 1])}…<title>{whole}</title>"
+    return [f'<text class="sl-text {style}" x="{x}" y="{y}">{whole}</text>']
 
 
 def _escaped(text: str) -> str:

@@ -25,8 +25,8 @@ def recognise(host: Host, says: dict[str, bool]) -> None:
         text = str(name).strip().lower()
         if not IDS.fullmatch(text) or not isinstance(is_gpu, bool):
             raise TopologyError(
-                f"accelerators: {name!r}: {is_gpu!r} is not vendor:device and whether it is a GPU; write it like "
-                '"1002:744c": true'
+                f"accelerators: {name!r}: {is_gpu!r} is not vendor:device and whether it is a GPU",
+                'write it like "1002:744c": true',
             )
         rules[text] = is_gpu
     for function in host.functions:
@@ -36,7 +36,8 @@ def recognise(host: Host, says: dict[str, bool]) -> None:
         if exact and not possible:
             raise TopologyError(
                 f"accelerators: {vendor}:{device} is {function.address}, of class {function.class_code:06x} and kind "
-                f"{function.kind}, which is no accelerator; leave it out"
+                f"{function.kind}, which is no accelerator",
+                "leave it out",
             )
         answer = all_of_it if exact is None else exact
         if possible and answer is not None:

@@ -81,7 +81,7 @@ def check(host: Host) -> None:
 
 
 def _wrong(words: str) -> TopologyError:
-    return TopologyError(f"the topology contradicts itself: {words}; read it again with host_topology_info")
+    return TopologyError(f"the topology contradicts itself: {words}", "read it again with host_topology_info")
 
 
 def _check_node_of(node: int | None, owner: str) -> None:

@@ -4,6 +4,14 @@
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 
+READ_AGAIN = "read or record the host again"
+
 
 class TopologyError(SailloftError):
-    """A topology that cannot be read or contradicts itself; the message names the place and the next step."""
+    """A topology that cannot be read or contradicts itself; the message names the place and the next step.
+
+    The default remedy is that of a file that the kernel, or who recorded it, wrote and no reader understands.
+    """
+
+    def __init__(self, cause: str, remedy: str = READ_AGAIN, subject: str = "") -> None:
+        super().__init__(cause, remedy, subject)

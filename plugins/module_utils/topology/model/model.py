@@ -198,7 +198,7 @@ class Host:
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             found = data.get("format") if isinstance(data, dict) else type(data).__name__
             raise TopologyError(
-                f"not a topology: its format is {found!r}, wanted {FORMAT!r}; read it again with host_topology_info"
+                f"not a topology: its format is {found!r}, wanted {FORMAT!r}", "read it again with host_topology_info"
             )
         host = build(cls, {key: value for key, value in data.items() if key != "format"})
         check(host)
@@ -209,7 +209,7 @@ class Host:
         for function in self.functions:
             if function.address == address:
                 return function
-        raise TopologyError(f"no PCI function {address} on this host")
+        raise TopologyError(f"no PCI function {address} on this host", "read the host again")
 
     def by_address(self) -> dict[str, Function]:
         """Return all functions by their address."""
@@ -231,7 +231,7 @@ class Host:
         here: str | None = address
         while here is not None:
             if here not in known:
-                raise TopologyError(f"no PCI function {here} on this host")
+                raise TopologyError(f"no PCI function {here} on this host", "read the host again")
             if any(step.address == here for step in steps):
                 raise TopologyError(f"PCI function {here} is above itself: the topology has a loop")
             steps.append(known[here])

@@ -24,6 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 # A gathered /sys of a GPU server is some 5000 files of 200 KB in all; one with every file of /sys stays below this.
 LIMIT_BYTES = 256 << 20
 LIMIT_MEMBERS = 200_000
+REMEDY = "nothing of it is used; write it again with tar, of /sys and /proc only"
 
 # The first bytes of compressed files: RFC 1952; the bzip2 and xz file formats.
 COMPRESSED: dict[bytes, Callable[[str, Literal["rb"]], io.BufferedIOBase]] = {
@@ -56,9 +57,11 @@ def unpack(path: str, folder: str) -> None:
             # tarfile takes a header that is cut or damaged for the end; the true end is a block of zeros.
             plain.seek(end)
             if plain.read(BLOCK) != bytes(BLOCK):
-                raise TopologyError(f"{path}: the tar is cut short or damaged; copy it again")
+                raise TopologyError(f"{path}: the tar is cut short or damaged", "copy it again")
     except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, tarfile.TarError) as error:
-        raise TopologyError(f"{path}: taken for a tar of /sys and /proc, and not to be unpacked: {error}") from error
+        raise TopologyError(
+            f"{path}: taken for a tar of /sys and /proc, and not to be unpacked: {error}", REMEDY
+        ) from error
 
 
 def _decompress(path: str, plain: IO[bytes]) -> None:
@@ -84,18 +87,18 @@ def _members(path: str, archive: tarfile.TarFile, folder: str) -> int:
     end = written = 0
     for number, member in enumerate(archive):
         if number >= LIMIT_MEMBERS:
-            raise TopologyError(f"{path}: more than {LIMIT_MEMBERS} files: no recording of a host")
+            raise TopologyError(f"{path}: more than {LIMIT_MEMBERS} files: no recording of a host", REMEDY)
         # A sparse file, or one that only claims its size, is more than what lies in the tar.
         written += member.size
         if written > LIMIT_BYTES:
             raise _too_large(path)
         if member.issparse():
-            raise TopologyError(f"{path}: {member.name} is a sparse file; write the tar without --sparse")
+            raise TopologyError(f"{path}: {member.name} is a sparse file", "write the tar without --sparse")
         end = member.offset_data + (-(-member.size // BLOCK) * BLOCK if member.isreg() else 0)
         parts = tuple(part for part in member.name.split("/") if part not in ("", "."))
         above = [parts[:length] for length in range(1, len(parts))]
         if member.name.startswith("/") or ".." in parts or links.intersection(above):
-            raise TopologyError(f"{path}: {member.name} leads out of the tree; nothing of this tar is used")
+            raise TopologyError(f"{path}: {member.name} leads out of the tree", REMEDY)
         target = os.path.join(folder, *parts)
         if member.isdir():
             os.makedirs(target, exist_ok=True)
@@ -104,8 +107,8 @@ def _members(path: str, archive: tarfile.TarFile, folder: str) -> int:
         if member.issym():
             if not _stays(member.linkname, depth=len(parts) - 1):
                 raise TopologyError(
-                    f"{path}: {member.name} is a link out of the tree, to {member.linkname}; nothing of this tar is "
-                    "used"
+                    f"{path}: {member.name} is a link out of the tree, to {member.linkname}",
+                    REMEDY,
                 )
             os.symlink(member.linkname, target)
             links.add(parts)
@@ -115,14 +118,12 @@ def _members(path: str, archive: tarfile.TarFile, folder: str) -> int:
             with open(target, "xb") as stream:
                 stream.write(source.read() if source else b"")
         else:
-            raise TopologyError(
-                f"{path}: {member.name} is no file, directory or symbolic link; nothing of this tar is used"
-            )
+            raise TopologyError(f"{path}: {member.name} is no file, directory or symbolic link", REMEDY)
     return end
 
 
 def _too_large(path: str) -> TopologyError:
-    return TopologyError(f"{path}: unpacked it is more than {LIMIT_BYTES >> 20} MiB: no recording of a host")
+    return TopologyError(f"{path}: unpacked it is more than {LIMIT_BYTES >> 20} MiB: no recording of a host", REMEDY)
 
 
 def _stays(link: str, depth: int) -> bool:

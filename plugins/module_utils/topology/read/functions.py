@@ -49,7 +49,7 @@ def read_functions(files: Files) -> tuple[list[RootComplex], dict[str, Function]
         if function.sriov is not None and len(function.sriov.vfs) != function.sriov.now:
             path = f"{files.path(places[function.address].directory)}/sriov_numvfs"
             raise TopologyError(
-                f"{path} says {function.sriov.now}, and {len(function.sriov.vfs)} VFs are there: read again"
+                f"{path} says {function.sriov.now}, and {len(function.sriov.vfs)} VFs are there", "read again"
             )
     return _root_complexes(files, functions), functions, notes
 
@@ -107,7 +107,7 @@ def _function(files: Files, address: str, place: Place, notes: list[str]) -> Fun
         try:
             _read_config(files, f"{directory}/config", function)
         except PciError as error:
-            raise TopologyError(f"{path}/config: {error}") from error
+            raise TopologyError(f"{path}/config: {error.cause}", error.remedy) from error
     if function.sriov is not None and function.config_bytes < r.PCI_CFG_SPACE_EXP_SIZE:
         function.sriov.vf_bars = []  # the kernel gives the size of all VFs together, and not of how many
     if function.config_bytes < r.PCI_CFG_SPACE_SIZE and "current_link_speed" in names:
@@ -205,7 +205,7 @@ def _read_config(files: Files, path: str, function: Function) -> None:
     """Set in ``function`` what only config space says, as far as it could be read."""
     descriptor = files.open(path)
     if descriptor is None:
-        raise TopologyError(f"{files.path(path)} went away while it was read: read again")
+        raise TopologyError(f"{files.path(path)} went away while it was read", "read again")
     try:
         head = os.pread(descriptor, r.PCI_CFG_SPACE_SIZE, 0)
         whole = len(head) == r.PCI_CFG_SPACE_SIZE
@@ -214,7 +214,7 @@ def _read_config(files: Files, path: str, function: Function) -> None:
         if config.answers:
             _fill(function, config)
     except OSError as error:
-        raise TopologyError(f"{files.path(path)} cannot be read: {error.strerror}") from error
+        raise TopologyError(f"{files.path(path)} cannot be read: {error.strerror}", "read it as root") from error
     finally:
         os.close(descriptor)
 

@@ -51,14 +51,14 @@ def read_hwloc(text: str) -> Host:
     try:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
-        raise TopologyError(f"not XML: {error}") from error
+        raise TopologyError(f"not XML: {error}", "copy it again") from error
     version = root.get("version")
     # The 1.x format states no version.
     major = 1 if version is None else int(version.split(".")[0]) if re.match(r"[0-9]{1,3}\.", version) else 0
     machine = _machine(root)
     if root.tag != "topology" or major not in OS_DEVICES or machine is None:
         found = f"<{root.tag} version={version!r}>"
-        raise TopologyError(f"{found} is not hwloc XML 1.x, 2.x or 3.x of a machine: write it with lstopo")
+        raise TopologyError(f"{found} is not hwloc XML 1.x, 2.x or 3.x of a machine", "write it with lstopo")
     addresses = Counter(element.get("pci_busid") for element in machine.iter("object"))
     ambiguous = {address for address, times in addresses.items() if address and times > 1}
     try:
@@ -89,7 +89,7 @@ def _machine(root: ElementTree.Element) -> ElementTree.Element | None:
         return root.find("object[@type='Machine']")
     machines = [element for element in root.iter("object") if element.get("type") == "Machine"]
     if len(machines) > 1:
-        raise TopologyError(f"it describes {len(machines)} machines together; write it with lstopo on one of them")
+        raise TopologyError(f"it describes {len(machines)} machines together", "write it with lstopo on one of them")
     return machines[0] if machines else None
 
 

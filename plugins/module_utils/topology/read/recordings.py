@@ -48,28 +48,28 @@ def read_recording(path: str) -> Host:
     Raises TopologyError naming the path, the detected form, the cause and the next step.
     """
     if "\0" in path:
-        raise TopologyError(f"{path!r} cannot be read: a path holds no NUL character; a recording is {FORMS}")
+        raise TopologyError(f"{path!r} cannot be read: a path holds no NUL character", f"a recording is {FORMS}")
     try:
         mode = os.stat(path).st_mode
         if stat.S_ISDIR(mode):
             return read_host(_tree(path, path))
         if not stat.S_ISREG(mode):
-            raise TopologyError(f"{path} is {SPECIAL.get(stat.S_IFMT(mode), 'no file')}; a recording is {FORMS}")
+            raise TopologyError(f"{path} is {SPECIAL.get(stat.S_IFMT(mode), 'no file')}", f"a recording is {FORMS}")
         with open(path, "rb") as stream:
             head = stream.read(archives.HEAD_BYTES)
             if not archives.is_archive(head):
                 return _text(path, head + stream.read(LIMIT_TEXT_BYTES + 1))
     except UnicodeEncodeError as error:
-        raise TopologyError(f"{path!r} cannot be read: it holds what is no character; give another path") from error
+        raise TopologyError(f"{path!r} cannot be read: it holds what is no character", "give another path") from error
     except OSError as error:
-        raise TopologyError(f"{path} cannot be read: {error.strerror}; a recording is {FORMS}") from error
+        raise TopologyError(f"{path} cannot be read: {error.strerror}", f"a recording is {FORMS}") from error
     with tempfile.TemporaryDirectory() as folder:
         archives.unpack(path, folder)
         try:
             return read_host(_tree(folder, path))
         except TopologyError as error:
             # A file of the tar is named by its path in the tar, not by the place where it was unpacked.
-            raise TopologyError(str(error).replace(folder, path)) from error
+            raise TopologyError(error.cause.replace(folder, path), error.remedy) from error
 
 
 def write_recording(host: Host) -> str:
@@ -118,56 +118,58 @@ def _tree(folder: str, path: str) -> str:
     if folder in found or len(found) == 1:
         return found[0]
     what = "several recordings" if found else "no sys"
-    raise TopologyError(f"{path} holds {what}: a recording is a directory, or a tar of one, with sys and proc in it")
+    raise TopologyError(f"{path} holds {what}", "a recording is a directory, or a tar of one, with sys and proc in it")
 
 
 def _text(path: str, content: bytes) -> Host:
     if len(content) > LIMIT_TEXT_BYTES:
-        raise TopologyError(f"{path} is more than {LIMIT_TEXT_BYTES >> 20} MiB: no recording of a host")
+        raise TopologyError(
+            f"{path} is more than {LIMIT_TEXT_BYTES >> 20} MiB: no recording of a host", f"a recording is {FORMS}"
+        )
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise TopologyError(f"{path} is no recording: {error}; a recording is {FORMS}") from error
+        raise TopologyError(f"{path} is no recording: {error}", f"a recording is {FORMS}") from error
     # A copy may have them behind its end.
     text = text.rstrip("\0")
     if not text.strip():
-        raise TopologyError(f"{path} is empty; a recording is {FORMS}")
+        raise TopologyError(f"{path} is empty", f"a recording is {FORMS}")
     control = CONTROL.search(text)
     if control:
         line = text.count("\n", 0, control.start()) + 1
-        raise TopologyError(f"{path}, line {line}: the control character {control[0]!r}; a recording is {FORMS}")
+        raise TopologyError(f"{path}, line {line}: the control character {control[0]!r}", f"a recording is {FORMS}")
     mark = text.lstrip()[:1]
     if mark == "<":
         return _named(path, "XML", _xml, text)
     if mark == "{":
         return _named(path, "JSON", _json, text)
-    raise TopologyError(f"{path} is no recording, it begins with {text.lstrip()[:20]!r}; a recording is {FORMS}")
+    raise TopologyError(f"{path} is no recording, it begins with {text.lstrip()[:20]!r}", f"a recording is {FORMS}")
 
 
 def _named(path: str, taken_for: str, reader: Any, text: str) -> Host:
     try:
         return reader(text)
     except TopologyError as error:
-        raise TopologyError(f"{path}, taken for {taken_for}: {error}") from error
+        raise TopologyError(f"{path}, taken for {taken_for}: {error.cause}", error.remedy) from error
 
 
 def _xml(text: str) -> Host:
     if "<!ENTITY" in text:
-        raise TopologyError("it declares entities, which no recording needs; write it again with lstopo or NCCL")
+        raise TopologyError("it declares entities, which no recording needs", "write it again with lstopo or NCCL")
     try:
         _event, root = next(ElementTree.iterparse(io.StringIO(text), events=("start",)))
     except (ElementTree.ParseError, StopIteration) as error:
-        raise TopologyError(f"not XML, or cut short: {error}; copy it again") from error
+        raise TopologyError(f"not XML, or cut short: {error}", "copy it again") from error
     if root.tag == "topology":
         return read_hwloc(text)
     if root.tag == "system":
         return read_nccl(text)
-    raise TopologyError(f"its root element is <{root.tag}>; that of hwloc XML is <topology>, of NCCL's <system>")
+    raise TopologyError(f"its root element is <{root.tag}>", "that of hwloc XML is <topology>, of NCCL's <system>")
 
 
 def _json(text: str) -> Host:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise TopologyError(f"not JSON, or cut short: {error}; copy it again") from error
+        raise TopologyError(f"not JSON, or cut short: {error}", "copy it again") from error
     return Host.from_dict(data.get("topology", data))

@@ -44,7 +44,9 @@ def read_host(root: str = "/") -> Host:
     """
     files = Files(root)
     if not files.exists("sys/devices/system/cpu") and not files.exists("sys/devices/system/node"):
-        raise TopologyError(f"{files.path('sys/devices/system')} holds no cpu and no node: no /sys is mounted there")
+        raise TopologyError(
+            f"{files.path('sys/devices/system')} holds no cpu and no node: no /sys is mounted there", "mount it"
+        )
     root_complexes, functions, notes = read_functions(files)
     find_usage(files, functions)
     host = Host(
@@ -60,7 +62,7 @@ def read_host(root: str = "/") -> Host:
     try:
         check(host)
     except TopologyError as error:
-        raise TopologyError(f"{files.path('sys')}: {error}") from error
+        raise TopologyError(f"{files.path('sys')}: {error.cause}", error.remedy) from error
     return host
 
 

@@ -291,7 +291,7 @@ def test_an_image_gets_what_every_boot_does_and_nothing_live(server):
 
 def test_an_image_without_systemd(server):
     __import__("shutil").rmtree(server.path("/run/systemd"))
-    with pytest.raises(HostError, match=r"there is no systemd in this image.*: add its package"):
+    with pytest.raises(HostError, match=r"there is no systemd in this image.*; add its package"):
         prepared(server)
     assert server.effects == []
 

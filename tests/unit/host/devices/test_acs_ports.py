@@ -62,7 +62,7 @@ def test_on_bare_metal_redirection_is_off(switched):
 
 def test_bare_metal_is_refused_while_a_guest_can_have_a_device(switched):
     switched.bind("0000:13:00.0", "vfio-pci")
-    with pytest.raises(HostError, match=r"0000:13:00.0 is bound to vfio-pci for a guest: use virtual_machines"):
+    with pytest.raises(HostError, match=r"0000:13:00.0 is bound to vfio-pci for a guest; use virtual_machines"):
         ensure(switched, {"devices": ["gpu", "nic"], "purpose": "bare_metal"})
     assert switched.effects == []
 

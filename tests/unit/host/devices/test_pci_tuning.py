@@ -77,7 +77,8 @@ def test_a_register_that_takes_another_value(server):
     server.poke_bytes = lambda path, data, offset: poke(path, bytes([data[0], 0x20]), offset)
     outcome = ensure(server, {"settings": [{"devices": [GPU], "max_read_request_bytes": 4096}]})
     assert outcome.failed == (
-        f"pci_tuning: {GPU} max_read_request_bytes: wrote 4096, reads back 512: the device does not support this value"
+        f"pci_tuning: {GPU} max_read_request_bytes: wrote 4096, reads back 512: the device does not support this "
+        "value; give one that it supports, or leave it out"
     )
     assert not outcome.changed
 

@@ -76,7 +76,8 @@ def test_a_count_stays_while_a_guest_has_a_vf(server):
     server.open_by(4712, "/dev/vfio/22", ["/usr/bin/qemu-system-x86_64", "-name", "guest=other"])
     del server.effects[:]
     with pytest.raises(
-        HostError, match=r"from 4 to 0 all of them have to go.*0000:15:10.2: guest train1 \(process 4711\)$"
+        HostError,
+        match=r"from 4 to 0 all of them have to go.*guest train1 \(process 4711\); stop the guests that use them$",
     ):
         ensure(server, {"functions": [{"devices": [PF], "count": 0}]})
     assert server.effects == []

@@ -215,7 +215,7 @@ def test_an_amd_host_needs_no_argument_to_turn_it_on(server):
         ({"arguments": ["x='a'"]}, "is not one kernel argument"),
         ({"remove": ["quiet\n"]}, r"kernel_arguments: remove: element 0: 'quiet\\n' contains"),
         ({"arguments": ["x=$(reboot)"]}, "is not one kernel argument"),
-        ({"arguments": ["hugepages=4"]}, "hugepages=4 needs a hugepagesz= before it"),
+        ({"arguments": ["hugepages=4"]}, "hugepages=4 does not say the size of its pages; put hugepagesz= before it"),
         ({"arguments": ["iommu=pt"], "remove": ["iommu"]}, "iommu cannot be both set and removed"),
         ({"iommu": "off"}, "iommu: 'off' is unknown; use one of: 'passthrough', 'translated'"),
         ({"iommu": "passthrough", "arguments": ["iommu=nopt"]}, "iommu=pt and iommu=nopt contradict each other"),

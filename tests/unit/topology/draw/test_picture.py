@@ -87,7 +87,7 @@ def test_boxes_are_inside_and_apart(recording, name):
 def test_passed_through_devices_stand_out_and_say_where_they_are(recording):
     host = recording("emulated-gpu-server")
     svg = picture(host, "hv01", {"0000:13:00.0": "0000:21:00.0", "0000:15:10.0": "0000:22:00.0"})
-    assert len(rectangles(svg, "sl-passed")) == 2
+    assert len(rectangles(svg, "sl-passed")) == 2 + 1  # and the sample of the legend
     shown = texts(svg)
     assert "guest 21:00.0" in shown
     assert "guest 22:00.0" in shown
@@ -150,11 +150,44 @@ def test_text_is_escaped(recording):
     assert ElementTree.fromstring(svg).get("aria-label") == "a \"quoted\" <name> & 'more'\ufffd"
 
 
-def test_long_text_is_cut(recording):
+@pytest.mark.parametrize("name", NAMES)
+def test_no_detail_of_a_real_host_is_cut(recording, name):
+    host = recording(name)
+    for node in host.numa_nodes:
+        node.huge_pages = [HugePages(2 << 20, 64, 64), HugePages(1 << 30, 1000, 1000)]
+    for function in host.functions:
+        if function.kind == "nic":
+            function.driver, function.iommu_group = "mlx5_core", 1234
+    shown = texts(picture(host, name))
+    assert [text for text in shown if "…" in text] == []
+    assert any("1000 huge pages of 1 GiB" in text for text in shown)
+
+
+def test_a_word_that_is_too_long_is_cut_and_whole_in_its_tooltip(recording):
     host = recording("emulated-gpu-server")
     host.function("0000:14:00.0").driver = "d" * 500
-    assert max(len(text) for text in texts(picture(host, "c" * 500))) < 80
-    assert any(text.endswith("d…") for text in texts(picture(host, "c")))
+    svg = picture(host, "c" * 500)
+    assert max(len(text) for text in texts(svg)) < 80
+    assert any(text.endswith("d…") for text in texts(svg))
+    titles = [item.text or "" for item in ElementTree.fromstring(svg).iter(f"{SVG}title")]
+    assert "d" * 500 in titles
+
+
+def test_a_legend_says_what_the_colours_of_this_picture_mean(recording):
+    host = recording("emulated-gpu-server")
+    svg = side_by_side(host, host, {"0000:13:00.0": "0000:83:00.0"})
+    for text in ("GPU", "NIC", "passed through, with its address on the other side", "in use: by the host itself"):
+        assert text in texts(svg)
+    assert "NVMe" not in texts(svg)
+    paper = rectangles(svg, "sl-paper")[0]
+    ends = [(int(item.get("x", "0")), int(item.get("y", "0")), len(item.text or "")) for item in legend(svg)]
+    assert all(x + 6 * length <= paper[2] and y < paper[3] for x, y, length in ends)
+    assert "GPU" not in texts(picture(Host([NumaNode(0, [0], [[0]], 0)], [], []), "no device"))
+
+
+def legend(svg):
+    every = list(ElementTree.fromstring(svg).iter(f"{SVG}text"))
+    return every[[item.text for item in every].index("GPU") :]
 
 
 def test_nothing_is_fetched_from_elsewhere(recording):

@@ -243,7 +243,10 @@ def test_rccl_s_file_is_read() -> None:
 def test_nccl_itself_would_not_read_rccl_s_file() -> None:
     with pytest.raises(TopologyError) as error:
         check_nccl(RCCL_DUMP)
-    assert str(error.value) == "NCCL topology, line 1: <system>: version is 2, and NCCL reads 1 only"
+    assert (
+        str(error.value)
+        == "NCCL topology, line 1: <system>: version is 2, and NCCL reads 1 only; read or record the host again"
+    )
 
 
 @pytest.mark.parametrize(
@@ -283,7 +286,8 @@ def test_of_devices_with_one_address_the_first_is_read_and_the_other_named() -> 
     with pytest.raises(TopologyError) as error:
         check_nccl(text)
     assert str(error.value) == (
-        "NCCL topology, line 25: <pci 0000:18:00.0>: busid 0000:18:00.0 is there twice, and NCCL finds the first only"
+        "NCCL topology, line 25: <pci 0000:18:00.0>: busid 0000:18:00.0 is there twice, and NCCL finds the first only; "
+        "read or record the host again"
     )
     host = read_nccl(text)
     assert host.function("0000:18:00.0").kind == "gpu"

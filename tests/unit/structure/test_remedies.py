@@ -1,0 +1,36 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""An error about a host names the next step as its remedy, apart from the cause."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+LIBRARY = Path(__file__).parents[3] / "plugins/module_utils"
+# Errors whose remedy has a default, and those that are raised with one each.
+WITH_DEFAULT = {"KernelRefusedError", "PciError", "TopologyError"}
+WITHOUT = {"HostError", "RequestError"}
+FILES = sorted(file for folder in ("host", "nic", "pci", "topology") for file in (LIBRARY / folder).rglob("*.py"))
+
+
+def errors(text):
+    """Yield (name, arguments, text of the cause) of each error that a file makes."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in WITH_DEFAULT | WITHOUT:
+            texts = [part.value for part in ast.walk(node.args[0]) if isinstance(part, ast.Constant)]
+            yield node.func.id, len(node.args) + len(node.keywords), "".join(map(str, texts))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda path: str(path.relative_to(LIBRARY)))
+def test_errors_have_a_remedy(file):
+    found = list(errors(file.read_text()))
+    assert [cause for name, arguments, cause in found if name in WITHOUT and arguments < 2] == []
+    assert [cause for name, _arguments, cause in found if name in WITH_DEFAULT and "; " in cause] == []
+
+
+def test_errors_are_found():
+    assert sum(len(list(errors(file.read_text()))) for file in FILES) > 100
+    assert list(errors('raise HostError(f"{path}; mount it")')) == [("HostError", 1, "; mount it")]
