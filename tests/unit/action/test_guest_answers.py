@@ -16,7 +16,7 @@ SILENT_S = 100
 
 
 def stats(read: int, state: int = 1, received: int = 0) -> bytes:
-    """What virsh domstats prints."""
+    """Return the output of virsh domstats."""
     counters = {"state.state": state, "net.0.rx.bytes": received, "net.0.tx.bytes": 0, "block.0.rd.bytes": read}
     return "".join(["Domain: 'gpu01'\n", *(f"  {name}={value}\n" for name, value in counters.items())]).encode()
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Why a BMC did not restart its node: the cause and the next step."""
+"""The failure of a BMC to restart its node: the cause and the next step."""
 
 from __future__ import annotations
 

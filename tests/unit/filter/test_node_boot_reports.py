@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What nodes run and what the inventory pins for them."""
+"""The images that nodes run and those that the inventory pins for them."""
 
 from __future__ import annotations
 

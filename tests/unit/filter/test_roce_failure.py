@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a failed task said, in one line."""
+"""The message of a failed task, in one line."""
 
 from __future__ import annotations
 

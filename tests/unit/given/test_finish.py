@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""How a module ends: its result, or the failure that an error of the library is."""
+"""The end of a module: its result, or the failure that an error of the library becomes."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class Server(System):
         place.symlink_to(os.path.relpath(self.path(target), place.parent))
 
     def directory(self, address: str) -> str:
-        """Where a function lies in /sys/devices."""
+        """Return the path of a function in /sys/devices."""
         return "/" + os.path.relpath(os.path.realpath(self.path(f"/sys/bus/pci/devices/{address}")), self.root)
 
     def bind(self, address: str, driver: str | None) -> None:

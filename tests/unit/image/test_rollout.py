@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a rollout does next, on every fleet and every fate that Hypothesis finds."""
+"""The next step of a rollout, on fleets and failures that Hypothesis finds."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ WORLDS = st.integers(1, 12).flatmap(
 
 
 def require_an_end(world, step):
-    """What holds at the end of every rollout, whatever died on the way."""
+    """Check the state at the end of a rollout, whatever died on the way."""
     failed = {name for name, fate in world.fates.items() if fate != "well"}
     canaries = {node.name for node in world.nodes if node.canary}
     if step.kind == rollout.DONE:

@@ -25,7 +25,7 @@ def untuned():
 
 
 class Libvirt:
-    """What the client gives of a host whose libvirt lacks much; any call that changes something has no method."""
+    """A client of a host whose libvirt lacks much; any call that changes something has no method."""
 
     def __init__(self, _uri):
         pass

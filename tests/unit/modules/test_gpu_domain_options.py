@@ -28,7 +28,7 @@ CLASSES = {
 
 
 def facts(options: dict[str, Any], below: str) -> dict[str, Any]:
-    """Of each option what a machine checks, without the words; ``below`` is the name of nested options."""
+    """Return what a machine checks of each option, without its description; ``below`` is the name of nested options."""
     return {
         name: {
             **{key: option[key] for key in KEYS if key in option},

@@ -103,7 +103,7 @@ class Fabric:
         )
 
     def apply(self, policy: dict[str, Any], *names: str, what: str = "whole") -> None:
-        """What a run does on these leaves: all of it, or the first stage that is left (``changes``)."""
+        """Make the changes of a run on these leaves: all, or those of the first stage that is left (``changes``)."""
         changes = self.plan(policy)[what]
         for name in set(names) & set(changes):
             if name == "leaf2":

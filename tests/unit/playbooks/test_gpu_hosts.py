@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which hosts playbooks/gpu_hosts.yml reboots, when, and how many at once."""
+"""The reboots of playbooks/gpu_hosts.yml: hosts, order, and how many at once."""
 
 from __future__ import annotations
 

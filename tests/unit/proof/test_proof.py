@@ -115,7 +115,7 @@ def test_values_read_as_words():
 
 
 class Reader(HTMLParser):
-    """What a browser sees: the elements, their attributes, the text."""
+    """A page as a browser reads it: the elements, their attributes, the text."""
 
     def __init__(self) -> None:
         super().__init__()

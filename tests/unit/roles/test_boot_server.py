@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the role boot_server configures, held against the servers themselves."""
+"""The configuration of the role boot_server, checked by the servers themselves."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_2500_nodes_boot_at_once_on_three_networks_by_every_firmware(network):
 
 
 def test_dnsmasqs_own_number_of_leases_would_leave_nodes_without_an_address(network):
-    """What the test above would see if the role did not say how many."""
+    """The test above fails if the role does not say how many."""
     site = Site(1020)
     text = site.configuration()
     assert "\ndhcp-lease-max=2040\n" in text

@@ -25,7 +25,7 @@ OPTIONS = load("meta/argument_specs.yml")["argument_specs"]["main"]["options"]
 
 
 def tuning(**given):
-    """What the role asks of pci_tuning with these variables."""
+    """Return the role's arguments of pci_tuning for these variables."""
     variables = {**DEFAULTS, **load("vars/main.yml"), **given}
     # Defaults and vars are written by us: they are templates, as Ansible's loader marks them.
     variables = {

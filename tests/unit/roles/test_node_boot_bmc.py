@@ -83,7 +83,7 @@ class Bmc:
         self.process.wait(30)
 
     def requests(self):
-        """What it was asked to change, in order: method and path."""
+        """Return the changing requests in order, as method and path."""
         return [" ".join(found) for found in re.findall(r"(POST|PATCH) (\S+) HTTP", self.log.read_text())]
 
     def system(self):

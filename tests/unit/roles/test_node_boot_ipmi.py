@@ -87,7 +87,7 @@ class Bmc:
         return bmc_role.restart(folder, **{"type": "ipmi", "address": "127.0.0.1", "port": self.port, **bmc})
 
     def orders(self) -> list[str]:
-        """What it was told to change, in order."""
+        """Return the changing commands, in order."""
         file = self.folder / "orders"
         return file.read_text().splitlines() if file.exists() else []
 

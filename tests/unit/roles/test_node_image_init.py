@@ -36,7 +36,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("busybox"), reason="no busybox 
 
 
 class Behaviour:
-    """What a server does with each request in turn, the last for ever; and what it was asked."""
+    """A server's answers to each request in turn, the last for ever, and the requests that it got."""
 
     def __init__(self, *turns: str, ranges: bool = True) -> None:
         self.turns = list(turns)
@@ -122,7 +122,7 @@ def serve():
 
 
 def shell(tmp_path: Path, script: str, arguments: str = "", seconds: float = 30) -> str:
-    """What the script writes, run with the first stage's functions and settings. It must end well."""
+    """Return the output of the script, run with the first stage's functions and settings. It must end well."""
     whole = f"""
         . {INIT}
         folder={tmp_path}/run

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the role node_image and its action plugin do around a build."""
+"""The work of the role node_image and its action plugin around a build."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def play(folder: Path, system: str, hosts: dict[str, dict[str, Any]]) -> dict[st
 
 
 def held(system: str, switch: Any) -> Any:
-    """What a system's own configuration holds of ``switch``."""
+    """Return ``switch`` as the system's own configuration holds it."""
     seen = SYSTEMS[system].parse(SYSTEMS[system].render(switch), switch.name)
     if system == "dell_sonic":  # whose modules gather 40 m where none is set
         seen = replace(seen, ports={port: replace(qos, cable_m=40) for port, qos in seen.ports.items()})
@@ -146,7 +146,7 @@ BAD = {
 
 
 def changes(system: str, change: str) -> dict[str, str]:
-    """What each switch is to do: all of it, or, of Dell's calls, which take a second each, enough of them to fail."""
+    """Return the changes of each switch: all, or, of Dell's calls, which take a second each, enough of them to fail."""
     few = {}
     if system == "dell_sonic":
         calls = json.loads(change)

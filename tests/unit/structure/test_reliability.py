@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the documentation says of tests."""
+"""The tests that the documentation names exist."""
 
 from __future__ import annotations
 

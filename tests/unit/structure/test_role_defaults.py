@@ -25,7 +25,7 @@ def entries():
 
 
 def computed(value):
-    """Whether a default is known only when the role runs, so that its specification cannot repeat it."""
+    """Return True for a default that is known only when the role runs, so that its specification cannot repeat it."""
     return "{{" in str(value)
 
 

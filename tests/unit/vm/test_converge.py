@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the modules do around libvirt, as far as it needs none."""
+"""The modules' work around libvirt, as far as it needs none."""
 
 from __future__ import annotations
 

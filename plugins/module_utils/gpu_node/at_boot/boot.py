@@ -31,7 +31,7 @@ RING_MOST, CLOCK_MOST_MHZ = 65536, 10000
 
 @dataclass(frozen=True)
 class Settings:
-    """What a node gets at every boot. ``ring_entries`` 0 and empty ``clocks_mhz`` leave things alone."""
+    """The settings of a node at every boot. ``ring_entries`` 0 and empty ``clocks_mhz`` leave things alone."""
 
     mig_off: bool
     clocks_mhz: list[int]

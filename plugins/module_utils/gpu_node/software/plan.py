@@ -22,7 +22,7 @@ SUPPORTED_ARCHITECTURE = "x86_64"
 
 @dataclass(frozen=True)
 class Plan:
-    """What the node gets. ``services`` are enabled, in order; ``kernels`` need the modules of ``driver``."""
+    """The software of a node. ``services`` are enabled, in order; ``kernels`` need the modules of ``driver``."""
 
     driver: str
     fabric: str

@@ -64,7 +64,7 @@ APPLICATIONS = [Application("NCCL", 106, queue_pairs=4), Application("NCCL", 104
 
 
 def read_back(draw, links, systems=("told",)):
-    """What may have been read of the devices of ``links``: alike or not, one object or several, or not at all."""
+    """Readings of the devices of ``links``: alike or not, one object or several, or none."""
 
     def some(values):
         value = draw(st.sampled_from(values))
@@ -188,7 +188,7 @@ def test_parts_that_are_alike_are_looked_at_once(monkeypatch):
 
 
 def told(parts):
-    """What the module returns of ``parts``, each with its own claims."""
+    """Return the module's result for ``parts``, each with its own claims."""
     parts = list(parts)
     faults = [fault for part in parts for fault in part.faults]
     unseen = [each for part in parts for each in part.unseen]

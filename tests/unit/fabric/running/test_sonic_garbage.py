@@ -52,7 +52,7 @@ def broken(config, data):
 
 
 def refusal(call, *arguments):
-    """How a call is refused; what a refusal begins with where it is not."""
+    """Return the refusal of a call, or the text that a refusal begins with if it is none."""
     try:
         call(*arguments)
     except FabricError as error:

@@ -322,7 +322,7 @@ def test_a_port_is_named_as_its_system_does(system, good, bad, example):
 
 
 def test_marking_is_lowered_where_ports_are_many():
-    """What is reckoned with is of the whole switch: 128 ports, and the smallest alpha."""
+    """The calculation covers the whole switch: 128 ports, and the smallest alpha."""
     few, many = planned(None, one(ports=2))["leaf1"], planned(None, one(ports=128))["leaf1"]
     assert few.ports["swp0"].queues[3].ecn.minimum_bytes == 600_000
     taken = 128 * (47_104 + 212_992)

@@ -82,7 +82,7 @@ def come_to(running: Texts, policy: dict[str, Any]) -> tuple[Texts, list[str]]:
 
 
 def check_headroom(running: Texts) -> None:
-    """What pauses has headroom, on switches that this project has configured."""
+    """On switches that this project has configured, each port that pauses has headroom."""
     for name, text in running.items():
         ports = SYSTEMS[SWITCHES[name]["system"]].parse(text, name).ports
         for port in SWITCHES[name]["ports"]:

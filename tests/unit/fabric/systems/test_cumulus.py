@@ -89,7 +89,7 @@ def leaves(node: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[s
 
 
 def apply(patch: str, tree: dict[str, Any]) -> dict[str, Any]:
-    """What NVUE makes of a patch: null removes, all else is merged."""
+    """Apply a patch as NVUE does: null removes, all else is merged."""
 
     def merge(into: dict[str, Any], more: dict[str, Any]) -> None:
         for key, value in more.items():

@@ -44,7 +44,7 @@ def read(config: dict) -> Switch:
 
 
 def held(wanted: Switch) -> Switch:
-    """What is left of ``wanted`` without NOT_HELD."""
+    """Return ``wanted`` without NOT_HELD."""
     nothing = {"headroom": (None,) * 8, "cable_m": None}
     assert nothing.keys() == dell_sonic.NOT_HELD.keys()
     return replace(wanted, ports={port: replace(qos, **nothing) for port, qos in wanted.ports.items()})
@@ -383,7 +383,7 @@ def same_entry(mine: dict, other: dict) -> bool:
 
 
 def merge(there, given):
-    """What the modules' ``merged`` makes: options over options, elements of lists by their keys."""
+    """Merge as the modules' ``merged`` does: options over options, elements of lists by their keys."""
     if isinstance(there, dict) and isinstance(given, dict):
         return {**there, **{key: merge(there.get(key), each) for key, each in given.items()}}
     if isinstance(there, list) and isinstance(given, list):
@@ -399,7 +399,7 @@ def merge(there, given):
 
 
 def delete(there, given):
-    """What their ``deleted`` leaves: what is named with its value goes, and an element by its key alone."""
+    """Remove as their ``deleted`` does: an option named with its value goes, and an element by its key alone."""
     if isinstance(there, dict) and isinstance(given, dict):
         found = {}
         for key, value in there.items():
@@ -423,7 +423,7 @@ def delete(there, given):
 
 
 def after(running: str, steps: str) -> str:
-    """What is gathered after ``steps``, each of which the module's own validation takes."""
+    """Return the resources gathered after ``steps``, each of which the module's own validation accepts."""
     config = json.loads(running)
     for step in json.loads(steps or "[]"):
         valid = validate(step["module"], {"config": step["config"], "state": step["state"]})

@@ -352,7 +352,7 @@ def test_a_port_without_a_map_has_the_switchs():
 
 
 def test_the_map_from_priorities_to_groups_is_followed():
-    """Of platforms "mellanox" and "barefoot" (qos_config.j2)."""
+    """The platforms are "mellanox" and "barefoot" (qos_config.j2)."""
     config = default_config()
     config["PFC_PRIORITY_TO_PRIORITY_GROUP_MAP"] = {"AZURE": {"3": "4", "4": "3"}}
     config["PORT_QOS_MAP"]["Ethernet0"]["pfc_to_pg_map"] = "AZURE"

@@ -1,4 +1,4 @@
-"""What is rendered, and what a patch makes, under SONiC's own models, by libyang's yanglint (libyang2-tools).
+"""SONiC's own YANG models accept a rendered and a patched configuration, by libyang's yanglint (libyang2-tools).
 
 SAILLOFT_SONIC_YANG names the folder that holds the models: a copy of a switch's /usr/local/yang-models, or
 src/sonic-yang-models of a checkout of sonic-buildimage, whose templates are rendered as its setup.py renders them.
@@ -148,7 +148,7 @@ def models(tmp_path_factory):
 
 
 def merged(wanted: Switch) -> dict:
-    """What is rendered, in an image's configuration without QoS: a port needs lanes, a profile its pool."""
+    """Return the rendered tables in an image's configuration without QoS: a port needs lanes, a profile its pool."""
     config = default_config()
     for table in OF_PORTS:
         if table != "PORT":

@@ -192,7 +192,7 @@ def test_changed_code_is_a_change_even_of_the_same_length(server):
 
 
 def lost(server):
-    """What a reboot loses, on a server that was brought to SETTINGS."""
+    """Lose what a reboot loses, on a server that was brought to SETTINGS."""
     ensure(server)
     server.poke(f"/sys/bus/pci/devices/{PF}/sriov_numvfs", "0")
     server.poke("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages", "0")

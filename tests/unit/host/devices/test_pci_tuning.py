@@ -126,7 +126,7 @@ def test_lockdown_that_is_off_changes_nothing(server):
 
 
 def test_a_refusal_without_a_word_on_lockdown(server):
-    """Where securityfs is not mounted only the write itself tells it."""
+    """If securityfs is not mounted, only the write itself shows it."""
     server.locked_down = True
     outcome = ensure(server)
     assert not outcome.changed

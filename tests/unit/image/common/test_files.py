@@ -26,7 +26,7 @@ def test_canonical_json_is_the_same_whatever_the_order():
 
 @pytest.fixture
 def calls(monkeypatch):
-    """What is synced, renamed and linked, in order: the real calls, and the paths and contents at that time."""
+    """Record syncs, renames and links in order: the real calls, with paths and contents at that time."""
     seen = []
     fsync, replace = os.fsync, os.replace
 

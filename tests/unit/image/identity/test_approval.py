@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which TPMs secrets may be sealed to, with certificates that openssl makes and verifies."""
+"""The approval of TPMs for secrets, with certificates that openssl makes and verifies."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a bundle is; what no TPM is needed for. tests/identity has the rest."""
+"""Bundles, as far as no TPM is needed; tests/identity has the rest."""
 
 from __future__ import annotations
 

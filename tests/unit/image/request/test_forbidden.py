@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What must not be in an image, on trees that are made here."""
+"""Files that must not be in an image, on trees that are made here."""
 
 from __future__ import annotations
 

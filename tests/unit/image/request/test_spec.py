@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What a user may ask of images, what is refused, and what a layer's key depends on."""
+"""Requests for images, refusals, and the key of a layer."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def script(store, node, text):
 
 
 def paths(*samples):
-    """What only these of all images have."""
+    """Return the files that only these of all images have."""
     others = set().union(*(sample.contents for sample in IMAGES if sample not in samples))
     own = set().union(*(sample.contents for sample in samples)) - others
     return sorted([*(f"images/{sample.digest}" for sample in samples), *(f"blobs/{name}" for name in own)])

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What devices see is held against the blueprint: mutations of a right cabling are each told, and nothing else."""
+"""Neighbours are compared with the blueprint: each mutation of a right cabling is reported, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Where blocks and racks are."""
+"""The positions of blocks and racks."""
 
 from __future__ import annotations
 

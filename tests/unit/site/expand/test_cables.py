@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Where cables go and how long they are."""
+"""The ends and lengths of cables."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What holds for the site of every blueprint."""
+"""Properties of the site of every blueprint."""
 
 from __future__ import annotations
 

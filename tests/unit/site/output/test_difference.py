@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What has to be bought and moved from one blueprint to the next."""
+"""Purchases and moves from one blueprint to the next."""
 
 from __future__ import annotations
 

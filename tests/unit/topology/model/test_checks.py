@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What no machine has is refused where it comes in, by name; what is odd but true is not."""
+"""A topology that no machine has is refused by name; an odd but true one is not."""
 
 from __future__ import annotations
 

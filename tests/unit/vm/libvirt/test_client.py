@@ -64,7 +64,7 @@ def test_a_domain_that_is_being_started_is_waited_for(monkeypatch: pytest.Monkey
 
 
 class Domain:
-    """What libvirt says of a domain's state, one call after the other."""
+    """The states of a domain that libvirt reports, one call after the other."""
 
     def __init__(self, states: list[list[int]]) -> None:
         self._states = states

@@ -129,7 +129,7 @@ def test_what_libvirt_tells_of_a_running_domain(connection: Connection, firmware
 
 
 def params(*domains: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """What the module gpu_domain hands over."""
+    """The arguments that the module gpu_domain passes on."""
     given: dict[str, Any] = {
         "state": "present",
         "domains": list(domains),

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Which NUMA nodes the cells of a virtual machine are on, and what of the host it has."""
+"""The NUMA nodes of a virtual machine's cells, and its share of the host."""
 
 from __future__ import annotations
 

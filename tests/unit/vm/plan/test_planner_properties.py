@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What holds of every plan, on servers made up by hypothesis."""
+"""Properties of all plans, on servers made up by hypothesis."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_every_plan(host: Host, requests: Any) -> None:
 
 
 def calls(work: Callable[[], object]) -> int:
-    """How many Python functions a piece of work calls: a measure of its time that no busy machine changes."""
+    """Count the Python functions that a piece of work calls: a measure of its time that no busy machine changes."""
     number = 0
 
     def count(_frame: object, event: str, _argument: object) -> None:

@@ -66,7 +66,7 @@ def test_a_whole_server_keeps_every_pair(name: str) -> None:
 
 @dataclass(frozen=True)
 class Cloud:
-    """What NCCL's file of a cloud's guest leaves out, as others publish it. ``bars``: of each GPU."""
+    """The facts that NCCL's file of a cloud's guest leaves out, as others publish them. ``bars``: of each GPU."""
 
     memory_gib: int
     cpus: int

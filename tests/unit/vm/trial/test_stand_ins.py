@@ -52,7 +52,7 @@ def requested(host: Host | None = None, **changes: Any) -> DomainPlan:
 
 
 def enumerated(of: DomainPlan) -> list[dict[str, Any]]:
-    """What query-pci says where all is as planned; the windows of all bridges are the whole address space."""
+    """Return the answer to query-pci if all is as planned; the windows of all bridges are the whole address space."""
     free = [1 << 40]
 
     def device(port: pci_tree.Port, identity: str, slot: int, function: int, **more: Any) -> dict[str, Any]:
