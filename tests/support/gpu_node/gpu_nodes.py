@@ -87,4 +87,4 @@ class Node(System):
         try:
             return self.answers[tuple(argv)]
         except KeyError:
-            raise HostError(f"{argv[0]} is not installed on this host: install its package first") from None
+            raise HostError(f"{argv[0]} is not installed on this host", "install its package first") from None

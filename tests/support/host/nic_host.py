@@ -118,7 +118,7 @@ class NicHost(System):
     def run(self, argv: list[str], stdin: str | None = None) -> str:
         self.commands.append(argv)
         if argv[0] in ("dcb", "mlnx_qos") and argv[0] not in self.tools:
-            raise HostError(f"{argv[0]} is not installed on this host: install its package first")
+            raise HostError(f"{argv[0]} is not installed on this host", "install its package first")
         if argv[0] == "mlnx_qos" and argv[-1] == "-a":
             return self.mlnx_qos
         if argv[0] == "dcb" and argv[1] == "-N":

@@ -192,7 +192,7 @@ class Server(System):
         self.commands.append(" ".join(argv))
         if argv[0] == "virsh":
             if self.domains is None:
-                raise HostError("virsh is not installed on this host: install its package first")
+                raise HostError("virsh is not installed on this host", "install its package first")
             return "".join(f"{name}\n" for name in [*self.domains, ""])
         if argv[:2] in (["ip", "-j"],):
             return self._ip_show(argv[-1])

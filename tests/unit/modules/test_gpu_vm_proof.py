@@ -135,7 +135,7 @@ def test_a_plan_of_another_host_names_the_device(run, tmp_path):
     host = gpu_vm.host()
     host.functions = [item for item in host.functions if item.address != "0000:13:00.0"]
     result = run(arguments(tmp_path / "proofs", host_topology=host.to_dict()))
-    assert result["msg"] == "vm1: no PCI function 0000:13:00.0 on this host"
+    assert result["msg"] == "vm1: no PCI function 0000:13:00.0 on this host; read the host again"
 
 
 def test_a_folder_that_cannot_be_written_is_one_error(run, tmp_path):

@@ -62,6 +62,29 @@ def test_a_playbook_imports_roles_with_tags(playbook):
     assert bool({role for role in roles if documented(role)}) == (playbook in WHOLE)
 
 
+def unreached(role, tasks):
+    """Yield the files and roles that tasks include without the tags of what is in them."""
+    for task in tasks or []:
+        given = task.get("tags", [])
+        own = {given} if isinstance(given, str) else set(given)
+        file = task.get("ansible.builtin.include_tasks")
+        if isinstance(file, str) and "{{" not in file:
+            within = set(tags(yaml.safe_load((ROLES / role / "tasks" / file).read_text())))
+            if within - own - {"always"}:
+                yield file
+        for other in included([task] if "block" not in task else []):
+            if documented(other) - own:
+                yield other
+        for part in ("block", "rescue", "always"):
+            yield from unreached(role, task.get(part))
+
+
+@pytest.mark.parametrize("role", sorted({name for name in NAMES if documented(name)}))
+def test_a_role_with_tags_includes_with_them(role):
+    for file in (ROLES / role / "tasks").rglob("*.yml"):
+        assert list(unreached(role, yaml.safe_load(file.read_text()))) == []
+
+
 @pytest.mark.fleet
 @pytest.mark.parametrize(
     ("playbook", "role", "tasks"),

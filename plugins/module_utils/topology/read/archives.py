@@ -24,7 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 # A gathered /sys of a GPU server is some 5000 files of 200 KB in all; one with every file of /sys stays below this.
 LIMIT_BYTES = 256 << 20
 LIMIT_MEMBERS = 200_000
-REMEDY = "nothing of it is used; write it again with tar, of /sys and /proc only"
+REMEDY = "nothing of this tar is used; write it again, of /sys and /proc only"
 
 # The first bytes of compressed files: RFC 1952; the bzip2 and xz file formats.
 COMPRESSED: dict[bytes, Callable[[str, Literal["rb"]], io.BufferedIOBase]] = {

@@ -145,7 +145,7 @@ WHOLE = json.dumps({"format": "sailloft-topology/1", "numa_nodes": [], "root_com
         ("<", "taken for XML: not XML, or cut short"),
         ("<domain/>", "its root element is <domain>; that of hwloc XML is <topology>"),
         ('<!DOCTYPE a [<!ENTITY b "c">]><topology>&b;</topology>', "it declares entities"),
-        ("<topology version='1.0'/>", "is not hwloc XML 1.x, 2.x or 3.x of a machine: write it with lstopo"),
+        ("<topology version='1.0'/>", "is not hwloc XML 1.x, 2.x or 3.x of a machine; write it with lstopo"),
     ],
 )
 def test_what_is_no_recording_is_refused_by_name_with_the_next_step(tmp_path, content, said):
@@ -191,7 +191,9 @@ def test_a_file_that_is_larger_than_any_recording(tmp_path):
     with path.open("wb") as stream:
         stream.write(b"{" + b" " * archives.HEAD_BYTES)
         stream.truncate(recordings.LIMIT_TEXT_BYTES + 1)
-    assert no_recording(path) == f"{path} is more than 64 MiB: no recording of a host"
+    assert no_recording(path) == (
+        f"{path} is more than 64 MiB: no recording of a host; a recording is {recordings.FORMS}"
+    )
 
 
 def test_a_path_that_is_missing_and_a_directory_of_something_else_are_refused(tmp_path):
@@ -306,7 +308,7 @@ def test_a_file_that_is_more_than_what_lies_in_the_tar_is_refused_before_it_is_r
     path = written(tmp_path, stream.getvalue())
     with pytest.raises(TopologyError) as error:
         read_recording(path)
-    assert str(error.value) == f"{path}: unpacked it is more than 256 MiB: no recording of a host"
+    assert str(error.value) == f"{path}: unpacked it is more than 256 MiB: no recording of a host; {archives.REMEDY}"
 
 
 def test_a_sparse_file_is_refused_by_name(tmp_path):

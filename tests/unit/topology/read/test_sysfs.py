@@ -406,7 +406,7 @@ def test_a_device_that_is_gone_from_the_bus_is_still_listed(machine):
 
 def test_vfs_that_are_not_all_there(machine):
     machine.pci("pci0000:00/0000:00:01.0", sriov_totalvfs="4", sriov_numvfs="2")
-    with pytest.raises(TopologyError, match=r"0000:00:01\.0/sriov_numvfs says 2, and 0 VFs are there: read again"):
+    with pytest.raises(TopologyError, match=r"0000:00:01\.0/sriov_numvfs says 2, and 0 VFs are there; read again"):
         machine.read()
 
 
@@ -617,7 +617,10 @@ def test_a_pipe_in_place_of_a_file_makes_nobody_wait(machine):
     os.mkfifo(path)
     with pytest.raises(TopologyError) as error:
         machine.read()
-    assert str(error.value) == f"{path} is no regular file: not a copy of /sys or /proc"
+    assert (
+        str(error.value)
+        == f"{path} is no regular file: this is no copy of /sys or /proc; read or record the host again"
+    )
 
 
 def test_a_socket_in_place_of_a_file(machine, monkeypatch):
@@ -628,7 +631,7 @@ def test_a_socket_in_place_of_a_file(machine, monkeypatch):
         listening.bind("cmdline")
     with pytest.raises(TopologyError) as error:
         machine.read()
-    assert str(error.value) == f"{path} cannot be read: No such device or address"
+    assert str(error.value) == f"{path} cannot be read: No such device or address; read it as root"
 
 
 @pytest.mark.parametrize("group", ["none", "²"])
