@@ -79,6 +79,10 @@ options:
         description: Whether this run had it boot the image. One that still runs another counts against the budget.
         type: bool
         default: false
+      spare:
+        description: Whether it is in service only in place of another node.
+        type: bool
+        default: false
   without:
     description: Names of nodes that wait for repair. They are not booted, and do not count as failures.
     type: list
@@ -163,6 +167,21 @@ lost:
   returned: success
   type: list
   elements: str
+replacements:
+  description:
+    - The nodes that are out of service, as they failed or are O(without), each with the spare that takes its place.
+    - RV(replacements[].spare) is empty where no proven spare is left.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    node:
+      description: The node that is out of service.
+      type: str
+    spare:
+      description: The spare.
+      type: str
+  sample: [{node: bm03, spare: bm10}]
 table:
   description: The plan, a line each.
   returned: success
@@ -186,7 +205,8 @@ def result(params: Mapping[str, Any]) -> dict[str, Any]:
     macs = [node["mac"] for node in params["nodes"] if node["mac"]]
     channel = rollout.read_channel(params["stores"], params["channel"], target, macs)
     fields = [{key: value for key, value in node.items() if key != "mac"} for node in params["nodes"]]
-    nodes = rollout.without([rollout.Node(**node) for node in fields], params["without"])
+    every = [rollout.Node(**node) for node in fields]
+    nodes = rollout.without(every, params["without"])
     canaries = rollout.canaries([node.name for node in nodes], params["canaries"])
     nodes = [replace(node, canary=node.name in canaries) for node in nodes]
     if channel.is_new(target):
@@ -198,6 +218,10 @@ def result(params: Mapping[str, Any]) -> dict[str, Any]:
     lines = rollout.table(nodes, target, step, waves, rules)
     if params["without"]:
         lines.append(f"  left out     {', '.join(params['without'])} (wait for repair)")
+    repaired = [node for node in every if node.name in params["without"]]
+    replacements = rollout.replacements(nodes, target, repaired) if any(node.spare for node in every) else []
+    if step.kind in (rollout.DONE, rollout.ROLLBACK):
+        lines += [f"  out of service {node}, in its place {spare or 'no node'}" for node, spare in replacements]
     return {
         "step": step.kind,
         "nodes": list(step.nodes),
@@ -207,6 +231,7 @@ def result(params: Mapping[str, Any]) -> dict[str, Any]:
         "canaries": list(canaries),
         "waves": [list(wave) for wave in waves],
         "lost": list(rollout.failed(nodes, target)),
+        "replacements": [{"node": node, "spare": spare} for node, spare in replacements],
         "table": lines,
     }
 
@@ -238,6 +263,7 @@ def main() -> None:
                     "holds": {"type": "bool", "default": True},
                     "reachable": {"type": "bool", "default": True},
                     "tried": {"type": "bool", "default": False},
+                    "spare": {"type": "bool", "default": False},
                 },
             },
             "without": {"type": "list", "elements": "str", "default": []},

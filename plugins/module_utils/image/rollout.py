@@ -25,7 +25,8 @@ class Node:
     """A node as it was last seen.
 
     ``running`` is the digest that it runs, empty if that is none of Sailloft's. ``holds``: whether it is proven,
-    including its health gate. ``tried``: whether this run made it boot the target.
+    including its health gate. ``tried``: whether this run made it boot the target. ``spare``: whether it is in service
+    only in place of another node.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Node:
     reachable: bool = True
     canary: bool = False
     tried: bool = False
+    spare: bool = False
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,17 @@ def failed(nodes: list[Node], target: str) -> tuple[str, ...]:
     and do not run it.
     """
     return tuple(node.name for node in nodes if _failed(node, target))
+
+
+def replacements(nodes: list[Node], target: str, repaired: list[Node]) -> list[tuple[str, str]]:
+    """Return pairs of a node that is out of service and the spare in its place, empty where none is left.
+
+    Out of service are failed nodes, and those that are ``repaired``. A spare has to be proven with the target.
+    """
+    lost = failed(nodes, target)
+    spares = [node.name for node in nodes if node.spare and node.running == target and node.name not in lost]
+    out = [node.name for node in (*repaired, *nodes) if not node.spare and (node in repaired or node.name in lost)]
+    return [(name, spares[at] if at < len(spares) else "") for at, name in enumerate(out)]
 
 
 def planned(nodes: list[Node], target: str, promoted: bool, rules: Rules) -> tuple[tuple[str, ...], ...]:

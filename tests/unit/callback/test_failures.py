@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 PLAY = """
 - hosts: all
@@ -31,22 +33,89 @@ PLAY = """
       ansible.builtin.fail: {msg: no link}
       when: inventory_hostname == 'gpu-012'
 """
+# Batches of three hosts. Of the first six, two fail alike and one fails otherwise; the way back is in always.
+BATCHES = """
+- hosts: all
+  gather_facts: false
+  serial: 3
+  vars: {PLAY_VARS}
+  tasks:
+    - block:
+        - name: Rescued
+          ansible.builtin.fail: {msg: rescued}
+      rescue:
+        - ansible.builtin.debug: {msg: "rescued {{ inventory_hostname }}"}
+    - block:
+        - name: Check
+          FAILURE
+          when: inventory_hostname in ['gpu-001', 'gpu-004', 'gpu-005']
+        - ansible.builtin.debug: {msg: "went on {{ inventory_hostname }}"}
+      always:
+        - ansible.builtin.debug: {msg: "released {{ inventory_hostname }}"}
+- hosts: all
+  gather_facts: false
+  tasks:
+    - ansible.builtin.debug: {msg: "the next play"}
+"""
+FAIL = "ansible.builtin.fail: {msg: \"{{ 'another' if inventory_hostname == 'gpu-001' else 'no link' }}\"}"
+LOST = """ansible.builtin.command: uptime
+          vars: {ansible_connection: ssh, ansible_host: 127.0.0.1, ansible_port: 1}"""
 
 
-def test_failures_that_are_alike_are_one_line(tmp_path):
+def played(tmp_path, play, **environment):
     hosts = {f"gpu-{at:03}": {"ansible_host": f"10.0.0.{at}", "ansible_connection": "local"} for at in range(1, 13)}
     (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}), encoding="utf-8")
-    (tmp_path / "play.yml").write_text(PLAY, encoding="utf-8")
-    done = subprocess.run(
+    (tmp_path / "play.yml").write_text(play, encoding="utf-8")
+    enabled = {"ANSIBLE_CALLBACKS_ENABLED": "sailloft.fleet.failures", "ANSIBLE_NOCOLOR": "1"}
+    return subprocess.run(
         [Path(sys.executable).parent / "ansible-playbook", "-i", tmp_path / "hosts.json", tmp_path / "play.yml"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "ANSIBLE_CALLBACKS_ENABLED": "sailloft.fleet.failures", "ANSIBLE_NOCOLOR": "1"},
+        env={**os.environ, **enabled, **environment},
     )
+
+
+def test_failures_that_are_alike_are_one_line(tmp_path):
+    done = played(tmp_path, PLAY)
     assert done.returncode == 2, done.stdout + done.stderr
     assert done.stdout.strip().splitlines()[-2:] == [
         "9 hosts: Check the memory: failed: HOST (HOST): 3 of 32 DIMMs are missing: gpu-[001-009]",
         "1 hosts: Check the NICs: failed: no link: gpu-012",
     ]
+
+
+@pytest.mark.fleet  # plays a playbook
+def test_the_breaker_ends_the_run_after_the_task_in_which_too_many_failed_alike(tmp_path):
+    done = played(tmp_path, BATCHES.replace("PLAY_VARS", "").replace("FAILURE", FAIL), SAILLOFT_BREAKER_HOSTS="1")
+    assert done.returncode == 2, done.stdout + done.stderr
+    alike = "2 hosts failed alike, and 1 may: Check: failed: no link: gpu-[004-005]"
+    assert f"the run ends after this task: {alike}" in done.stdout
+    # One that failed otherwise did not end the run, and neither did the rescued.
+    assert "rescued gpu-006" in done.stdout
+    assert "went on gpu-002" in done.stdout
+    # What is to be released is, no other task follows, and no other batch or play.
+    assert "released gpu-006" in done.stdout
+    assert "went on gpu-006" not in done.stdout
+    assert "gpu-007" not in done.stdout
+    assert "the next play" not in done.stdout
+
+
+@pytest.mark.fleet  # plays a playbook
+def test_unreachable_hosts_are_alike_too(tmp_path):
+    done = played(tmp_path, BATCHES.replace("PLAY_VARS", "").replace("FAILURE", LOST), SAILLOFT_BREAKER_HOSTS="2")
+    assert done.returncode in (2, 4), done.stdout + done.stderr
+    assert "3 hosts failed alike, and 2 may: Check: unreachable:" in done.stdout
+    assert "gpu-007" not in done.stdout
+    assert "the next play" not in done.stdout
+
+
+@pytest.mark.fleet  # plays a playbook
+def test_a_play_with_a_way_back_of_its_own_is_not_ended(tmp_path):
+    play = BATCHES.replace("PLAY_VARS", "breaker_hosts: 0").replace("FAILURE", FAIL)
+    done = played(tmp_path, play, SAILLOFT_BREAKER_HOSTS="1")
+    assert done.returncode == 2
+    assert "the run ends" not in done.stdout
+    assert "went on gpu-012" in done.stdout
+    assert "the next play" in done.stdout

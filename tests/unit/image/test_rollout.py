@@ -291,6 +291,28 @@ def test_the_module_leaves_nodes_out_that_wait_for_repair(run):
     )
 
 
+def test_a_proven_spare_takes_the_place_of_each_node_that_is_out_of_service(run):
+    nodes = [{"name": name, "running": NEW} for name in names(7)]
+    nodes[0].update(running="", reachable=False)  # waits for repair
+    nodes[2].update(holds=False)
+    for at in (3, 4, 6):
+        nodes[at]["spare"] = True
+    nodes[3].update(holds=False)
+    arguments = {"target": NEW, "channel": "stable", "stores": [store(digest=NEW)], "budget": 3, "without": ["bm01"]}
+    result = run(**arguments, nodes=nodes)
+    assert result["step"] == "done"
+    assert result["replacements"] == [{"node": "bm01", "spare": "bm05"}, {"node": "bm03", "spare": "bm07"}]
+    assert result["table"][-2:] == [
+        "  out of service bm01, in its place bm05",
+        "  out of service bm03, in its place bm07",
+    ]
+    nodes[6]["holds"] = False
+    assert run(**arguments, nodes=nodes)["replacements"][1] == {"node": "bm03", "spare": ""}
+    for node in nodes:
+        node["spare"] = False
+    assert run(**{**arguments, "budget": 4}, nodes=nodes)["replacements"] == []
+
+
 def test_the_module_takes_nodes_of_a_new_channel_that_do_not_answer_as_still_to_boot(run):
     nodes = [{"name": name, "reachable": False} for name in names(2)]
     arguments = {"target": NEW, "channel": "stable", "nodes": nodes}

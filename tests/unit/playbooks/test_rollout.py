@@ -223,10 +223,18 @@ def test_a_host_of_a_hook_that_does_not_answer_is_said(fleet):
 
 
 @pytest.mark.long
-def test_within_the_budget_a_rollout_goes_on_and_says_who_failed(fleet):
+def test_within_the_budget_a_rollout_goes_on_and_says_who_failed_and_which_spare_takes_its_place(fleet):
     fleet.fate({("bm02", NEW): "lost"})
-    status, output = fleet.roll_out(node_boot_rollout_budget=1)
+    in_service = {"command": ["sh", "-c", f"echo {{{{ inventory_hostname }}}} >> {fleet.folder}/returned"]}
+    # Of two spares, one is needed.
+    hosts = json.loads((fleet.folder / "hosts.yml").read_text())
+    for spare in ("bm03", "bm04"):
+        hosts["all"]["children"]["nodes"]["hosts"][spare]["node_boot_spare"] = True
+    (fleet.folder / "hosts.yml").write_text(json.dumps(hosts))
+    status, output = fleet.roll_out(node_boot_rollout_budget=1, node_boot_return=in_service)
     assert status != 0
+    assert (fleet.folder / "returned").read_text().split() == ["bm01", "bm03"]
+    assert "out of service bm02, in its place bm03" in output
     assert fleet.runs() == {"bm01": "new", "bm02": "nothing", "bm03": "new", "bm04": "new"}
     assert fleet.channel() == "new"
     assert "bm02 failed in the rollout" in output

@@ -63,6 +63,12 @@ class Device:
         return f"Device({self.name})"
 
     @property
+    def spare(self) -> bool:
+        """Whether it is a spare. They are spread evenly, and those that are there stay spares when the site grows."""
+        percent = self.kind.spare_percent
+        return self.number * percent // 100 > (self.number - 1) * percent // 100
+
+    @property
     def height_m(self) -> float:
         """The height of its middle above the rack's foot."""
         return (self.unit - 1 + (self.kind.model.units if self.kind.model else 0) / 2) * UNIT_M

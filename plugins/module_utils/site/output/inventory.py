@@ -32,6 +32,10 @@ def inventory(site: Site) -> dict[str, Any]:
             variables = _own(kind, device)
             roce.add(device, variables)
             boot.add(device, variables)
+            if device.spare:
+                variables["site_spare"] = True
+                if NODES in (kind.name, *kind.groups):
+                    variables["node_boot_spare"] = True
             hosts[device.name] = {"group": kind.name, "vars": variables}
     return {"groups": groups, "hosts": hosts}
 

@@ -49,6 +49,9 @@ def summary(site: Site) -> list[str]:
     for kind in site.blueprint.kinds.values():
         devices = site.by_kind[kind.name]
         lines.append(f"{len(devices)} {kind.name}: {fold(device.name for device in devices)}")
+        spares = [device.name for device in devices if device.spare]
+        if spares:
+            lines.append(f"{len(spares)} of them are spares: {fold(spares)}")
     lengths: dict[tuple[str, str], list[float]] = {}
     for cable in site.cables:
         lengths.setdefault((cable.rule.name, cable.rule.medium.name), []).append(cable.length_m)

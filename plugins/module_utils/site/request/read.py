@@ -153,13 +153,12 @@ def _read_kind(
     kinds: Mapping[str, Kind],
 ) -> Kind:
     _group(name, given, {**kinds, site: None})
-    given.only(
-        "model", "per", "count", "total", "name", "rack", "unit", "runs_on", "serves", "groups", "vars", "addresses"
-    )
+    own = ("model", "per", "count", "total", "rack", "unit", "spare_percent")
+    given.only(*own, "name", "runs_on", "serves", "groups", "vars", "addresses")
     on = _known(given, "runs_on", "", tuple(kinds))
     racks = tuple(block.name for block in blocks.values() if block.rack)
     if on:
-        for setting in ("model", "per", "count", "total", "rack", "unit"):
+        for setting in own:
             if setting in given.data:
                 raise given.error(f"what runs on {on} has none of its own", "remove it", setting)
         model, per, rack = None, kinds[on].per, kinds[on].rack
@@ -195,6 +194,7 @@ def _read_kind(
         groups,
         given.section("vars").data,
         addresses,
+        given.whole("spare_percent", 0, 1, 50),
     )
 
 

@@ -98,7 +98,7 @@ class Kind:
     """A kind of device, which is a group of the inventory: ``count`` for each block ``per``, at most ``total``.
 
     ``on`` names the kind of device that each one of this kind runs on: it is a virtual machine. ``serves`` is the
-    network that it boots nodes on.
+    network that it boots nodes on. ``spare_percent`` of them are spares.
     """
 
     name: str
@@ -114,6 +114,7 @@ class Kind:
     groups: tuple[str, ...]
     variables: Mapping[str, Any]
     addresses: tuple[AddressSpec, ...]
+    spare_percent: int = 0
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,23 @@ def test_groups():
     assert groups["node"]["vars"] == {"ansible_user": "root"}
 
 
+def test_spares_are_spread_evenly_and_stay_when_the_site_grows():
+    def spares(**changes):
+        hosts = inventory(sites.site(**changes))["hosts"]
+        return {name for name, host in hosts.items() if host["vars"].get("site_spare")}
+
+    assert spares() == set()
+    few = spares(devices__node__spare_percent=25)
+    assert few == {"gpu04"}
+    more = {"blocks__rack__count": 4, "models__spine__ports__down__names": "Ethernet[0:60:4]"}
+    assert spares(devices__node__spare_percent=25, **more) == {"gpu04", "gpu08"}
+    # What a rollout reads is set for hosts of the group nodes alone.
+    hosts = inventory(sites.site(devices__node__spare_percent=25, devices__spine__spare_percent=50))["hosts"]
+    assert hosts["gpu04"]["vars"]["node_boot_spare"] is True
+    assert hosts["spine2"]["vars"]["site_spare"] is True
+    assert "node_boot_spare" not in hosts["spine2"]["vars"]
+
+
 def test_variables_of_a_host():
     hosts = inventory(sites.site())["hosts"]
     assert hosts["gpu02"]["group"] == "node"

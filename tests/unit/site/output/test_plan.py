@@ -30,6 +30,8 @@ def test_the_same_blueprint_gives_the_same_bytes():
         "16 cables of uplink: mmf, 5 to 7 m",
     ]
     assert one["findings"] == one["difference"] == []
+    spares = plan(sites.site(devices__node__spare_percent=50))["summary"]
+    assert spares[2] == "2 of them are spares: gpu[02,04]"
 
 
 def test_findings_are_plain_data():

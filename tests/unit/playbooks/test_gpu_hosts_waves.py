@@ -1,0 +1,57 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Waves of the playbooks, as the inventory gives them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.sailloft.fleet.plugins.filter.waves import waves
+
+PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
+# The plays that change the hosts of a group and have no waves or stages of their own.
+WAVES = {
+    ("gpu_hosts", "Tune the GPU servers that need no reboot"),
+    ("gpu_vms", "Define and start the GPU virtual machines"),
+    ("gpu_vms", "Configure the guests"),
+    ("boot_servers", "Configure the boot servers"),
+}
+
+
+def test_the_first_hosts_variables_are_those_of_the_play():
+    hostvars = {"a": {"play_serial": [1, "10%"], "play_max_fail_percentage": "5"}, "b": {"play_serial": 7}}
+    assert waves(["a", "b"], hostvars) == {"serial": ["1", "10%"], "max_fail_percentage": 5}
+    assert waves(["b"], hostvars) == {"serial": ["7"], "max_fail_percentage": 100}
+
+
+def test_without_them_and_without_hosts_all_is_one_wave():
+    assert (
+        waves(["a"], {"a": {}}) == waves([], {}) == waves(["a"], {}) == {"serial": ["100%"], "max_fail_percentage": 100}
+    )
+
+
+@pytest.mark.parametrize("serial", [0, "0%", "101%", -1, "all", [], [1, 0], "1.5"])
+def test_a_serial_that_ansible_would_take_for_another_is_refused(serial):
+    with pytest.raises(AnsibleFilterError, match=r"^a: play_serial is .*; write a number of hosts from 1"):
+        waves(["a"], {"a": {"play_serial": serial}})
+
+
+@pytest.mark.parametrize("most", [-1, 101, "some"])
+def test_a_percentage_that_is_none_is_refused(most):
+    with pytest.raises(AnsibleFilterError, match=r"^a: play_max_fail_percentage is .*; write a number from 0 to 100"):
+        waves(["a"], {"a": {"play_max_fail_percentage": most}})
+
+
+def test_the_plays_that_change_hosts_of_a_group_have_waves():
+    found = set()
+    for file in PLAYBOOKS.glob("*.yml"):
+        for play in yaml.safe_load(file.read_text()):
+            read = f"(groups.{play.get('hosts')} | default([]) | sailloft.fleet.waves(hostvars | default({{}})))"
+            for keyword in ("serial", "max_fail_percentage"):
+                if play.get(keyword) == f"{{{{ {read}.{keyword} }}}}":
+                    found.add((file.stem, play["name"], keyword))
+    assert found == {(*each, keyword) for each in WAVES for keyword in ("serial", "max_fail_percentage")}
