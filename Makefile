@@ -27,23 +27,26 @@ export PYTHONUNBUFFERED := 1
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
 
+# pip would compile the 20,000 files of all collections, of which few are used.
+install := install --quiet --no-compile
+
 packages:
 	@roles/lab/files/install-packages bindep.txt
 
 .venv/.runtime: requirements.txt | packages
 	@echo "making the virtual environment in .venv"
 	python3 -m venv .venv
-	$(bin)/pip install --quiet -r requirements.txt
+	$(bin)/pip $(install) -r requirements.txt
 	touch $@
 
 .venv/.tests: requirements-dev.txt .venv/.runtime
-	$(bin)/pip install --quiet -r requirements-dev.txt
+	$(bin)/pip $(install) -r requirements-dev.txt
 	touch $@
 
 # What builds the documentation and judges the archive wants other versions.
 .venv/publish/.done: requirements-publish.txt | packages
 	python3 -m venv .venv/publish
-	.venv/publish/bin/pip install --quiet -r requirements-publish.txt
+	.venv/publish/bin/pip $(install) -r requirements-publish.txt
 	touch $@
 
 # The long part of the first run, on the screen as it goes; what comes after finds the images made.

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from machines import GIB, MIB, RECORDINGS, plan, recording
+from patience import scaled_s
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Bar
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import bus_numbers, mmio
@@ -72,7 +73,7 @@ def wrong(result: dict[str, Any]) -> str:
 @pytest.mark.parametrize("name", sorted(path.stem for path in RECORDINGS.glob("*.json")))
 def test_every_recorded_machine(name: str, firmware: str) -> None:
     planned = whole(name, firmware)
-    result = boot.run(planned)
+    result = boot.run(planned, timeout_s=scaled_s(boot.TIMEOUT_S))
     assert result["as_planned"], wrong(result)
 
 

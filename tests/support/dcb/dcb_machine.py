@@ -15,6 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from patience import run_to_its_end
 from user_cache import user_cache
 
 HERE = Path(__file__).parent
@@ -60,7 +61,7 @@ mkdir -p /etc/systemd/system/multi-user.target.wants
 """
 ARGUMENTS = "console=ttyS0 quiet panic=-1 no_timer_check"
 MEMORY_MIB = 1024
-PATIENCE_SECONDS = 240
+LIMIT_S = 240
 
 
 def boot(folder: Path) -> str:
@@ -71,12 +72,7 @@ def boot(folder: Path) -> str:
     command = [*POLITE, "qemu-system-x86_64", "-accel", "tcg", "-machine", "q35", "-cpu", "max", "-m", str(MEMORY_MIB)]
     command += ["-nodefaults", "-display", "none", "-no-reboot", "-serial", f"file:{console}"]
     command += ["-kernel", str(next(kernel.glob("boot/vmlinuz-*"))), "-initrd", str(initramfs), "-append", ARGUMENTS]
-    try:
-        subprocess.run(command, check=True, timeout=PATIENCE_SECONDS, capture_output=True, text=True)
-    except subprocess.TimeoutExpired as error:
-        said = console.read_text(errors="replace")[-6000:]
-        raise AssertionError(f"the machine did not end in {PATIENCE_SECONDS} s\n{said}") from error
-    return console.read_text(errors="replace").replace("\r", "")
+    return run_to_its_end(command, console, LIMIT_S)
 
 
 def _kernel() -> Path:

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from patience import run_to_its_end
 from user_cache import user_cache
 
 CACHE = user_cache("boot_loader")
@@ -36,7 +37,7 @@ grep -H . /proc/cmdline /sys/devices/system/node/node*/hugepages/*/nr_hugepages 
 poweroff -f
 """
 NODE_MIB = 2048
-PATIENCE_SECONDS = 180
+LIMIT_S = 180
 FIRMWARE = Path("/usr/share/OVMF")
 
 
@@ -89,12 +90,7 @@ def boot(disk: Path, kernel: str, initramfs: str) -> list[str]:
     command += ["-drive", f"if=pflash,format=raw,file={variables}"]
     # QEMU makes a FAT file system of the tree.
     command += ["-drive", f"file=fat:rw:{disk},format=raw,if=virtio"]
-    try:
-        subprocess.run(command, check=True, timeout=PATIENCE_SECONDS, capture_output=True, text=True)
-    except subprocess.TimeoutExpired as error:
-        said = console.read_text(errors="replace")[-6000:]
-        raise AssertionError(f"the machine did not end in {PATIENCE_SECONDS} s\n{said}") from error
-    return console.read_text(errors="replace").replace("\r", "").splitlines()
+    return run_to_its_end(command, console, LIMIT_S).splitlines()
 
 
 def _initramfs(tree: Path, image: Path) -> None:

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from boot_server_role import dnsmasq_configuration, nginx_configuration, render
+from patience import scaled_s
 
 SERVER = "10.9.0.1"
 NODE_ADDRESS = "10.9.0.11"
@@ -182,7 +183,7 @@ class Node:
 
     def wait_for(self, text: str, seconds: float) -> str:
         """The console, when ``text`` is on it, in a line that is whole."""
-        deadline = time.monotonic() + seconds
+        begun = time.monotonic()
 
         def is_there() -> bool:
             return "\n" in self.console.partition(text)[2]
@@ -191,7 +192,8 @@ class Node:
             assert self.process.poll() is None or is_there(), (
                 f"the machine ended\n{self.console}{self.messages.read_text()}"
             )
-            assert time.monotonic() < deadline, f"no {text!r} in {seconds} s\n{self.console[-6000:]}"
+            waited_s = time.monotonic() - begun
+            assert waited_s < scaled_s(seconds), f"no {text!r} in {waited_s:.0f} s\n{self.console[-6000:]}"
             time.sleep(0.1)
         return self.console
 
