@@ -126,6 +126,12 @@ options:
         description: Keep all of QEMU's memory from being swapped out.
         type: bool
         default: true
+      memory_threads:
+        description:
+          - Threads of QEMU that allocate its memory before it starts. V(0) is QEMU's default, one thread.
+          - Needs libvirt 8.2.
+        type: int
+        default: 0
       strict_memory:
         description: Bind the memory of each guest NUMA cell to its host node.
         type: bool
@@ -205,6 +211,25 @@ options:
           - It has an effect on GPUs without NVLink; the host's topology and ACS decide which they are.
         type: bool
         default: true
+      hpet:
+        description: Give the guest a High Precision Event Timer, which QEMU emulates.
+        type: bool
+        default: true
+      kvm_dedicated:
+        description:
+          - Tell the guest's kernel that its virtual CPUs are never preempted, so that it spins for locks instead of
+            giving its CPU away.
+          - It is true only with O(domains[].pin_cpus) and where the host has no work for these CPUs.
+        type: bool
+        default: false
+      rom_bar:
+        description: Show the guest the option ROMs of passed-through devices. Firmware runs them at boot.
+        type: bool
+        default: true
+      rng:
+        description: Give the guest a virtio random number generator, fed by the host's C(/dev/urandom).
+        type: bool
+        default: false
       mmio_window_mib:
         description: The guest's 64-bit window for memory-mapped I/O, a power of two; V(0) computes it from the
           devices' BARs.
@@ -242,6 +267,20 @@ options:
             description: The size of a disk that is made; V(0) is that of its base.
             type: int
             default: 0
+          cache:
+            description:
+              - The host's cache, as libvirt names it. V(auto) is libvirt's default for a file and V(none) for a block
+                device.
+            type: str
+            choices: [auto, none, writeback, writethrough, directsync, unsafe]
+            default: auto
+          io:
+            description:
+              - QEMU's way of reading and writing. V(auto) is libvirt's default for a file and V(native) for a block
+                device. V(native) needs O(domains[].disks[].cache) V(none) or V(directsync).
+            type: str
+            choices: [auto, native, threads, io_uring]
+            default: auto
       interfaces:
         description: Virtio network interfaces, for management.
         type: list
@@ -259,6 +298,10 @@ options:
           mac:
             description: Its MAC; left out, it is derived from the virtual machine's name.
             type: str
+          queues:
+            description: Its queue pairs; with several, as many virtual CPUs send and receive at once.
+            type: int
+            default: 1
       boot:
         description: Boot this kernel instead of the disk's boot loader.
         type: dict

@@ -287,10 +287,11 @@ import platform
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common import respawn
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.converge import converge
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.client import URI
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.client import URI, run_with_binding
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import RefusedError, warnings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options import domain_options, module_of
 
@@ -316,6 +317,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    run_with_binding(respawn)
 
     def work() -> dict[str, Any]:
         try:

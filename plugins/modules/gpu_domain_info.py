@@ -171,10 +171,11 @@ domains:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common import respawn
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.converge import info
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.client import URI
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.client import URI, run_with_binding
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options import domain_options, module_of
 
 
@@ -192,6 +193,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    run_with_binding(respawn)
     finish(module, lambda: info(module.params))
 
 

@@ -138,6 +138,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_module import finish_on_gpu_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.undo.record import Remembering
 
 KERNEL_SETTINGS = {
     "governor": {"type": "str"},
@@ -159,7 +160,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    system = System()
+    system = Remembering(System())
     now = module.params.pop("now")
     given = module.params["kernel_settings"]
     if given is not None:

@@ -148,6 +148,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_module import finish_on_gpu_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_arguments
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.undo.record import Remembering
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import PURPOSES
 
 
@@ -175,7 +176,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    system = System()
+    system = Remembering(System())
     finish_on_gpu_host(module, system, lambda: kernel_arguments.ensure(system, module.params, module.check_mode))
 
 

@@ -115,6 +115,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_mo
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.concerns import read_topology
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import nic_firmware
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.undo.record import Remembering
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import PURPOSES
 
 
@@ -135,7 +136,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    system = System()
+    system = Remembering(System())
     finish_on_gpu_host(
         module, system, lambda: nic_firmware.ensure(system, read_topology(system), module.params, module.check_mode)
     )

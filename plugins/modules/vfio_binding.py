@@ -24,7 +24,8 @@ options:
   devices:
     description: >-
       A device is named by its kind (V(gpu), V(nic), V(nvme), V(nvswitch), V(bridge)), by vendor and device
-      (V(10de:2330), or V(15b3:*) for all of a vendor), or by address (V(0000:3b:00.0)).
+      (V(10de:2330), or V(15b3:*) for all of a vendor), or by address (V(0000:3b:00.0)). V(nvme:unused) are the NVMe
+      drives that the host does not use and that are empty (no partitions, no file system and the like).
     type: list
     elements: str
     required: true
@@ -75,6 +76,11 @@ drivers_off:
       description: Modules that may load since a device of the vendor stays with the host, a line each.
       type: list
       elements: str
+unused_drives:
+  description: The addresses that V(nvme:unused) names.
+  returned: success
+  type: list
+  elements: str
 reset_failures:
   description: By address, reset methods of bound devices that are known to fail, and devices without any.
   returned: success

@@ -119,6 +119,8 @@ def _each(run: Run, given: dict[str, Any]) -> dict[str, Outcome]:
 def to_save(settings: dict[str, Any], done: dict[str, Outcome], before: dict[str, Any] | None) -> dict[str, Any]:
     """Return the settings to apply at every boot: for a concern that failed those that were saved before."""
     wanted_now = {concern: given for concern, given in settings.items() if concern not in failures(done)}
+    if "vfio_binding" in wanted_now and "vfio_binding" in done:
+        wanted_now["vfio_binding"] = vfio_binding.to_save(wanted_now["vfio_binding"], done["vfio_binding"].facts)
     kept = {concern: given for concern, given in (before or {}).items() if concern in failures(done)}
     return {concern: {**wanted_now, **kept}[concern] for concern in ORDER if concern in {**wanted_now, **kept}}
 

@@ -79,6 +79,13 @@ if not check:
     note("settled")
 finish(changed=changed, pending=[], failures=[], outcomes={})
 """,
+    "gpu_host_restore": """
+changed, state["settled"] = state["settled"], False
+if not check:
+    note("restored")
+pending = ["the running kernel keeps its arguments until the next boot: reboot"] if changed else []
+finish(changed=changed, pending=pending, reboot_required=bool(pending), failures=[])
+""",
     "stand_in_reboot": """
 if check:
     finish(changed=True)

@@ -206,6 +206,7 @@ class Server(System):
             "mstconfig": self._mstconfig_set,
             "mkdir": lambda argv, _stdin: os.makedirs(self.path(argv[-1]), exist_ok=True) or "",
             "mount": self._mount,
+            "umount": self._umount,
             "systemctl": self._systemctl,
         }[argv[0]](argv, stdin)
 
@@ -317,9 +318,17 @@ class Server(System):
         self.put("/proc/mounts", f"{self.read('/proc/mounts')}\nhugetlbfs {argv[-1]} hugetlbfs rw,{argv[4]} 0 0\n")
         return ""
 
+    def _umount(self, argv: list[str], _stdin: str | None) -> str:
+        lines = (self.read("/proc/mounts") or "").splitlines()
+        self.put("/proc/mounts", "\n".join(line for line in lines if line.split()[1] != argv[-1]) + "\n")
+        return ""
+
     def _systemctl(self, argv: list[str], _stdin: str | None) -> str:
+        place = f"/etc/systemd/system/multi-user.target.wants/{argv[-1]}"
         if "enable" in argv:
-            self.link(f"/etc/systemd/system/multi-user.target.wants/{argv[-1]}", f"/etc/systemd/system/{argv[-1]}")
+            self.link(place, f"/etc/systemd/system/{argv[-1]}")
+        if "disable" in argv:
+            os.unlink(self.path(place))
         return ""
 
     def _mstconfig_query(self, address: str) -> str:

@@ -120,3 +120,14 @@ def test_a_batch_of_no_hosts_is_refused_before_anything_is_touched(tmp_path):
         output.split()
     )
     assert not fleet.state("a")["written"]
+
+
+def test_absent_takes_back_the_settings_and_reboots_nothing(tmp_path):
+    fleet = Fleet(tmp_path, a={}, b=DUE)
+    fleet.play("--limit", "a")
+    assert fleet.log() == ["a settled"]
+    status, output = fleet.play("-e", "gpu_host_state=absent")
+    assert status == 0, output
+    assert sorted(fleet.log()) == ["a restored", "b restored"]
+    assert changed(output) == {"a": 1, "b": 0}
+    assert "the running kernel keeps its arguments until the next boot: reboot" in output

@@ -164,7 +164,7 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
     seen: dict[str, dict[str, Setting]] = {}
     for address in sorted(want):
         try:
-            seen[address] = _query(system, address)
+            seen[address] = query(system, address)
         except HostError as error:
             failures.append(f"nic_firmware: {address}: {error}{_because(system)}")
     for address, before in list(seen.items()):
@@ -214,7 +214,8 @@ def _report(outcome: Outcome, address: str, seen: dict[str, Setting], want: dict
     }
 
 
-def _query(system: System, address: str) -> dict[str, Setting]:
+def query(system: System, address: str) -> dict[str, Setting]:
+    """Return the settings of a NIC by name. Raises HostError."""
     return parse(system.run(["mstconfig", "-d", address, "-e", "query"]))
 
 
@@ -235,10 +236,10 @@ def _set(system: System, address: str, changes: dict[str, Any], want: dict[str, 
     first = {name: value for name, value in changes.items() if name in REVEALED_BY.values()}
     if first:
         _write(system, address, first)
-        changes = plan(_query(system, address), want).changes
+        changes = plan(query(system, address), want).changes
     if changes:
         _write(system, address, changes)
-    seen = _query(system, address)
+    seen = query(system, address)
     left = plan(seen, want).changes
     if left:
         raise HostError(

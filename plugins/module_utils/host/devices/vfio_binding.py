@@ -9,6 +9,7 @@ initramfs too, another driver could take the device: the kernel argument of ``ke
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
@@ -23,18 +24,24 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 
 DRIVER = "vfio-pci"
 OVERRIDES = "/etc/driverctl.d"
+# A selector of its own: all NVMe drives that the host does not use, which "nvme" refuses where the host boots from one.
+UNUSED_DRIVES = "nvme:unused"
 NO_IOMMU = (
     "vfio_binding: the IOMMU is off, so that nothing can be bound to vfio-pci: it is done at the next boot with it on"
 )
 
 
-def wanted(data: Any, host: Host | None) -> tuple[list[Function], list[Function]]:
+def wanted(data: Any, host: Host | None, system: System | None = None) -> tuple[list[Function], list[Function]]:
     """Return ``{"devices": ["gpu"], "release": []}`` as functions to bind and to release. Raises HostError.
 
-    NVSwitches follow NVIDIA's GPUs, unless they are released.
+    NVSwitches follow NVIDIA's GPUs, unless they are released. With ``system``, "nvme:unused" are the NVMe drives that
+    ``unused_drives`` returns; without, none.
     """
     given = _read(data)
-    bind = selectors.select(host, given.value("devices", values.texts), "vfio_binding.devices")
+    named = given.value("devices", values.texts)
+    bind = selectors.select(host, [name for name in named if name != UNUSED_DRIVES], "vfio_binding.devices")
+    if UNUSED_DRIVES in named and host is not None and system is not None:
+        bind += [function for function in unused_drives(system, host) if function not in bind]
     release = selectors.select(host, given.value("release", values.texts, []), "vfio_binding.release")
     if host is not None:
         followers = host_drivers.following_switches(host, [function.address for function in bind])
@@ -50,11 +57,48 @@ def wanted(data: Any, host: Host | None) -> tuple[list[Function], list[Function]
     return bind, release
 
 
+def unused_drives(system: System, host: Host) -> list[Function]:
+    """Return the NVMe drives that the host does not use and that are empty: no partitions, no known content.
+
+    udev notes in /run/udev/data what it found on a block device (systemd's 60-persistent-storage.rules, blkid).
+    A drive that is bound to vfio-pci has no block device any more, and was chosen before.
+    """
+    found = []
+    for function in host.functions:
+        if function.kind != "nvme" or function.used_by_host:
+            continue
+        disks = function.interfaces.get("block", [])
+        if function.driver == DRIVER or (disks and all(_is_empty(system, disk) for disk in disks)):
+            found.append(function)
+    return found
+
+
+def _is_empty(system: System, disk: str) -> bool:
+    place = f"/sys/class/block/{disk}"
+    number = system.read(f"{place}/dev")
+    noted = system.read(f"/run/udev/data/b{number}") if number else None
+    if noted is None:
+        return False  # what is on it is not known
+    partitioned = any(system.exists(f"{place}/{child}/partition") for child in system.names(place))
+    return not partitioned and not re.search(r"^E:ID_(FS|PART_TABLE)_TYPE=", noted, re.MULTILINE)
+
+
+def to_save(data: Any, facts: dict[str, Any]) -> Any:
+    """Return ``data`` for every boot: unused drives by their addresses, since others may look unused that early."""
+    devices = data["devices"]
+    if UNUSED_DRIVES not in devices or "unused_drives" not in facts:
+        return data
+    named = [device for device in devices if device != UNUSED_DRIVES]
+    return {**data, "devices": named + [one for one in facts["unused_drives"] if one not in named]}
+
+
 def for_guests(data: Any, host: Host) -> list[Function]:
     """Return the functions to bind that are there: others may be VFs that are made later. Raises HostError."""
     given = _read(data)
     present = []
     for selector in given.value("devices", values.texts):
+        if selector == UNUSED_DRIVES:
+            continue
         try:
             selectors.select(host, [selector], "vfio_binding.devices")
         except RequestError:
@@ -79,7 +123,7 @@ def kept_off_on_any_host(data: Any) -> list[str]:
     """Return the modules that must not load for ``data`` on a host not read yet, as for an image. Raises HostError."""
     given = _read(data)
     selected = given.value("devices", values.texts)
-    selectors.select(None, selected, "vfio_binding.devices")
+    selectors.select(None, [name for name in selected if name != UNUSED_DRIVES], "vfio_binding.devices")
     if not given.value("keep_drivers_off", values.flag, False):
         return []
     if "gpu" in selected:
@@ -126,7 +170,7 @@ def check_groups(host: Host, bind: list[Function]) -> None:
 
 def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcome:
     """Bind and release the devices in ``data`` (see ``wanted``). Raises HostError before anything is changed."""
-    bind, release = wanted(data, host)
+    bind, release = wanted(data, host, system)
     check_groups(host, bind)
     off, may_load = kept_off(data, host)
     outcome = Outcome(
@@ -134,6 +178,7 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
             "bound": [function.address for function in bind],
             "drivers_off": {"modules": off, "reasons": may_load},
             "reset_failures": reset_methods.of_functions(system, bind),
+            "unused_drives": _unused_addresses(system, data, host),
         }
     )
     without_group = [function for function in bind if function.iommu_group is None]
@@ -165,6 +210,12 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
     for function in released:
         system.run(["driverctl", "unset-override", function.address])
     return outcome
+
+
+def _unused_addresses(system: System, data: Any, host: Host) -> list[str]:
+    if UNUSED_DRIVES not in data["devices"]:
+        return []
+    return [function.address for function in unused_drives(system, host)]
 
 
 def _bind(system: System, function: Function) -> None:

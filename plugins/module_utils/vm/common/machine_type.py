@@ -18,6 +18,18 @@ ALIAS = "q35"
 VERSION = re.compile(r"pc-q35-[A-Za-z0-9][A-Za-z0-9._-]{0,56}")
 
 
+# RHEL's versions have host-phys-bits-limit=48 (pc_rhel_compat of hw/i386/pc.c in RHEL's QEMU). Not tried on RHEL.
+OF_RHEL = re.compile(r"pc-q35-rhel.*")
+ADDRESS_BITS_OF_RHEL = 48
+
+
+def address_bits(machine: str, host_bits: int | None) -> int | None:
+    """Return the most physical address bits that a guest of this machine has; None: the host's are not known."""
+    if host_bits is None or not OF_RHEL.fullmatch(machine):
+        return host_bits
+    return min(host_bits, ADDRESS_BITS_OF_RHEL)
+
+
 def is_version(machine: str) -> bool:
     """Return True if ``machine`` is a version of q35."""
     return bool(VERSION.fullmatch(machine))

@@ -29,6 +29,21 @@ ARCHITECTURE = "x86_64"
 START_TIMEOUT_S = 600
 
 
+# The interpreters that distributions' packages are for, python3-libvirt among them. Ansible may choose another one.
+INTERPRETERS = ("/usr/libexec/platform-python", "/usr/bin/python3")
+
+
+def run_with_binding(respawn: Any) -> None:
+    """Run the module again by the interpreter that has libvirt's binding, if this one lacks it and another has it.
+
+    ``respawn`` is ansible.module_utils.common.respawn. Without such an interpreter ``Client`` says what is missing.
+    """
+    if libvirt is None and not respawn.has_respawned():
+        interpreter = respawn.probe_interpreters_for_module(list(INTERPRETERS), "libvirt")
+        if interpreter:
+            respawn.respawn_module(interpreter)
+
+
 class Client:
     """A connection to the libvirt of this host. Every error of libvirt is raised as DomainError."""
 

@@ -78,10 +78,12 @@ def _plan(placement: Placement, hypervisor: Hypervisor | None) -> DomainPlan:
     virtio = [pci_tree.Endpoint("serial", "0")]
     virtio += [pci_tree.Endpoint("disk", str(number)) for number in range(len(spec.disks))]
     virtio += [pci_tree.Endpoint("interface", str(number)) for number in range(len(spec.interfaces))]
+    virtio += [pci_tree.Endpoint("rng", "0")] * spec.rng
     root, tree_notes = pci_tree.build(spec.name, around, devices, cell_of_complex, virtio, spec.mirror_topology)
     bus_numbers.assign(spec.name, root)
 
-    mode, bits = _address_bits(spec, accelerator, host.cpu.physical_address_bits)
+    most_bits = machine_type.address_bits(machine, host.cpu.physical_address_bits)
+    mode, bits = _address_bits(spec, accelerator, most_bits)
     window = mmio.size_up(
         spec.name, root, around.functions, spec.memory_mib, bits, host.cpu.vendor, spec.mmio_window_mib, spec.firmware
     )

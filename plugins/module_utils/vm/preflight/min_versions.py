@@ -53,6 +53,12 @@ ELEMENTS = (
     Element(
         "mirror_topology (switch ports without hot plug)", (6, 3, 0), (5, 0, 0), lambda plan: bool(plan.root.expanders)
     ),
+    # libvirt: "threads" of memoryBacking/allocation. QEMU qapi/qom.json, prealloc-threads: "since 5.0".
+    Element("memory_threads (allocation)", (8, 2, 0), (5, 0, 0), lambda plan: bool(plan.spec.memory_threads)),
+    # QEMU qapi/block-core.json, BlockdevAioOptions: io_uring since 5.0; QEMU has it only if built with liburing.
+    Element(
+        "disks[].io (io_uring)", None, (5, 0, 0), lambda plan: any(disk.io == "io_uring" for disk in plan.spec.disks)
+    ),
     # libvirt: qemu:override of https://libvirt.org/drvqemu.html. QEMU: ChangeLog/2.11.
     Element("gpudirect_cliques (qemu:override)", (8, 2, 0), (2, 11, 0), lambda plan: bool(plan.cliques.cliques)),
 )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common import machine_type
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name, some
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import MIB
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa.cells import Cell
@@ -142,7 +143,7 @@ def physical_address_bits(evidence: Evidence) -> Claim:
     """Claim the guest's physical address bits."""
     claim = "the guest has the host's physical address bits (host-phys-bits)"
     source = "guest and host /proc/cpuinfo, address sizes"
-    wanted = evidence.host.cpu.physical_address_bits
+    wanted = machine_type.address_bits(evidence.planned.machine, evidence.host.cpu.physical_address_bits)
     seen = evidence.guest.cpu.physical_address_bits if evidence.guest else None
     if evidence.running.accelerated is False:
         reason = "the domain runs under TCG, which has no physical address bits of the host to pass through"
@@ -230,6 +231,54 @@ def cliques(evidence: Evidence) -> Iterator[Claim]:
             yield compare(LAYER, f"{claim} ({CLIQUE})", str(clique.number), seen, source)
 
 
+def speed_settings(evidence: Evidence) -> Iterator[Claim]:
+    """Claim the settings for speed that the request changes from QEMU's defaults, in QEMU's arguments."""
+    spec, options = evidence.planned.spec, _options(evidence)
+
+    def claim(text: str, option: str, wanted: str, seen: str | None) -> Claim:
+        source = f"{evidence.host_name} /proc/PID/cmdline of QEMU, -{option}"
+        return compare(LAYER, text, wanted, None if options is None else seen, source)
+
+    def fields_of(option: str, **known: str) -> list[dict[str, str]]:
+        return [
+            fields
+            for name_of, fields in options or []
+            if name_of == option and all(fields.get(key) == value for key, value in known.items())
+        ]
+
+    if spec.memory_threads:
+        for cell in evidence.planned.processors.cells:
+            memory = next(iter(fields_of("object", id=f"ram-node{cell.id}")), {})
+            text = f"memory of guest cell {cell.id} is allocated by several threads"
+            yield claim(text, "object", str(spec.memory_threads), memory.get("prealloc-threads", "one"))
+    if not spec.hpet:
+        off = "-no-hpet" in (evidence.running.qemu_arguments or []) or fields_of("machine", hpet="off")
+        yield claim("the guest has no HPET", "machine", "off", "off" if off else "on")
+    if spec.kvm_dedicated and evidence.planned.accelerator == "kvm":
+        hint = fields_of("cpu", **{"kvm-hint-dedicated": "on"})
+        yield claim(
+            "the guest knows that its CPUs are its own (kvm-hint-dedicated)", "cpu", "on", "on" if hint else "off"
+        )
+    if spec.rng:
+        there = fields_of("device", driver="virtio-rng-pci")
+        yield claim(
+            "the guest has the host's random numbers (virtio-rng)", "device", "there", "there" if there else "none"
+        )
+    for number, interface in enumerate(spec.interfaces):
+        if interface.queues > 1:
+            card = next(iter(fields_of("device", mac=spec.mac(number))), {})
+            # Two vectors a queue pair, one for configuration and one for control (libvirt qemu_command.c).
+            seen = str((int(card["vectors"]) - 2) // 2) if card.get("mq") == "on" and "vectors" in card else "1"
+            text = f"virtio interface {number} has its queues"
+            yield claim(text, "device", str(interface.queues), seen)
+    if not spec.rom_bar:
+        for device in evidence.planned.passed():
+            passed = next(iter(fields_of("device", driver="vfio-pci", host=device.address)), {})
+            yield claim(
+                f"{name(device.function)} has no option ROM in the guest", "device", "0", passed.get("rombar", "1")
+            )
+
+
 def guest_iommu(evidence: Evidence) -> Claim:
     """Claim that the guest's IOMMU keeps translations for devices."""
     claim = "the guest's IOMMU serves ATS (device IOTLB)"
@@ -283,5 +332,6 @@ CLAIMS: tuple[Row, ...] = (
     pinning,
     once(physical_address_bits),
     of_devices(in_qemu, guest_address, guest_path, numa_node, memory_windows),
+    speed_settings,
     once(guest_iommu),
 )

@@ -37,18 +37,23 @@ def render(plan: DomainPlan) -> str:
     features = _add(root, "features")
     _add(features, "acpi")
     _add(features, "apic")
+    if spec.kvm_dedicated and plan.accelerator == "kvm":
+        _add(_add(features, "kvm"), "hint-dedicated", state="on")
     if spec.remaps_interrupts:
         # Interrupt remapping needs the I/O APIC in QEMU (kernel-irqchip=split).
         _add(features, "ioapic", driver="qemu")
     _cpu(root, plan)
+    if not spec.hpet:
+        _add(_add(root, "clock", offset="utc"), "timer", name="hpet", present="no")
     devices = _add(root, "devices")
     _controllers(devices, plan)
     _disks(devices, plan)
     _interfaces(devices, plan)
     _console(devices, plan)
+    _rng(devices, plan)
     clique_of = {address: clique.number for clique in plan.cliques.cliques for address in clique.gpus}
     for device in plan.passed():
-        _hostdev(devices, device, device.address in clique_of)
+        _hostdev(devices, device, device.address in clique_of, spec.rom_bar)
     # A balloon takes back memory that VFIO has pinned. A GPU server's guest needs neither a video card nor USB.
     _add(devices, "memballoon", model="none")
     _add(_add(devices, "video"), "model", type="none")
@@ -95,7 +100,7 @@ def _vcpus(plan: DomainPlan) -> int:
 
 def _memory(root: ET.Element, plan: DomainPlan) -> None:
     spec, cells = plan.spec, plan.processors.cells
-    if spec.huge_page_mib or spec.lock_memory:
+    if spec.huge_page_mib or spec.lock_memory or spec.memory_threads:
         backing = _add(root, "memoryBacking")
         if spec.huge_page_mib:
             pages = _add(backing, "hugepages")
@@ -106,6 +111,9 @@ def _memory(root: ET.Element, plan: DomainPlan) -> None:
         if spec.lock_memory:
             # Without a hard limit beside it, libvirt lifts the locking limit. A guessed limit kills QEMU.
             _add(backing, "locked")
+        if spec.memory_threads:
+            # QEMU's own default is one thread (backends/hostmem.c, prealloc-threads).
+            _add(backing, "allocation", mode="immediate", threads=spec.memory_threads)
     if spec.strict_memory:
         tune = _add(root, "numatune")
         _add(tune, "memory", mode="strict", nodeset=format_set(cell.host_node for cell in cells))
@@ -247,9 +255,9 @@ def _disks(devices: ET.Element, plan: DomainPlan) -> None:
     places = {endpoint.key: (port, endpoint) for port, endpoint in plan.endpoints() if endpoint.role == "disk"}
     bootable = next((number for number, disk in enumerate(plan.spec.disks) if not disk.read_only), None)
     for number, disk in enumerate(plan.spec.disks):
-        block = disk.path.startswith("/dev/")
+        block = disk.is_block_device
         element = _add(devices, "disk", type="block" if block else "file", device="disk")
-        tuning = {"cache": "none", "io": "native"} if block else {}
+        tuning = dict(disk.tuning)
         if plan.spec.iothreads:
             tuning["iothread"] = str(number % plan.spec.iothreads + 1)
         _virtio_driver(element, plan, name="qemu", type=disk.format, **tuning)
@@ -281,9 +289,19 @@ def _interfaces(devices: ET.Element, plan: DomainPlan) -> None:
         if interface.source:
             _add(element, "source", **{interface.type: interface.source})
         _add(element, "model", type="virtio")
-        _virtio_driver(element, plan)
+        queues = {"name": "vhost", "queues": str(interface.queues)} if interface.queues > 1 else {}
+        _virtio_driver(element, plan, **queues)
         port, endpoint = places[str(number)]
         _address(element, port.index, endpoint.slot, endpoint.function)
+
+
+def _rng(devices: ET.Element, plan: DomainPlan) -> None:
+    for port, endpoint in plan.endpoints():
+        if endpoint.role == "rng":
+            element = _add(devices, "rng", model="virtio")
+            _add(element, "backend", "/dev/urandom", model="random")
+            _virtio_driver(element, plan)
+            _address(element, port.index, endpoint.slot, endpoint.function)
 
 
 def _console(devices: ET.Element, plan: DomainPlan) -> None:
@@ -295,7 +313,7 @@ def _console(devices: ET.Element, plan: DomainPlan) -> None:
     _add(channel, "address", type="virtio-serial", controller=0, bus=0, port=1)
 
 
-def _hostdev(devices: ET.Element, device: Passed, aliased: bool) -> None:
+def _hostdev(devices: ET.Element, device: Passed, aliased: bool, rom_bar: bool) -> None:
     """Write one passed-through device, with an alias of ours where a property of QEMU's is set by it."""
     domain, bus, rest = device.address.split(":")
     slot, function = rest.split(".")
@@ -305,6 +323,8 @@ def _hostdev(devices: ET.Element, device: Passed, aliased: bool) -> None:
     _add(_add(element, "source"), "address", **source)
     if aliased:
         _add(element, "alias", name=_alias(device.address))
+    if not rom_bar:
+        _add(element, "rom", bar="off")
     port, endpoint = device.port, device.endpoint
     first_of_several = endpoint.function == 0 and len(port.endpoints) > 1
     _address(element, port.index, endpoint.slot, endpoint.function, first_of_several)

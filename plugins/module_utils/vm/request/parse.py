@@ -133,7 +133,7 @@ def _bits_and_accelerator(spec: DomainSpec) -> None:
 
 def _overlays(spec: DomainSpec) -> None:
     for disk in spec.disks:
-        if disk.base is not None and (disk.format != "qcow2" or disk.path.startswith("/dev/") or disk.read_only):
+        if disk.base is not None and (disk.format != "qcow2" or disk.is_block_device or disk.read_only):
             raise DomainError(
                 f"disk {disk.path}: only a writable qcow2 file can be an overlay of a base image",
                 "leave out base, or format and read_only",
@@ -161,4 +161,21 @@ def _sources(spec: DomainSpec) -> None:
             )
 
 
-TOGETHER = (_bits_and_accelerator, _overlays, _sources)
+def _tuning(spec: DomainSpec) -> None:
+    for disk in spec.disks:
+        # QEMU block/file-posix.c: "aio=native was specified, but it requires cache.direct=on".
+        if disk.tuning.get("io") == "native" and disk.tuning.get("cache") not in ("none", "directsync"):
+            raise DomainError(
+                f"disk {disk.path}: io native needs cache none or directsync", "give one of these as cache", spec.name
+            )
+    for interface in spec.interfaces:
+        if interface.type == "user" and interface.queues > 1:
+            raise DomainError("an interface of type user has one queue", "leave queues out", spec.name)
+    if spec.kvm_dedicated and not spec.pin_cpus:
+        # Linux Documentation/virt/kvm/x86/cpuid.rst, KVM_HINTS_REALTIME: "vCPUs are never preempted".
+        raise DomainError("kvm_dedicated needs CPUs of its own", "leave pin_cpus at true", spec.name)
+    if spec.kvm_dedicated and spec.accelerator == "qemu":
+        raise DomainError("kvm_dedicated needs KVM, and accelerator is qemu", "leave it out", spec.name)
+
+
+TOGETHER = (_bits_and_accelerator, _overlays, _sources, _tuning)

@@ -27,6 +27,8 @@ MEMORY_MIB_MAX = 1 << 32
 WINDOW_MIB_MAX = 1 << 32
 ADDRESS_BITS_MAX = 52
 DEVICES_MAX = 256
+# Queue pairs of a network interface: MAX_TAP_QUEUES of Linux drivers/net/tun.c.
+QUEUES_MAX = 256
 # A disk: 1 PiB, more than QEMU's qcow2 can address with its default clusters and tables in use.
 DISK_MIB_MAX = 1 << 30
 # x86-64's sizes of huge pages; 0 is ordinary memory.

@@ -18,6 +18,9 @@ ACCELERATORS = ("auto", "kvm", "qemu")
 NIC_FUNCTIONS = ("vf", "pf")
 DISK_FORMATS = ("qcow2", "raw")
 INTERFACE_TYPES = ("network", "bridge", "user")
+# "auto" is as libvirt and QEMU do it; for block devices no cache and native I/O.
+DISK_CACHES = ("auto", "none", "writeback", "writethrough", "directsync", "unsafe")
+DISK_IO = ("auto", "native", "threads", "io_uring")
 
 # The name space of the uuids, which are derived from names; any constant is good that never changes.
 UUID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "gpu-domain.sailloft")
@@ -69,6 +72,20 @@ class Disk:
     base: str | None = field(default=None, metadata=_by(settings.PATH))
     base_format: str = field(default="qcow2", metadata=_by(settings.choice(*DISK_FORMATS)))
     size_mib: int = field(default=0, metadata=_by(settings.number(0, settings.DISK_MIB_MAX, "MiB")))
+    cache: str = field(default="auto", metadata=_by(settings.choice(*DISK_CACHES)))
+    io: str = field(default="auto", metadata=_by(settings.choice(*DISK_IO)))
+
+    @property
+    def is_block_device(self) -> bool:
+        """Return True if it is a device of the host, not a file."""
+        return self.path.startswith("/dev/")
+
+    @property
+    def tuning(self) -> dict[str, str]:
+        """Return cache and io as libvirt is told them; what is "auto" and left to it is not in it."""
+        of_kind = {"cache": "none", "io": "native"} if self.is_block_device else {}
+        given = {name: value for name, value in (("cache", self.cache), ("io", self.io)) if value != "auto"}
+        return {**of_kind, **given}
 
 
 @dataclass
@@ -78,6 +95,7 @@ class Interface:
     type: str = field(default="network", metadata=_by(settings.choice(*INTERFACE_TYPES)))
     source: str | None = field(default=None, metadata=_by(settings.SOURCE))
     mac: str | None = field(default=None, metadata=_by(settings.MAC))
+    queues: int = field(default=1, metadata=_by(settings.number(1, settings.QUEUES_MAX)))
 
 
 @dataclass
@@ -103,6 +121,7 @@ class DomainSpec:
     vcpus: int | None = field(default=None, metadata=_by(settings.number(1, settings.VCPUS_MAX)))
     huge_page_mib: int = field(default=1024, metadata=_by(settings.PAGE_SIZE))
     lock_memory: bool = field(default=True, metadata=_by(settings.SWITCH))
+    memory_threads: int = field(default=0, metadata=_by(settings.number(0, settings.VCPUS_MAX)))
     strict_memory: bool = field(default=True, metadata=_by(settings.SWITCH))
     pin_cpus: bool = field(default=True, metadata=_by(settings.SWITCH))
     host_cores_per_node: int = field(default=1, metadata=_by(settings.number(0, settings.VCPUS_MAX)))
@@ -117,6 +136,10 @@ class DomainSpec:
     numa_nodes: list[str] = field(default_factory=list, metadata=_by(settings.NODES))
     ats: bool = field(default=True, metadata=_by(settings.SWITCH))
     gpudirect_cliques: bool = field(default=True, metadata=_by(settings.SWITCH))
+    hpet: bool = field(default=True, metadata=_by(settings.SWITCH))
+    kvm_dedicated: bool = field(default=False, metadata=_by(settings.SWITCH))
+    rom_bar: bool = field(default=True, metadata=_by(settings.SWITCH))
+    rng: bool = field(default=False, metadata=_by(settings.SWITCH))
     mmio_window_mib: int = field(default=0, metadata=_by(settings.POWER_OF_TWO))
     disks: list[Disk] = field(default_factory=list)
     interfaces: list[Interface] = field(default_factory=list)

@@ -21,6 +21,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request 
 NO_COUNTERPART = {
     "mirror_topology": (True, "vSphere does not give a guest the host's PCI tree; NCCL's topology file carries it"),
     "iothreads": (1, "ESXi schedules its I/O itself"),
+    "memory_threads": (0, "ESXi allocates the memory itself"),
+    "hpet": (True, "vSphere has its own timers"),
+    "kvm_dedicated": (False, "vSphere is the hypervisor; vsphere.latency_sensitivity is its setting"),
+    "rom_bar": (True, "vSphere decides about option ROMs"),
+    "rng": (False, "vSphere has no virtio devices"),
     "boot": (None, "vSphere boots no kernel directly"),
     "console_log": (None, "vSphere writes no console log"),
     "physical_address_bits": ("auto", "vSphere decides about address bits"),

@@ -92,6 +92,52 @@ def test_nvswitches_follow_all_gpus(server):
     assert ensure(server, [GPU]).facts["bound"] == [GPU]
 
 
+DRIVE = "0000:15:00.0"
+
+
+def with_drive(server, noted="E:ID_MODEL=x\n"):
+    """Make 0000:15:00.0 an NVMe drive, and the host's own disk one, too."""
+    for address, disk, number in ((DRIVE, "nvme0n1", "259:0"), ("0000:00:02.0", "vda", "254:0")):
+        place = server.directory(address)
+        server.put(f"{place}/uevent", "PCI_CLASS=10802\nPCI_ID=144D:A80A\nDRIVER=nvme\n")
+        server.put(f"{place}/block/{disk}/dev", f"{number}\n")
+        server.link(f"/sys/class/block/{disk}", f"{place}/block/{disk}")
+        server.put(f"/run/udev/data/b{number}", noted)
+
+
+def test_unused_drives_are_those_that_are_empty(server):
+    with_drive(server)
+    assert ensure(server, ["nvme:unused"]).facts["bound"] == [DRIVE]
+    assert ensure(server, ["nvme:unused"]).facts["unused_drives"] == [DRIVE]
+    assert not ensure(server, ["nvme:unused"]).changed
+    with pytest.raises(HostError, match=r"0000:00:02.0 is in use by the host"):
+        ensure(server, ["nvme"])
+
+
+@pytest.mark.parametrize(
+    "noted", ["E:ID_FS_TYPE=zfs_member\n", "E:ID_MODEL=x\nE:ID_PART_TABLE_TYPE=gpt\n", "E:ID_FS_TYPE=LVM2_member\n"]
+)
+def test_a_drive_with_content_is_not_unused(server, noted):
+    with_drive(server, noted)
+    assert ensure(server, ["nvme:unused"]).facts["bound"] == []
+
+
+def test_a_drive_with_partitions_or_that_udev_does_not_know_is_not_unused(server):
+    with_drive(server)
+    server.put(f"{server.directory(DRIVE)}/block/nvme0n1/nvme0n1p1/partition", "1\n")
+    assert ensure(server, ["nvme:unused"]).facts["bound"] == []
+    server.remove(f"{server.directory(DRIVE)}/block/nvme0n1/nvme0n1p1/partition")
+    server.remove("/run/udev/data/b259:0")
+    assert ensure(server, ["nvme:unused"]).facts["bound"] == []
+
+
+def test_every_boot_binds_the_drives_that_the_play_has_chosen():
+    given = {"devices": ["gpu", "nvme:unused"], "keep_drivers_off": True}
+    saved = vfio_binding.to_save(given, {"unused_drives": [DRIVE]})
+    assert saved == {"devices": ["gpu", DRIVE], "keep_drivers_off": True}
+    assert vfio_binding.to_save({"devices": ["gpu"]}, {"unused_drives": []}) == {"devices": ["gpu"]}
+
+
 def test_resets_that_are_known_to_fail_are_named(server):
     assert ensure(server).facts["reset_failures"] == {}  # the kernel tells none
     server.put(f"{server.directory(GPU)}/reset_method", "flr bus\n")

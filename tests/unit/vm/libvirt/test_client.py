@@ -11,6 +11,39 @@ CAPABILITIES = """<domainCapabilities><machine>pc-q35-7.2</machine><vcpu max='28
 <enum name='firmware'>{}</enum><loader supported='yes'/></os></domainCapabilities>"""
 
 
+class Respawn:
+    """ansible.module_utils.common.respawn, as far as it is called."""
+
+    def __init__(self, found, has_respawned=False):
+        self.found, self.before, self.started = found, has_respawned, []
+
+    def has_respawned(self):
+        return self.before
+
+    def probe_interpreters_for_module(self, interpreters, module):
+        assert module == "libvirt"
+        return self.found if self.found in interpreters else None
+
+    def respawn_module(self, interpreter):
+        self.started.append(interpreter)
+
+
+@pytest.mark.parametrize(
+    ("missing", "found", "before", "started"),
+    [
+        (True, "/usr/bin/python3", False, ["/usr/bin/python3"]),
+        (True, None, False, []),
+        (True, "/usr/bin/python3", True, []),
+        (False, "/usr/bin/python3", False, []),
+    ],
+)
+def test_the_interpreter_with_libvirts_binding_takes_over(monkeypatch, missing, found, before, started):
+    monkeypatch.setattr(client, "libvirt", None if missing else object())
+    respawn = Respawn(found, before)
+    client.run_with_binding(respawn)
+    assert respawn.started == started
+
+
 def test_capabilities() -> None:
     with_ovmf = client.accelerator(CAPABILITIES.format("<value>efi</value>"), {"pc-q35-7.2": 255})
     assert (with_ovmf.max_vcpus, with_ovmf.firmwares, with_ovmf.machine) == (288, ["bios", "efi"], "pc-q35-7.2")

@@ -131,7 +131,7 @@ def test_an_addition_that_changes_the_machine_is_undone(addition: tuple[str, str
     [
         (("<on_reboot>restart", "<on_reboot>destroy"), ["on_reboot"]),
         (("<clock offset='utc'/>", "<clock offset='localtime'/>"), ["clock/@offset"]),
-        (("<clock offset='utc'/>", "<clock offset='utc'><timer name='rtc'/></clock>"), ["clock/timer"]),
+        (("<clock offset='utc'/>", "<clock offset='utc'><timer name='rtc'/></clock>"), ["clock/timer[rtc]"]),
         (("<uuid>", "<later>that nobody knows yet</later><uuid>"), ["later"]),
         (("<topology sockets", "<topology books='1' sockets"), ["cpu/topology/@books"]),
     ],

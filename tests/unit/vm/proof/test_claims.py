@@ -21,6 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence i
     differences_of_domain,
     firmware_of_result,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import Interface
 
 
 def failed(claims: list[Claim]) -> list[str]:
@@ -350,6 +351,59 @@ def test_kernel_settings_that_are_left_alone_or_missing_are_not_applicable():
     assert (claim.holds, claim.reason) == (None, "no cpufreq")
     (claim,) = found(prove(one), "(KSM)")
     assert (claim.holds, claim.reason) == (None, "the inventory leaves it as it is (gpu_host_kernel_settings.ksm)")
+
+
+def with_speed_settings():
+    """The evidence of a guest with all settings for speed, as QEMU's arguments show them."""
+    one = evidence()
+    spec = one.planned.spec
+    spec.memory_threads, spec.hpet, spec.kvm_dedicated, spec.rng, spec.rom_bar = 8, False, True, True, False
+    spec.interfaces = [Interface(source="default", queues=4)]
+    arguments = [
+        text.replace('"prealloc":true', '"prealloc":true,"prealloc-threads":8') for text in one.running.qemu_arguments
+    ]
+    arguments = [text.replace('"driver":"vfio-pci"', '"driver":"vfio-pci","rombar":0') for text in arguments]
+    card = f'{{"driver":"virtio-net-pci","mq":true,"vectors":10,"mac":"{spec.mac(0)}"}}'
+    arguments += ["-machine", "pc-q35-7.2,hpet=off", "-cpu", "host,kvm-hint-dedicated=on"]
+    arguments += ["-device", '{"driver":"virtio-rng-pci","rng":"objrng0"}', "-device", card]
+    one.running.qemu_arguments = arguments
+    return one
+
+
+# What is in QEMU's arguments instead, and the claim that fails for it.
+SLOWER = {
+    '"prealloc-threads":8,"size"': ('"size"', "is allocated by several threads"),
+    "hpet=off": ("smm=off", "has no HPET"),
+    ",kvm-hint-dedicated=on": ("", "(kvm-hint-dedicated)"),
+    "virtio-rng-pci": ("virtio-balloon-pci", "(virtio-rng)"),
+    '"vectors":10': ('"vectors":4', "virtio interface 0 has its queues"),
+    '"rombar":0': ('"rombar":1', "has no option ROM"),
+}
+
+
+def test_settings_for_speed_are_claimed_if_they_are_asked_for():
+    claims = {claim.claim for claim in prove(with_speed_settings())} - {claim.claim for claim in prove(evidence())}
+    assert len(claims) == 10  # two cells, four devices, one each of the others
+    assert failed(prove(with_speed_settings())) == []
+
+
+@pytest.mark.parametrize("there", SLOWER)
+def test_a_setting_for_speed_that_qemu_does_not_have_fails(there):
+    instead, words = SLOWER[there]
+    one = with_speed_settings()
+    assert any(there in text for text in one.running.qemu_arguments)
+    one.running.qemu_arguments = [text.replace(there, instead) for text in one.running.qemu_arguments]
+    names = failed(prove(one))
+    assert names
+    assert all(words in name for name in names)
+
+
+def test_rhels_machines_have_48_address_bits_at_most():
+    one = evidence()
+    one.planned.machine = "pc-q35-rhel9.4.0"
+    assert [claim.seen for claim in found(prove(one), "host-phys-bits") if claim.holds is False] == [52]
+    one.guest.cpu.physical_address_bits = 48
+    assert failed(prove(one)) == []
 
 
 def test_a_reset_that_is_known_to_fail_is_named():

@@ -21,7 +21,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xm
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import (
     ACCELERATORS,
+    DISK_CACHES,
     DISK_FORMATS,
+    DISK_IO,
     FIRMWARES,
     NIC_FUNCTIONS,
     DomainSpec,
@@ -51,12 +53,15 @@ DISKS = st.fixed_dictionaries(
         "base": maybe(PATHS),
         "base_format": st.sampled_from(DISK_FORMATS),
         "size_mib": st.integers(0, 4096),
+        "cache": st.sampled_from(DISK_CACHES),
+        "io": st.sampled_from(DISK_IO),
     },
 )
 INTERFACES = st.one_of(
     st.fixed_dictionaries({"type": st.just("user")}, optional={"mac": maybe(MACS)}),
     st.fixed_dictionaries(
-        {"type": st.sampled_from(("network", "bridge")), "source": TEXT}, optional={"mac": maybe(MACS)}
+        {"type": st.sampled_from(("network", "bridge")), "source": TEXT},
+        optional={"mac": maybe(MACS), "queues": st.integers(1, 8)},
     ),
 )
 # Every setting of a spec, with values most of which are accepted; numa_nodes and devices are the lab's.
@@ -70,6 +75,7 @@ SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     "vcpus": maybe(st.integers(1, 6)),
     "huge_page_mib": st.sampled_from((0, 2, 1024)),
     "lock_memory": st.booleans(),
+    "memory_threads": st.integers(0, 16),
     "strict_memory": st.booleans(),
     "pin_cpus": st.booleans(),
     "host_cores_per_node": st.integers(0, 2),
@@ -84,6 +90,10 @@ SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     "interrupt_remapping": st.booleans(),
     "numa_nodes": st.sampled_from(([], ["all"], ["0"], ["1"], ["0", "1"])),
     "ats": st.booleans(),
+    "hpet": st.booleans(),
+    "kvm_dedicated": st.booleans(),
+    "rom_bar": st.booleans(),
+    "rng": st.booleans(),
     "mmio_window_mib": st.sampled_from((0, 65536, 1 << 20)),
     "disks": st.lists(DISKS, max_size=3),
     "interfaces": st.lists(INTERFACES, max_size=3),

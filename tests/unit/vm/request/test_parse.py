@@ -105,7 +105,7 @@ def disk(**settings: Any) -> dict[str, Any]:
         (
             of(disks=["/a"]),
             "disks[0]: '/a' is not a dictionary; write {setting: value}; there are base, base_format, "
-            "format, path, read_only, size_mib",
+            "cache, format, io, path, read_only, size_mib",
         ),
         (of(disks=[{}]), "disks[0]: path is missing; give path"),
         (disk(path="a.img"), "disks[0].path 'a.img' is not an absolute path; begin it with '/'"),

@@ -1,0 +1,119 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A record of what was before the first change: the role's ``absent`` restores from it.
+
+``Remembering`` is a System that notes the state of a thing before it changes it for the first time. An entry is written
+before the change, so that a run that is killed between both leaves an entry that restores nothing. What is noted first
+stays: later runs change what an earlier run has made.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from hashlib import sha256
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import nic_firmware, vfio_binding
+
+RECORD = "/var/lib/sailloft/gpu_host_before.json"
+# Files that a boot begins without, and those that are removed with the unit (at_boot/persistence.py).
+NOT_NOTED = ("/run/", "/etc/sailloft/", "/usr/lib/sailloft/", "/etc/systemd/system/sailloft-", "/var/lib/sailloft/")
+DRIVERCTL_ORDER = "/etc/systemd/system/driverctl@.service.d/sailloft.conf"
+# Files of the kernel that take an order and have no state.
+ORDERS = ("/proc/sys/vm/compact_memory",)
+
+
+def entries(system: System) -> list[dict[str, Any]]:
+    """Return the record, in the order of the changes. Raises HostError if it cannot be read."""
+    text = system.read(RECORD)
+    try:
+        return json.loads(text) if text else []
+    except ValueError as error:
+        raise HostError(f"{RECORD} is no JSON ({error}): restore the host by hand, and remove the file") from error
+
+
+def as_bytes(noted: list[dict[str, Any]]) -> bytes:
+    """Return the content of the record's file."""
+    return (json.dumps(noted, indent=1, sort_keys=True) + "\n").encode()
+
+
+class Remembering(System):
+    """A system whose changes are noted in the record; all is done by ``inner``."""
+
+    def __init__(self, inner: System) -> None:
+        super().__init__(inner.root)
+        self.inner = inner
+
+    def machine(self) -> str:
+        """Return the processor architecture of the inner system."""
+        return self.inner.machine()
+
+    def poke_bytes(self, path: str, data: bytes, offset: int) -> None:
+        """Note the text or the register, and write."""
+        if path not in ORDERS:
+            try:
+                before = self.inner.read_bytes(path)
+            except HostError:
+                before = None  # it cannot be read, so nothing can be restored
+            if before is not None and path.endswith("/config"):
+                self._note(kind="register", path=path, offset=offset, hex=before[offset : offset + len(data)].hex())
+            elif before is not None:
+                self._note(kind="text", path=path, text=before.decode(errors="replace").strip())
+        self.inner.poke_bytes(path, data, offset)
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Note the file, and replace it."""
+        if not path.startswith(NOT_NOTED) and path != DRIVERCTL_ORDER:
+            before = self.inner.read_bytes(path)
+            digest = sha256(content).hexdigest()
+            former = None if before is None else base64.b64encode(before).decode()
+            self._note(kind="file", path=path, base64=former, written=[digest])
+            self._note_written(path, digest)
+        self.inner.replace(path, content)
+
+    def remove(self, path: str) -> None:
+        """Remove a file: this is done to files of our own only."""
+        self.inner.remove(path)
+
+    def run(self, argv: list[str], stdin: str | None = None, timeout_seconds: float | None = None) -> str:
+        """Note what a command is about to change, and run it."""
+        if argv[:2] == ["driverctl", "set-override"] or argv[:2] == ["driverctl", "unset-override"]:
+            path = f"{vfio_binding.OVERRIDES}/pci-{argv[2]}"
+            self._note(kind="override", path=path, address=argv[2], driver=self.inner.read(path))
+        if argv[:1] == ["mount"]:
+            self._note(kind="mount", path=argv[-1])
+        if argv[:1] == ["mstconfig"] and "set" in argv:
+            self._note_firmware(argv[2], [word.partition("=")[0] for word in argv[argv.index("set") + 1 :]])
+        return self.inner.run(argv, stdin, timeout_seconds)
+
+    def _note_firmware(self, address: str, names: list[str]) -> None:
+        seen = nic_firmware.query(self.inner, address)
+        for name in names:
+            if name in seen:
+                self._note(kind="firmware", path=f"{address} {name}", address=address, value=seen[name].next_boot.text)
+
+    def _note_written(self, path: str, digest: str) -> None:
+        """Add to what we have written to a file: only that is replaced by what was before."""
+        known = entries(self.inner)
+        for entry in known:
+            if entry["path"] == path and digest not in entry.get("written", [digest]):
+                entry["written"].append(digest)
+                self._write(known)
+
+    def _note(self, **entry: Any) -> None:
+        known = entries(self.inner)
+        if all(_key(entry) != _key(one) for one in known):
+            self._write([*known, entry])
+
+    def _write(self, noted: list[dict[str, Any]]) -> None:
+        self.inner.replace(RECORD, as_bytes(noted))
+
+
+def _key(entry: dict[str, Any]) -> tuple[str, str, int]:
+    # A binding is one thing, whether driverctl writes its file or we do.
+    kind = "file" if entry["kind"] == "override" else entry["kind"]
+    return kind, os.path.normpath(entry["path"]), entry.get("offset", 0)

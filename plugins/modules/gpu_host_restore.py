@@ -1,0 +1,68 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Take back the settings of a GPU host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_host_restore
+short_description: Take back the settings of a GPU host
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Restores what M(sailloft.fleet.gpu_host_boot), M(sailloft.fleet.kernel_arguments) and M(sailloft.fleet.nic_firmware)
+    have changed to what was there before, the last change first, and removes the service that restores settings at
+    boot.
+  - These modules note what is there before they change it for the first time
+    (C(/var/lib/sailloft/gpu_host_before.json)). Without that record only the service is removed.
+  - Refused while guests run. A file that others have changed since is left as it is, and the call fails at the end.
+  - Packages stay installed. Settings of VFs that stay (trust, MAC) are not restored.
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Take back the settings of the host
+  sailloft.fleet.gpu_host_restore:
+"""
+
+RETURN = r"""
+reboot_required:
+  description: Whether something takes effect at the next boot only.
+  returned: success
+  type: bool
+pending:
+  description: What takes effect at the next boot only, a line each.
+  returned: success
+  type: list
+  elements: str
+failures:
+  description: What could not be restored and why, a line each.
+  returned: when no guest runs
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_module import finish_on_host
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.undo import restore
+
+
+def main() -> None:
+    """Run as an Ansible module."""
+    module = AnsibleModule(argument_spec={}, supports_check_mode=True)
+    finish_on_host(module, lambda: restore.ensure(System(), module.check_mode))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Settings for speed: in the XML only if they are asked for, and compared in meaning."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import pytest
+from machines import lab
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.xml_diff import acted_on, differences
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.domain_xml import render
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
+
+PLAIN = {
+    "name": "vm",
+    "memory_mib": 2048,
+    "gpus": {"count": 2},
+    "disks": [{"path": "/a.qcow2"}, {"path": "/dev/vg/b", "format": "raw"}],
+    "interfaces": [{"source": "default"}],
+}
+
+
+def xml(**given):
+    (plan,) = plan_domains(lab(), parse_specs([{**PLAIN, **given}]))
+    return render(plan)
+
+
+def test_without_them_the_xml_has_none_of_their_elements():
+    root = ET.fromstring(xml())
+    for path in ("clock", "features/kvm", "memoryBacking/allocation", "devices/rng", "devices/hostdev/rom"):
+        assert root.find(path) is None, path
+    assert root.find("devices/interface/driver") is None
+    assert root.find("devices/disk/driver").attrib == {"name": "qemu", "type": "qcow2", "iothread": "1"}
+
+
+# The setting, the path and attributes of its element, and the path that differs from a domain without it.
+SETTINGS = {
+    "memory_threads": (8, "memoryBacking/allocation", {"mode": "immediate", "threads": "8"}),
+    "hpet": (False, "clock/timer", {"name": "hpet", "present": "no"}),
+    "kvm_dedicated": (True, "features/kvm/hint-dedicated", {"state": "on"}),
+    "rom_bar": (False, "devices/hostdev/rom", {"bar": "off"}),
+    "rng": (True, "devices/rng/backend", {"model": "random"}),
+    "interfaces": ([{"source": "default", "queues": 4}], "devices/interface/driver", {"name": "vhost", "queues": "4"}),
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_each_is_in_the_xml_and_a_difference_in_both_directions(setting):
+    value, path, attributes = SETTINGS[setting]
+    with_it = xml(**{setting: value})
+    assert ET.fromstring(with_it).find(path).attrib == attributes
+    # Asked for, or asked for no longer: the domain is defined again. An rng has a port, so that others move.
+    assert acted_on(differences(with_it, xml()))
+    assert acted_on(differences(xml(), with_it))
+
+
+def test_ports_of_other_devices_stay_where_they_are_with_an_rng():
+    of_disks = [
+        [disk.find("address").attrib for disk in ET.fromstring(one).findall("devices/disk")]
+        for one in (xml(), xml(rng=True))
+    ]
+    assert of_disks[0] == of_disks[1]
+
+
+def test_cache_and_io_of_disks():
+    disks = [
+        {"path": "/a", "cache": "none", "io": "io_uring"},
+        {"path": "/dev/vg/b", "format": "raw", "cache": "directsync"},
+        {"path": "/dev/vg/c", "format": "raw", "io": "threads"},
+    ]
+    drivers = [driver.attrib for driver in ET.fromstring(xml(disks=disks)).findall("devices/disk/driver")]
+    assert [(driver["cache"], driver["io"]) for driver in drivers] == [
+        ("none", "io_uring"),
+        ("directsync", "native"),
+        ("none", "threads"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"disks": [{"path": "/a", "io": "native"}]}, "disk /a: io native needs cache none or directsync"),
+        ({"disks": [{"path": "/dev/a", "cache": "writeback"}]}, "io native needs cache"),
+        ({"interfaces": [{"type": "user", "queues": 2}]}, "an interface of type user has one queue"),
+        ({"kvm_dedicated": True, "pin_cpus": False}, "kvm_dedicated needs CPUs of its own"),
+        ({"kvm_dedicated": True, "accelerator": "qemu"}, "kvm_dedicated needs KVM"),
+        ({"memory_threads": -1}, "memory_threads -1 is not possible"),
+        ({"interfaces": [{"source": "a", "queues": 0}]}, "queues 0 is not possible"),
+    ],
+)
+def test_what_cannot_be_together_is_refused(given, message):
+    with pytest.raises(DomainError, match=message):
+        parse_specs([{**PLAIN, **given}])
