@@ -11,22 +11,24 @@ from dataclasses import dataclass
 class Kind:
     """A kind of device.
 
-    ``label`` is its name in text, ``short`` in pictures. ``setting`` is the field of a request for a virtual machine
-    that gives such devices (vm/request/spec.py); None: a request has none.
+    ``label`` is its name in text, ``short`` in pictures, ``light`` and ``dark`` are its colours there. ``setting`` is the
+    field of a request for a virtual machine that gives such devices (vm/request/spec.py); None: a request has none.
     """
 
     name: str
     label: str
     short: str
     setting: str | None = None
+    light: str = "#7d8896"
+    dark: str = "#7d8896"
 
 
 # The registry of kinds, in the order of lists. To add one: a row here, its classes in ``CLASSES``, and its setting.
 KINDS = (
-    Kind("gpu", "GPU", "GPU", "gpus"),
-    Kind("nic", "NIC", "NIC", "nics"),
-    Kind("nvme", "NVMe drive", "NVMe", "nvme"),
-    Kind("nvswitch", "NVSwitch", "NVSwitch"),
+    Kind("gpu", "GPU", "GPU", "gpus", "#1d7a4c", "#5cc793"),
+    Kind("nic", "NIC", "NIC", "nics", "#24527a", "#8fbce6"),
+    Kind("nvme", "NVMe drive", "NVMe", "nvme", "#8a5a00", "#e3b341"),
+    Kind("nvswitch", "NVSwitch", "NVSwitch", None, "#6b3fa0", "#c3a6ee"),
     Kind("bridge", "bridge", "Bridge"),
     Kind("other", "device", "PCI"),
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kinds import kind
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kinds import DEVICES, kind
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
     Cpu,
     Function,
@@ -28,7 +28,7 @@ VIRTUALIZATION = {"intel": "vmx", "amd": "svm"}
 # CPUID leaf 80000008h: EAX bits 7:0 are the physical address bits (Intel SDM volume 2, AMD APM volume 3).
 ADDRESS_SIZES_LEAF = 0x80000008
 # The kinds that a virtual machine can be given.
-GIVEN = ("gpu", "nic", "nvme", "nvswitch")
+GIVEN = frozenset(each.name for each in DEVICES)
 
 
 def read_esxi(properties: dict[str, Any], sriov_of_target: Iterable[Any] = ()) -> Host:
