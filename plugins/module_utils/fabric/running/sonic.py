@@ -21,7 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic
     paused_priorities,
     queues_of,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_wanted import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_wanted import (
     HASH_FIELDS,
     INGRESS_LOSSY,
     MAPS,

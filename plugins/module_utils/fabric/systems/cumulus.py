@@ -42,11 +42,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.cumu
     Reader,
     document,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.cumulus_change import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.cumulus_change import (
     remediation,
     restoration,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.cumulus_render import render
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.cumulus_render import render
 
 __all__ = [
     "ASICS",

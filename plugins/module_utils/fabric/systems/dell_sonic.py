@@ -20,8 +20,8 @@ import re
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.dell_sonic import MODULES, SYSTEM, Reader
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.dell_sonic_change import remediation
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.dell_sonic_render import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.dell_sonic_change import remediation
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.dell_sonic_render import (
     held_cable_m,
     render,
 )

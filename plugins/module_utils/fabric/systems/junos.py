@@ -60,7 +60,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.juno
     Line,
     set_lines,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.junos_render import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.junos_render import (
     MOST_MTU,
     attainable,
     wanted_lines,

@@ -54,7 +54,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.nxos
     Settings,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.cli import own_name, unlike, wanted_classes
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.nxos_change import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.nxos_change import (
     NOT_HELD,
     Tree,
     is_as_wanted,

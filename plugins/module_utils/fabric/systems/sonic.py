@@ -20,8 +20,8 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import PortQos, Switch
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic import SYSTEM, read
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import ConfigDb
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_patch import patches
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_wanted import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_patch import patches
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_wanted import (
     EGRESS_LOSSLESS,
     EGRESS_LOSSY,
     hash_fields,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 class Kind:
     """A kind of device.
 
-    ``label`` is its name in text, ``short`` in pictures, ``light`` and ``dark`` are its colours there. ``setting`` is the
+    ``label`` is its name in text, ``short`` in pictures, ``light`` and ``dark`` its colours there. ``setting`` is the
     field of a request for a virtual machine that gives such devices (vm/request/spec.py); None: a request has none.
     """
 

@@ -20,7 +20,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Watchdog,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import dell_sonic, dell_sonic_render
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import dell_sonic
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts import dell_sonic_render
 
 PORTS = ["Eth1/1", "Eth1/2"]
 TWO = {

@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import sonic
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_wanted import HASH_FIELDS
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_wanted import HASH_FIELDS
 
 
 def rendered(wanted: Switch) -> dict:
@@ -155,7 +155,7 @@ def test_a_name_follows_from_the_content_and_the_models_take_it():
     assert all(len(name) <= 32 for table in after for name in after[table] if name.startswith("SAILLOFT"))
 
 
-# What this project's ``Switch`` has no term for: held by ``patch`` (test_sonic_patch) and seen by no parse.
+# What this project's ``Switch`` has no term for: held by ``patch`` (parts/test_sonic_patch) and seen by no parse.
 NO_TERM = {
     ("BUFFER_QUEUE", "profile"),  # the egress buffer
     ("PFC_WD", "action"),  # "drop" where it is not set

@@ -24,7 +24,7 @@ from switches import policies, switch
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Switch, Watchdog
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import sonic
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_patch import OF_PORTS, SHARED
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_patch import OF_PORTS, SHARED
 
 FOLDER = os.environ.get("SAILLOFT_SONIC_YANG")
 if not FOLDER:

@@ -33,7 +33,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.soni
     references,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_wanted import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_wanted import (
     EGRESS_LOSSLESS,
     EGRESS_LOSSY,
     HASH_FIELDS,

@@ -22,7 +22,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.cumu
     merge,
     names_of,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.cumulus_render import text_of, tree_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.cumulus_render import text_of, tree_of
 
 
 def remediation(running: str, wanted: Switch) -> str:

@@ -27,7 +27,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.dell
     Reader,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax.sonic_terms import OWN
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.dell_sonic_render import render
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.dell_sonic_render import render
 
 Config = dict[str, Any]
 _BOUND = (DSCP_MAP, QUEUE_MAP, GROUP_MAP, PFC_QUEUE_MAP)

@@ -16,7 +16,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import references
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import sonic
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.sonic_wanted import (
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_wanted import (
     MAPS,
     PFC_TO_PG,
     PFC_TO_PG_TABLE,

@@ -1,0 +1,66 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The variables of roles and the files that the documentation names exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if (path / "meta").is_dir())
+NAME = re.compile(rf"\b(?:{'|'.join(sorted(ROLES, key=len, reverse=True))})_\w+")
+# Variables of the site or its devices that no role has an option for, and an example of a misspelt name.
+OTHERS = {
+    "gpu_guest_host",
+    "lab_boot_mode",
+    "roce_switch_asic",
+    "roce_switch_headroom",
+    "roce_switch_queue_buffer_bytes",
+    "roce_switch_headrom",
+}
+# A file of the checkout, or of the library without its folder; NAME and SITE stand for others.
+FILE = re.compile(r"`((?:[a-z0-9_]+/)+[\w.-]+\.(?:py|yml|md))`")
+PLACES = [ROOT, ROOT / "plugins", ROOT / "plugins/module_utils"]
+# Files of other projects and of sites.
+ELSEWHERE = {"config/main.py"}
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+
+
+def known():
+    """Return the names of options and results of roles, of plugins and of playbooks."""
+    names = {
+        path.stem for folder in ("modules", "filter", "action") for path in (ROOT / "plugins" / folder).glob("*.py")
+    }
+    names |= {path.stem for path in (ROOT / "playbooks").glob("*.yml")} | set(ROLES)
+    for role in ROLES:
+        entries = yaml.safe_load((ROOT / "roles" / role / "meta/argument_specs.yml").read_text())["argument_specs"]
+        for entry in entries.values():
+            names |= set(entry.get("options", {}))
+            for line in entry.get("description", []):
+                names |= set(re.findall(r"C\((\w+)\)", line)) if line.startswith("Results") else set()
+    return names
+
+
+KNOWN = known()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_a_page_names_variables_that_exist(page):
+    assert set(NAME.findall(page.read_text())) - KNOWN - OTHERS == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_a_page_names_files_that_exist(page):
+    paths = {path for path in FILE.findall(page.read_text()) if not re.search(r"NAME|SITE|(group|host)_vars", path)}
+    assert {path for path in paths - ELSEWHERE if not any((place / path).exists() for place in PLACES)} == set()
+
+
+def test_the_exceptions_are_needed():
+    named = {name for page in PAGES for name in NAME.findall(page.read_text())}
+    assert not OTHERS - named
+    assert not OTHERS & KNOWN
+    assert len(named & KNOWN) > 100
