@@ -1,0 +1,124 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A site as objects of NetBox: the arguments ``data`` of the modules of the collection netbox.netbox. Pure.
+
+Names are those of the inventory, so the inventory plugin netbox.netbox.nb_inventory has the same hosts.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Cable, Device, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.names import interface
+
+# NetBox: dcim/choices.py, InterfaceTypeChoices, by Gbit/s; a speed that is not here is "other".
+ETHERNET = {
+    1: "1000base-t",
+    10: "10gbase-x-sfpp",
+    25: "25gbase-x-sfp28",
+    40: "40gbase-x-qsfpp",
+    100: "100gbase-x-qsfp28",
+    200: "200gbase-x-qsfp56",
+    400: "400gbase-x-qsfpdd",
+    800: "800gbase-x-qsfpdd",
+}
+INFINIBAND = {100: "infiniband-edr", 200: "infiniband-hdr", 400: "infiniband-ndr", 800: "infiniband-xdr"}
+# The choices of netbox_cable; a site's own media have none.
+CABLES = {
+    "dac": "dac-passive",
+    "ndr-dac": "dac-passive",
+    "ndr-acc": "dac-active",
+    "aoc": "aoc",
+    "mmf": "mmf",
+    "ndr-mmf": "mmf",
+    "smf": "smf",
+    "cat6a": "cat6a",
+}
+
+
+def slug(text: str) -> str:
+    """Return a name as NetBox has it in URLs; nb_inventory names groups by it."""
+    return re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-")
+
+
+def netbox(site: Site, manufacturer: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the objects by kind, in the order in which they need each other.
+
+    A blueprint does not say who makes a device: ``manufacturer`` is that of all device types.
+    """
+    name = site.blueprint.site
+    physical = [kind for kind in site.blueprint.kinds.values() if kind.model]
+    models = {kind.model.name: kind.model for kind in physical if kind.model}
+    return {
+        "sites": [{"name": name, "slug": slug(name)}],
+        "manufacturers": [{"name": manufacturer, "slug": slug(manufacturer)}],
+        "device_types": [
+            {
+                "manufacturer": manufacturer,
+                "model": model.name,
+                "slug": slug(model.name),
+                "part_number": model.part,
+                "u_height": model.units,
+            }
+            for model in models.values()
+        ],
+        "device_roles": [{"name": kind.name, "slug": slug(kind.name), "vm_role": False} for kind in physical],
+        "racks": [
+            {"name": rack.name, "site": name, "u_height": rack.spec.rack.units}
+            for rack in site.racks
+            if rack.spec and rack.spec.rack
+        ],
+        "prefixes": [
+            {
+                "prefix": str(subnet),
+                "scope_type": "dcim.site",
+                "scope": name,
+                "description": network if len(subnets) == 1 else f"{network} {number}",
+            }
+            for network, subnets in site.subnets.items()
+            for number, subnet in enumerate(subnets, 1)
+        ],
+        "devices": [_device(name, device) for device in site.devices.values() if device.kind.model],
+        "interfaces": [
+            _interface(device, port, cable) for device in site.devices.values() for port, cable in device.cables.items()
+        ],
+        "cables": [_cable(cable) for cable in site.cables],
+    }
+
+
+def _device(site: str, device: Device) -> dict[str, Any]:
+    if device.kind.model is None:
+        raise AssertionError("the blueprint was read without its check")
+    return {
+        "name": device.name,
+        "device_type": device.kind.model.name,
+        "device_role": device.kind.name,
+        "site": site,
+        "rack": device.rack.name,
+        "position": device.unit,
+        "face": "front",
+    }
+
+
+def _interface(device: Device, port: str, cable: Cable) -> dict[str, Any]:
+    types = INFINIBAND if cable.rule.infiniband else ETHERNET
+    # NetBox has speeds in kbit/s.
+    speed = int(cable.speed_gbit_s * 1_000_000)
+    kind = types.get(int(cable.speed_gbit_s), "other") if cable.speed_gbit_s >= 1 else "other"
+    return {"device": device.name, "name": interface(device, port), "type": kind, "speed": speed}
+
+
+def _cable(cable: Cable) -> dict[str, Any]:
+    medium = CABLES.get(cable.rule.medium.name)
+    return {
+        "termination_a_type": "dcim.interface",
+        "termination_a": {"device": cable.a.name, "name": interface(cable.a, cable.a_port)},
+        "termination_b_type": "dcim.interface",
+        "termination_b": {"device": cable.b.name, "name": interface(cable.b, cable.b_port)},
+        **({"type": medium} if medium else {}),
+        "label": f"{cable.rule.name}-{cable.number:06d}",
+        "length": cable.length_m,
+        "length_unit": "m",
+    }

@@ -1,0 +1,42 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Arguments of modules of other collections, checked with the modules' own argument specifications."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+
+class _MadeError(Exception):
+    """The module has made its AnsibleModule."""
+
+
+@functools.cache
+def specification(module: str, maker: str) -> dict[str, Any]:
+    """Return the argument specification of a module (netbox.netbox.netbox_cable), which makes a ``maker``."""
+    namespace, collection, name = module.split(".")
+    python = importlib.import_module(f"ansible_collections.{namespace}.{collection}.plugins.modules.{name}")
+    found: dict[str, Any] = {}
+
+    def made(argument_spec: dict[str, Any], **_others: Any) -> None:
+        found.update(argument_spec)
+        raise _MadeError
+
+    before = getattr(python, maker)
+    setattr(python, maker, made)
+    try:
+        python.main()
+    except _MadeError:
+        return found
+    finally:
+        setattr(python, maker, before)
+    raise AssertionError(f"{module} makes no {maker}")
+
+
+def faults(module: str, maker: str, arguments: dict[str, Any]) -> list[str]:
+    """Return what is wrong with the arguments of a module."""
+    return ArgumentSpecValidator(specification(module, maker)).validate(arguments).error_messages
