@@ -63,13 +63,14 @@ def pairs(
     guest_paths: dict[tuple[str, str], str] | None = None,
     huge_pages: bool = True,
     tuned: bool = False,
+    purpose: str = rules.VIRTUAL_MACHINES,
 ) -> list[Pair]:
-    """Return each GPU of ``devices`` with its nearest NICs, the worst first.
+    """Return each GPU of ``devices`` with its nearest NICs, the worst first, for one of ``rules.PURPOSES``.
 
     ``guest_paths`` are path classes in the guest by GPU and NIC; None: as on the host. ``tuned``: judge ACS and
     MaxReadReq as the role gpu_host sets them (ACS where the ports can), not as they are now.
     """
-    plan, paths = AcsPlan(host, devices, rules.VIRTUAL_MACHINES), Paths(host)
+    plan, paths = AcsPlan(host, devices, purpose), Paths(host)
     found = []
     for gpu in plan.gpus:
         classes = {nic: paths.path_class(gpu, nic) for nic in plan.nics}
@@ -80,7 +81,7 @@ def pairs(
             causes += [*_registers(host.function(nic), tuned), *_links(host, gpu, nic)]
             if not huge_pages:
                 causes.append(SMALL_PAGES)
-            rates = [_rate(host.function(address).link) for address in (gpu, nic)]
+            rates = [link_rate(host.function(address).link) for address in (gpu, nic)]
             rate = None if None in rates else min(each for each in rates if each is not None)
             found.append(Pair(gpu, nic, nearest, guest, rate, tuple(causes)))
     return sorted(found, key=lambda pair: (-sum(3**cause.severity for cause in pair.causes), pair.gpu, pair.nic))
@@ -130,7 +131,8 @@ def _tree(host_path: str, guest_path: str) -> list[Cause]:
 
 def _nic(host: Host, plan: AcsPlan, gpu: str, nic: str) -> list[Cause]:
     function = host.function(nic)
-    if plan.topology(gpu, nic) != rules.INLINE or function.ats is not None:
+    # On bare metal requests carry physical addresses: nothing is translated.
+    if plan.purpose == rules.BARE_METAL or plan.topology(gpu, nic) != rules.INLINE or function.ats is not None:
         return []
     known = function.config_bytes >= PCI_CFG_SPACE_EXP_SIZE
     return [
@@ -161,7 +163,8 @@ def _ports(plan: AcsPlan, gpu: str, nic: str, as_set: bool) -> list[Cause]:
     if port.mask.holds(control, acs.capability):
         return []
     what = f"ACS of port {port.address} is {control:07b}, wanted {port.mask.text}"
-    return [Cause(2, what, cost, "gpu_host_acs: auto")]
+    remedy = "gpu_host_acs: auto" if plan.purpose == rules.VIRTUAL_MACHINES else "gpu_node_acs: bare_metal"
+    return [Cause(2, what, cost, remedy)]
 
 
 def _registers(function: Function, tuned: bool) -> list[Cause]:
@@ -204,7 +207,7 @@ def _links(host: Host, gpu: str, nic: str) -> list[Cause]:
     return causes
 
 
-def _rate(link: Link | None) -> float | None:
+def link_rate(link: Link | None) -> float | None:
     """Return the bytes per second of a link at its best, in GB/s (10^9), before the overhead of packets."""
     if link is None or not link.max_speed_gt_s or not link.max_width:
         return None

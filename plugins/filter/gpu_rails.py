@@ -1,0 +1,61 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The rails of two nodes to measure."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: gpu_rails
+short_description: The NICs of two GPU nodes to measure against each other, each with its nearest GPU
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - The RDMA devices of both in the order of their PCI addresses, paired by number.
+positional: server
+options:
+  _input:
+    description: RV(sailloft.fleet.host_topology_info#module:topology) of the node that sends.
+    type: dict
+    required: true
+  server:
+    description: The same of the node that receives.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+# [{number: 0, client: {device: mlx5_0, nic: "0000:18:00.0", gpu: "0000:1b:00.0"}, server: {...}}, ...]
+rails: "{{ seen.topology | sailloft.fleet.gpu_rails(hostvars['node2'].seen.topology) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The rails.
+  type: list
+  elements: dict
+"""
+
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance import rails
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+
+
+def gpu_rails(client: Any, server: Any) -> list[dict[str, Any]]:
+    """Return the rails. Raises AnsibleFilterError."""
+    try:
+        return rails.between(Host.from_dict(client), Host.from_dict(server))
+    except SailloftError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters by name."""
+        return {"gpu_rails": gpu_rails}

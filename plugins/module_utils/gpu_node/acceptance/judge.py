@@ -1,0 +1,235 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Measured beside expected: the claims of an acceptance, the worst first. Pure.
+
+Expected is what the links allow: of PCIe the rate of the link (``outlook.link_rate``), of a NIC the rate of its port.
+What a tool can reach of it is a share below. A tool that did not run is "not measured", and never held.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance import outputs
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance.run import MEASURED
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, not_applicable
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import outlook
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import (
+    BARE_METAL,
+    VIRTUAL_MACHINES,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+
+LAYER, BASELINE_LAYER = "acceptance", "against the baseline"
+# Copies by PCIe: nvbandwidth's README shows 26.0 GB/s of a 4.0 x16 link's 31.5, 83%; packets of 256 bytes carry at most
+# 256 of 280 bytes (PCI Express Base Specification: 24 bytes of header, sequence number, LCRC and framing).
+COPY_SHARE = 0.8
+# A NIC's port, of one message size and one connection: 99.7% is what users measure (NVIDIA/nccl#2171).
+PORT_SHARE = 0.95
+# All nodes' NICs together, of a collective's bus bandwidth: 320 of 400 GB/s on bare metal (NVIDIA/nccl-tests#380).
+COLLECTIVE_SHARE = 0.75
+# arXiv 2407.05467: virtual machines within 5% of bare metal.
+BASELINE_SHARE = 0.95
+UNIT = "GB/s"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One number. ``measured`` and ``limit`` are in GB/s, None: not measured, not known. ``basis`` says what limits."""
+
+    what: str
+    measured: float | None
+    limit: float | None
+    share: float
+    basis: str
+    source: str
+    reason: str = ""
+    causes: tuple[str, ...] = ()
+
+    @property
+    def wanted(self) -> float | None:
+        """Return the least that holds."""
+        return None if self.limit is None else self.share * self.limit
+
+    @property
+    def badness(self) -> tuple[int, float]:
+        """Return the sort key, the worst first: too slow by its share, not measured, not judged, held."""
+        if self.measured is None:
+            return (1, 0.0)
+        if self.wanted is None or self.limit is None:
+            return (2, 0.0)
+        ratio = self.measured / self.limit
+        return (0, ratio) if self.measured < self.wanted else (3, ratio)
+
+
+def of_nvbandwidth(run: dict[str, Any], node: Host | None) -> list[Result]:
+    """Return one result for each GPU and direction, and one for the slowest pair of GPUs."""
+    source = "nvbandwidth"
+    if run.get("status") != MEASURED:
+        return [_not_measured("copies between host and GPUs", source, run)]
+    try:
+        read = outputs.nvbandwidth_copies(run["output"])
+    except outputs.UnreadableError as error:
+        return [
+            _not_measured("copies between host and GPUs", source, {"reason": f"its output cannot be read: {error}"})
+        ]
+    results = []
+    between: dict[str, list[outputs.Copy]] = {}
+    for copy in read.copies:
+        if copy.test.startswith("device_to_device"):
+            between.setdefault(copy.test, []).append(copy)
+            continue
+        gpu = read.gpus[copy.column] if copy.column < len(read.gpus) else ""
+        rate, now = _rates(node, gpu)
+        causes = (now,) if now else ()
+        basis = f"{rate:.1f} {UNIT} of the PCIe link of {gpu}" if rate else f"the PCIe link of {gpu} is not known"
+        results.append(
+            Result(f"{copy.test}, GPU {copy.column}", copy.gb_per_s, rate, COPY_SHARE, basis, source, "", causes)
+        )
+    for test, copies in between.items():
+        worst = min(copies, key=lambda copy: copy.gb_per_s)
+        name = f"{test}, the slowest of {len(copies)} pairs of GPUs"
+        basis = "the rate of NVLink is not in the topology"
+        results.append(Result(name, worst.gb_per_s, None, 1, basis, f"{source}, GPU {worst.row} and {worst.column}"))
+    results += [_not_measured(name, source, {"reason": "nvbandwidth waived it"}) for name in read.waived]
+    return results
+
+
+def of_nccl(run: dict[str, Any], ports_gb_per_s: float | None, causes: tuple[str, ...], what: str) -> Result:
+    """Return the result of all_reduce_perf. ``ports_gb_per_s``: of all NICs of a node; None within one node."""
+    source = "nccl-tests all_reduce_perf"
+    if run.get("status") != MEASURED:
+        return _not_measured(what, source, run)
+    try:
+        measured = outputs.nccl_bus_gb_per_s(run["output"])
+    except outputs.UnreadableError as error:
+        return _not_measured(what, source, {"reason": f"its output cannot be used: {error}"})
+    basis = (
+        f"{ports_gb_per_s:.1f} {UNIT} of a node's NICs"
+        if ports_gb_per_s
+        else "the rate of NVLink is not in the topology"
+    )
+    return Result(what, measured, ports_gb_per_s, COLLECTIVE_SHARE, basis, source, "", causes if ports_gb_per_s else ())
+
+
+def of_rail(
+    run: dict[str, Any], rail: dict[str, Any], nodes: tuple[Host | None, Host | None], causes: tuple[str, ...]
+) -> Result:
+    """Return the result of ib_write_bw on a rail; ``rail`` as of ``rails.between``, with the names of both nodes."""
+    memory = "GPU memory" if run.get("gpu_memory") else "host memory"
+    what = f"ib_write_bw, rail {rail['number']}, {memory}"
+    ends = f"{rail['from']} {rail['client']['device']} to {rail['to']} {rail['server']['device']}"
+    if run.get("status") != MEASURED:
+        return _not_measured(what, f"ib_write_bw, {ends}", run)
+    try:
+        measured = outputs.perftest_gb_per_s(run["output"])
+    except outputs.UnreadableError as error:
+        return _not_measured(what, f"ib_write_bw, {ends}", {"reason": f"its output cannot be read: {error}"})
+    port = run.get("port_gbit_s")
+    limits = {"port": port / 8} if port else {}
+    for end, node in zip(("client", "server"), nodes):
+        for part in ("nic", "gpu") if run.get("gpu_memory") else ("nic",):
+            rate = _rates(node, rail[end].get(part) or "")[0]
+            if rate:
+                # What is left of the link after its packets' headers, as for copies.
+                limits[f"PCIe link of {rail[end][part]}"] = rate * COPY_SHARE
+    name = min(limits, key=lambda item: limits[item], default="")
+    limit = limits[name] if port else None
+    basis = f"{limit:.1f} {UNIT} of the {name}" if limit else "the rate of the port is not known"
+    return Result(
+        what, measured, limit, PORT_SHARE, basis, f"ib_write_bw, {ends}", "", causes if run.get("gpu_memory") else ()
+    )
+
+
+def known_causes(host: Host | None, guest: bool) -> tuple[str, ...]:
+    """Return the causes that make GPUDirect of this host slow, the worst first, each with its remedy.
+
+    ``host`` is the hypervisor of a guest, and its devices are those that vfio has; or a bare-metal node.
+    """
+    if host is None:
+        return ()
+    devices = [item for item in host.functions if item.kind in ("gpu", "nic")]
+    if guest:
+        devices = [item for item in devices if item.driver == "vfio-pci"]
+    found = outlook.pairs(host, devices, purpose=VIRTUAL_MACHINES if guest else BARE_METAL)
+    causes = {cause for pair in found for cause in pair.causes}
+    ordered = sorted(causes, key=lambda cause: (-cause.severity, cause.what))
+    return tuple(f"{cause.what}, which costs: {cause.cost}; remedy: {cause.remedy}" for cause in ordered)
+
+
+def claims(results: list[Result], baseline: dict[str, float] | None = None) -> list[Claim]:
+    """Return the claims, the worst first; ``baseline`` are earlier numbers by name (``measured``)."""
+    found = [_claim(result) for result in sorted(results, key=lambda result: (result.badness, result.what))]
+    if baseline is not None:
+        found += _against(results, baseline)
+    return found
+
+
+def measured(claims_before: list[Claim]) -> dict[str, float]:
+    """Return the numbers of an earlier acceptance by name."""
+    return {
+        claim.claim: float(claim.seen[UNIT])
+        for claim in claims_before
+        if claim.layer == LAYER and isinstance(claim.seen, dict) and UNIT in claim.seen
+    }
+
+
+def _claim(result: Result) -> Claim:
+    wanted = "a number" if result.wanted is None else {f"at least {UNIT}": round(result.wanted, 2)}
+    if result.measured is None:
+        return not_applicable(LAYER, result.what, wanted, result.source, f"not measured: {result.reason}")
+    seen = {UNIT: round(result.measured, 2)}
+    if result.wanted is None:
+        return not_applicable(LAYER, result.what, wanted, result.source, f"measured, not judged: {result.basis}", seen)
+    holds = result.measured >= result.wanted
+    said = f"{result.measured / (result.limit or 1):.0%} of {result.basis}"
+    why = "; ".join(result.causes) or "no known cause was found on this host"
+    return Claim(LAYER, result.what, wanted, seen, holds, result.source, said if holds else f"{said}; {why}")
+
+
+def _against(results: list[Result], baseline: dict[str, float]) -> list[Claim]:
+    """Return a claim for each number that was measured, the worst share of the baseline first."""
+    judged: list[tuple[float, Claim]] = []
+    unknown = []
+    for result in results:
+        if result.measured is None:
+            continue
+        before = baseline.get(result.what)
+        if not before:
+            reason = "the baseline did not measure it"
+            unknown.append(not_applicable(BASELINE_LAYER, result.what, "a number", result.source, reason))
+            continue
+        share = result.measured / before
+        holds = share >= BASELINE_SHARE
+        said = f"{share:.0%} of the baseline's {before:.2f} {UNIT}"
+        claim = Claim(
+            BASELINE_LAYER,
+            result.what,
+            {f"at least {UNIT}": round(BASELINE_SHARE * before, 2)},
+            {UNIT: round(result.measured, 2)},
+            holds,
+            result.source,
+            said if holds else "; ".join([said, *result.causes]),
+        )
+        judged.append((share, claim))
+    return [*(claim for _share, claim in sorted(judged, key=lambda item: (item[0], item[1].claim))), *unknown]
+
+
+def _not_measured(what: str, source: str, run: dict[str, Any]) -> Result:
+    return Result(what, None, None, 1, "", source, run.get("reason") or "the tool did not run")
+
+
+def _rates(node: Host | None, address: str) -> tuple[float | None, str]:
+    """Return the rate of a device's link at its best, and what is wrong with the link now."""
+    function = node.by_address().get(address) if node else None
+    if function is None or function.link is None:
+        return None, ""
+    link = function.link
+    narrow = link.width is not None and link.max_width is not None and link.width < link.max_width
+    wrong = (
+        f"the link of {address} has {link.width} of {link.max_width} lanes; seat the card or riser again"
+        if narrow
+        else ""
+    )
+    return outlook.link_rate(link), wrong

@@ -1,0 +1,108 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Read what the measuring tools print. Pure.
+
+The formats are those of the tools' sources: perftest at 00b55b66 (src/perftest_parameters.h, RESULT_FMT_G and
+REPORT_FMT), nccl-tests at a0b82b22 (src/util.cu, writeResultHeader and writeBenchmarkLineBody), nvbandwidth at 66746a3b
+(json_output.cpp).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+MIB = 1 << 20
+
+
+class UnreadableError(ValueError):
+    """An output that is not in the tool's format, or that says itself that the result is wrong."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """The bandwidth of one cell of a test of nvbandwidth in GB/s; ``row`` and ``column`` are numbers of devices."""
+
+    test: str
+    row: int
+    column: int
+    gb_per_s: float
+
+
+@dataclass(frozen=True)
+class Copies:
+    """What nvbandwidth measured. ``gpus`` are PCI addresses by device number; ``waived`` are tests it did not run."""
+
+    gpus: tuple[str, ...]
+    copies: tuple[Copy, ...]
+    waived: tuple[str, ...]
+
+
+def perftest_gb_per_s(text: str) -> float:
+    """Return the average bandwidth of the last row of ib_write_bw, in GB/s (10^9). Raises UnreadableError."""
+    unit, average = "", None
+    for line in text.splitlines():
+        head = re.match(r"\s*#bytes\s+#iterations\s+BW peak\[(Gb|MiB|MB)/sec\]\s+BW average\[", line)
+        row = re.match(r"\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)\s+[\d.]+", line)
+        if head:
+            unit = head[1]
+        elif row and unit:
+            average = float(row[1])
+    if average is None:
+        raise UnreadableError("there is no row of results below '#bytes #iterations BW peak'")
+    # "MB/sec" of older releases is MiB too.
+    return average / 8 if unit == "Gb" else average * MIB / 1e9
+
+
+def nccl_bus_gb_per_s(text: str) -> float:
+    """Return the bus bandwidth of the largest size, out of place, in GB/s. Raises UnreadableError.
+
+    Raises it as well if the test found wrong values.
+    """
+    wrong = re.search(r"^# Out of bounds values : (\d+)", text, re.MULTILINE)
+    if wrong is None:
+        raise UnreadableError("it did not come to its end: there is no line '# Out of bounds values'")
+    if int(wrong[1]):
+        raise UnreadableError(f"it computed {wrong[1]} wrong values")
+    rows = []
+    for line in text.splitlines():
+        words = line.split()
+        # size, count, type, redop, root, time, algbw, busbw
+        if len(words) >= 12 and words[0].isdigit() and words[1].isdigit():
+            rows.append((int(words[0]), float(words[7])))
+    if not rows:
+        raise UnreadableError("there is no row of results")
+    return max(rows)[1]
+
+
+def nvbandwidth_copies(text: str) -> Copies:
+    """Return the cells of all tests of ``nvbandwidth --json``. Raises UnreadableError."""
+    try:
+        data = json.loads(text[text.index("{") :])["nvbandwidth"]
+        if "error" in data:
+            raise UnreadableError(f"it says: {data['error']}")
+        gpus = tuple(_address(line) for line in data["GPU Device list"])
+        copies, waived = [], []
+        for test in data["testcases"]:
+            if test["status"] != "Passed":
+                waived.append(f"{test['name']} ({test['status']})")
+                continue
+            for row, cells in enumerate(test["bandwidth_matrix"]):
+                for column, cell in enumerate(cells):
+                    # The diagonal of copies between GPUs is "N/A", in older releases 0.
+                    if cell != "N/A" and float(cell) > 0:
+                        copies.append(Copy(test["name"], row, column, float(cell)))
+    except (ValueError, KeyError, TypeError) as error:
+        if isinstance(error, UnreadableError):
+            raise
+        raise UnreadableError(f"it is not what nvbandwidth --json prints: {error!r}") from error
+    return Copies(gpus, tuple(copies), tuple(waived))
+
+
+def _address(line: str) -> str:
+    """Return 0000:1b:00.0 of "0: NVIDIA H100 (00000000:1b:00): (host)"."""
+    found = re.search(r"\(([0-9a-f]{8}):([0-9a-f]{2}):([0-9a-f]{2})\)", line)
+    if not found:
+        raise UnreadableError(f"no PCI address in {line!r}")
+    return f"{int(found[1], 16):04x}:{found[2]}:{found[3]}.0"

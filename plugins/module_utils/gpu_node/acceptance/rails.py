@@ -1,0 +1,38 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The rails of two nodes that are measured against each other: which NIC, and which GPU's memory. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import PATH_CLASSES, Paths
+
+NEAREST_FIRST = list(PATH_CLASSES)
+
+
+def of_node(host: Host) -> list[dict[str, Any]]:
+    """Return the RDMA devices of a node in the order of their PCI addresses, each with its nearest GPU.
+
+    Of several GPUs that are equally near, NICs get different ones as far as there are. ``gpu`` is None where there is
+    none.
+    """
+    paths = Paths(host)
+    gpus = sorted(item.address for item in host.functions if item.kind == "gpu")
+    taken = dict.fromkeys(gpus, 0)
+    rails = []
+    for nic in sorted((item for item in host.functions if item.kind == "nic"), key=lambda item: item.address):
+        for device in nic.interfaces.get("rdma", []):
+            ranked = sorted((NEAREST_FIRST.index(paths.path_class(gpu, nic.address)), taken[gpu], gpu) for gpu in gpus)
+            gpu = ranked[0][2] if ranked else None
+            if gpu is not None:
+                taken[gpu] += 1
+            rails.append({"device": device, "nic": nic.address, "gpu": gpu})
+    return rails
+
+
+def between(client: Host, server: Host) -> list[dict[str, Any]]:
+    """Return the rails of both, by number: ``{"number": 0, "client": {...}, "server": {...}}``."""
+    pairs = zip(of_node(client), of_node(server))
+    return [{"number": number, "client": one, "server": other} for number, (one, other) in enumerate(pairs)]

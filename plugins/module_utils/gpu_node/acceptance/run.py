@@ -1,0 +1,78 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Run a measuring tool with a time limit, leaving nothing behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+MEASURED, NOT_MEASURED = "measured", "not measured"
+# timeout(1): the command timed out; it had to be killed.
+TIMED_OUT = (124, 137)
+KILL_AFTER_S = 5
+PAUSE_S = 1.0
+# perftest's client, where the server does not listen yet (perftest_communication.c).
+NO_SERVER = re.compile(r"couldn't connect to|failed to connect|unable to connect", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Done:
+    """A run. ``status`` is one of the two above, ``reason`` says why there is no output to judge."""
+
+    tool: str
+    status: str
+    reason: str
+    argv: list[str]
+    output: str
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON-ready form."""
+        return asdict(self)
+
+
+def find(tool: str, paths: list[str]) -> str | None:
+    """Return the path of a tool, in the folders of ``paths`` or the usual ones; None if it is in none."""
+    return shutil.which(tool, path=os.pathsep.join([*paths, "/usr/local/bin", "/usr/bin", "/bin"]))
+
+
+def answer(program: str, argument: str) -> str:
+    """Return what a program prints with one argument, such as ``--help``, whatever its exit status."""
+    try:
+        done = subprocess.run([program, argument], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout + done.stderr
+
+
+def run(tool: str, argv: list[str], limit_s: float, retry_s: float = 0) -> Done:
+    """Run ``argv`` for at most ``limit_s`` seconds.
+
+    timeout(1) ends it, with all processes that it started, even if this process is gone by then. For ``retry_s``
+    seconds a client whose server does not listen yet is started again.
+    """
+    began = time.monotonic()
+    while True:
+        command = ["timeout", f"--kill-after={KILL_AFTER_S}", f"{limit_s:g}", *argv]
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+        )
+        said = done.stdout + done.stderr
+        spent = time.monotonic() - began
+        if done.returncode == 0 or spent > retry_s or not NO_SERVER.search(said):
+            break
+        time.sleep(PAUSE_S)
+    if done.returncode == 0:
+        return Done(tool, MEASURED, "", argv, done.stdout, round(spent, 1))
+    if done.returncode in TIMED_OUT:
+        reason = f"it did not end in {limit_s:g} s"
+    else:
+        last = [line.strip() for line in said.splitlines() if line.strip()][-3:]
+        reason = f"it failed ({done.returncode}): {'; '.join(last) or 'it said nothing'}"
+    return Done(tool, NOT_MEASURED, reason, argv, said, round(spent, 1))

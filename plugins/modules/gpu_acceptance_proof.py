@@ -1,0 +1,169 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Measured beside expected, as a proof."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_acceptance_proof
+short_description: Measured bandwidths beside those that the links allow, as a proof
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Judges what M(sailloft.fleet.gpu_acceptance_run) returned by the rates of PCIe links and ports, the worst first,
+    with the known causes and their remedies; and against the numbers of an earlier proof, such as that of the same
+    server before it became a hypervisor.
+  - What was not measured, and what nothing is known to compare with, is not applicable and never held.
+options:
+  name:
+    description: The name of the node, and of the files.
+    type: str
+    required: true
+  machine:
+    description: Which causes are looked for.
+    type: str
+    choices: [guest, bare_metal]
+    required: true
+  topology:
+    description: RV(sailloft.fleet.host_topology_info#module:topology) of the node.
+    type: dict
+    required: true
+  host_topology:
+    description: The same of the hypervisor of a guest, for the causes.
+    type: dict
+  nvbandwidth:
+    description: What M(sailloft.fleet.gpu_acceptance_run) returned for it.
+    type: dict
+    required: true
+  nccl:
+    description: The same for C(all_reduce_perf) within the node.
+    type: dict
+    required: true
+  nccl_nodes:
+    description: The same for C(all_reduce_perf) over several nodes.
+    type: dict
+    required: true
+  rails:
+    description:
+      - For each rail C(rail), as the filter P(sailloft.fleet.gpu_rails#filter) has it with C(from) and C(to), C(run),
+        and C(server_topology).
+    type: list
+    elements: dict
+    default: []
+  baseline:
+    description: The JSON file of an earlier proof of this kind.
+    type: path
+extends_documentation_fragment:
+  - sailloft.fleet.proof
+"""
+
+EXAMPLES = r"""
+- name: Judge the measurements
+  sailloft.fleet.gpu_acceptance_proof:
+    path: proofs
+    name: node1
+    machine: bare_metal
+    topology: "{{ seen.topology }}"
+    nvbandwidth: "{{ copies }}"
+    nccl: "{{ inside }}"
+    nccl_nodes: {status: not measured, reason: there is one node}
+"""
+
+RETURN = r"""
+holds:
+  description: Whether there are claims that hold and none that fails.
+  returned: always
+  type: bool
+counts:
+  description: How many claims hold, fail, and do not apply.
+  returned: always
+  type: dict
+table:
+  description: The short table.
+  returned: always
+  type: list
+  elements: str
+files:
+  description: The files.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import json
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance import judge
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+
+
+def proof(given: dict[str, Any]) -> Proof:
+    """Return the proof of the module's arguments. Raises SailloftError."""
+    node = Host.from_dict(given["topology"])
+    guest = given["machine"] == "guest"
+    above = Host.from_dict(given["host_topology"]) if given["host_topology"] else None
+    causes = judge.known_causes(above if guest else node, guest)
+    results = judge.of_nvbandwidth(given["nvbandwidth"], node)
+    results.append(judge.of_nccl(given["nccl"], None, causes, "all_reduce_perf within the node"))
+    ports = [part["run"].get("port_gbit_s") for part in given["rails"]]
+    together = sum(ports) / 8 if ports and all(ports) else None
+    results.append(judge.of_nccl(given["nccl_nodes"], together, causes, "all_reduce_perf over several nodes"))
+    for part in given["rails"]:
+        other = Host.from_dict(part["server_topology"]) if part.get("server_topology") else None
+        results.append(judge.of_rail(part["run"], part["rail"], (node, other), causes))
+    return Proof(
+        f"acceptance-{given['name']}",
+        f"Measured on {given['name']}",
+        given["name"],
+        judge.claims(results, baseline(given["baseline"]) if given["baseline"] else None),
+    )
+
+
+def baseline(path: str) -> dict[str, float]:
+    """Return the numbers of an earlier proof. Raises ProofError."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return judge.measured(Proof.from_dict(json.load(file)).claims)
+    except (OSError, ValueError) as error:
+        raise ProofError(
+            f"baseline {path}: {error}", "give the JSON file that an earlier run of accept.yml wrote"
+        ) from error
+
+
+def main() -> None:
+    """Run as an Ansible module."""
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "name": {"type": "str", "required": True},
+            "machine": {"type": "str", "choices": ["guest", "bare_metal"], "required": True},
+            "topology": {"type": "dict", "required": True},
+            "host_topology": {"type": "dict"},
+            "nvbandwidth": {"type": "dict", "required": True},
+            "nccl": {"type": "dict", "required": True},
+            "nccl_nodes": {"type": "dict", "required": True},
+            "rails": {"type": "list", "elements": "dict", "default": []},
+            "baseline": {"type": "path"},
+        },
+        supports_check_mode=True,
+    )
+
+    def work() -> dict[str, Any]:
+        made = proof(module.params)
+        return written(made, page(made), module.params["path"], module.check_mode)
+
+    finish(module, work, module.params["name"])
+
+
+if __name__ == "__main__":
+    main()

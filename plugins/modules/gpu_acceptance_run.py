@@ -1,0 +1,170 @@
+#!/usr/bin/python
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Run one measurement of a GPU node."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_acceptance_run
+short_description: One measurement of a GPU node, with a time limit
+version_added: 0.1.0
+author:
+  - The Sailloft maintainers (@sailloft)
+description:
+  - Runs C(nvbandwidth), C(all_reduce_perf) of nccl-tests or C(ib_write_bw) of perftest, if it is installed, and returns
+    what it printed. M(sailloft.fleet.gpu_acceptance_proof) judges it.
+  - A tool that is absent, fails, or does not end within O(limit_seconds) is "not measured", with the reason; the module
+    does not fail. C(timeout) ends the tool and its processes, even where this module was killed.
+  - With C(--check) nothing is run.
+options:
+  tool:
+    description: The tool.
+    type: str
+    choices: [nvbandwidth, all_reduce_perf, ib_write_bw]
+    required: true
+  paths:
+    description: Folders to look for it in, before the usual ones.
+    type: list
+    elements: path
+    default: []
+  launcher:
+    description: Words to put before C(all_reduce_perf), such as C(mpirun) with its hosts.
+    type: list
+    elements: str
+    default: []
+  arguments:
+    description: Its arguments.
+    type: list
+    elements: str
+    default: []
+  limit_seconds:
+    description: The most seconds that it may take.
+    type: int
+    default: 300
+  device:
+    description: The RDMA device of C(ib_write_bw).
+    type: str
+  gpu:
+    description:
+      - The PCI address of the GPU whose memory C(ib_write_bw) uses, where it was built for that; with dma-buf where it
+        can. Host memory is measured otherwise, and RV(gpu_memory) says so.
+    type: str
+  server:
+    description: The address of the server of C(ib_write_bw). Without it this is the server.
+    type: str
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Measure the PCIe links of the GPUs
+  sailloft.fleet.gpu_acceptance_run:
+    tool: nvbandwidth
+    arguments: [--json, -t, host_to_device_memcpy_ce, device_to_host_memcpy_ce]
+"""
+
+RETURN = r"""
+tool:
+  description: The tool.
+  returned: success
+  type: str
+status:
+  description: V(measured) or V(not measured).
+  returned: success
+  type: str
+reason:
+  description: Why it was not measured.
+  returned: success
+  type: str
+output:
+  description: What it printed.
+  returned: success
+  type: str
+argv:
+  description: The command.
+  returned: success
+  type: list
+  elements: str
+seconds:
+  description: How long it took.
+  returned: success
+  type: float
+port_gbit_s:
+  description: The rate of the port of O(device); null where it is not known.
+  returned: with O(device)
+  type: float
+gpu_memory:
+  description: Whether GPU memory was used.
+  returned: with O(device)
+  type: bool
+"""
+
+import re
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance import run
+
+
+def port_gbit_s(device: str) -> float | None:
+    """Return 400.0 of "400 Gb/sec (4X NDR)" (Linux drivers/infiniband/core/sysfs.c, rate_show)."""
+    try:
+        with open(f"/sys/class/infiniband/{device}/ports/1/rate", encoding="ascii") as file:
+            found = re.match(r"([\d.]+) Gb/sec", file.read())
+    except OSError:
+        return None
+    return float(found[1]) if found else None
+
+
+def main() -> None:
+    """Run as an Ansible module."""
+    words = {"type": "list", "elements": "str", "default": []}
+    module = AnsibleModule(
+        argument_spec={
+            "tool": {"type": "str", "choices": ["nvbandwidth", "all_reduce_perf", "ib_write_bw"], "required": True},
+            "paths": {"type": "list", "elements": "path", "default": []},
+            "launcher": words,
+            "arguments": words,
+            "limit_seconds": {"type": "int", "default": 300},
+            "device": {"type": "str"},
+            "gpu": {"type": "str"},
+            "server": {"type": "str"},
+        },
+        required_if=[("tool", "ib_write_bw", ["device"])],
+        supports_check_mode=True,
+    )
+    given = module.params
+    tool = given["tool"]
+    program = run.find(tool, given["paths"])
+    more = {}
+    if given["device"]:
+        more = {"port_gbit_s": port_gbit_s(given["device"]), "gpu_memory": False}
+    if program is None:
+        module.exit_json(
+            changed=False, **run.Done(tool, run.NOT_MEASURED, f"{tool} is not installed", [], "", 0).to_dict(), **more
+        )
+    argv = [*given["launcher"], program, *given["arguments"]]
+    if given["device"]:
+        argv += ["-d", given["device"]]
+        knows = run.answer(str(program), "--help") if given["gpu"] else ""
+        if "--use_cuda_bus_id" in knows:
+            argv += [f"--use_cuda_bus_id={given['gpu']}"]
+            argv += ["--use_cuda_dmabuf"] if "--use_cuda_dmabuf" in knows else []
+            more["gpu_memory"] = True
+        argv += [given["server"]] if given["server"] else []
+    if module.check_mode:
+        module.exit_json(changed=False, **run.Done(tool, run.NOT_MEASURED, "check mode", argv, "", 0).to_dict(), **more)
+    # The server is started at the same time as the client, on another machine.
+    retry_s = 20 if given["server"] else 0
+    module.exit_json(changed=False, **run.run(tool, argv, given["limit_seconds"], retry_s).to_dict(), **more)
+
+
+if __name__ == "__main__":
+    main()

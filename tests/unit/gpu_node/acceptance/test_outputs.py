@@ -1,0 +1,54 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import re
+
+import pytest
+import tool_outputs as printed
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance import outputs
+
+GPUS = ["0000:1b:00.0", "0000:43:00.0"]
+
+
+def test_perftest_in_its_units():
+    assert outputs.perftest_gb_per_s(printed.perftest(394.2)) == pytest.approx(49.275)
+    # Without --report_gbits.
+    assert outputs.perftest_gb_per_s(printed.perftest(1000.0, "MiB/sec")) == pytest.approx(1.048576)
+
+
+def test_nccl_s_bus_bandwidth_is_that_of_the_largest_size():
+    assert outputs.nccl_bus_gb_per_s(printed.nccl(478.1)) == 478.1
+
+
+def test_nvbandwidth_s_cells_belong_to_gpus():
+    read = outputs.nvbandwidth_copies("warning\n" + printed.nvbandwidth(GPUS, [55.1, 27.2]))
+    assert read.gpus == tuple(GPUS)
+    assert outputs.Copy("host_to_device_memcpy_ce", 0, 1, 27.2) in read.copies
+    pairs = [copy for copy in read.copies if copy.test == "device_to_device_memcpy_read_ce"]
+    assert [(copy.row, copy.column) for copy in pairs] == [(0, 1), (1, 0)]
+    assert read.waived == ()
+    alone = outputs.nvbandwidth_copies(printed.nvbandwidth(GPUS[:1], [55.1], None))
+    assert alone.waived == ("device_to_device_memcpy_read_ce (Waived)",)
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "why"),
+    [
+        (outputs.perftest_gb_per_s, "", "no row of results"),
+        (outputs.perftest_gb_per_s, printed.perftest().split(" 65536")[0], "no row of results"),
+        (outputs.perftest_gb_per_s, " Couldn't connect to 10.0.0.2:18515\n", "no row of results"),
+        (outputs.nccl_bus_gb_per_s, printed.nccl(wrong=3), "3 wrong values"),
+        (outputs.nccl_bus_gb_per_s, printed.nccl().split("# Out of")[0], "did not come to its end"),
+        (outputs.nccl_bus_gb_per_s, "# Out of bounds values : 0 OK\n", "no row of results"),
+        (outputs.nvbandwidth_copies, "", "not what nvbandwidth --json prints"),
+        (outputs.nvbandwidth_copies, '{"nvbandwidth": {"error": "no CUDA"}}', "it says: no CUDA"),
+        (outputs.nvbandwidth_copies, '{"nvbandwidth": {}}', "GPU Device list"),
+        (outputs.nvbandwidth_copies, printed.nvbandwidth(["x"], [1.0]), "no PCI address"),
+        (outputs.nvbandwidth_copies, printed.nvbandwidth(GPUS, [1.0, 2.0]).replace('"1.0"', '"fast"'), "not what"),
+    ],
+)
+def test_half_an_output_is_no_number(read, text, why):
+    with pytest.raises(outputs.UnreadableError, match=re.escape(why)):
+        read(text)
