@@ -56,7 +56,7 @@ def test_at_its_limit_it_ends_with_all_its_processes(tmp_path):
 def test_a_client_waits_for_its_server(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "PAUSE_S", 0.01)
     count = tmp_path / "count"
-    refused = "echo \"Couldn't connect to b:1\" >&2; exit 1"
+    refused = 'echo "Couldn\'t connect to b:1" >&2; exit 1'
     script = f"echo x >> {count}; [ $(wc -l < {count}) -ge 3 ] || {{ {refused}; }}; echo ok"
     assert run.run("tool", [tool(tmp_path, script)], 10, retry_s=5).output == "ok\n"
     count.unlink()
