@@ -13,9 +13,10 @@ import yaml
 ROOT = Path(__file__).parents[3]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if (path / "meta").is_dir())
 NAME = re.compile(rf"\b(?:{'|'.join(sorted(ROLES, key=len, reverse=True))})_\w+")
-# Variables of the site or its devices that no role has an option for, and an example of a misspelt name.
+# Variables of the site or its devices that no role has an option for, a file, and an example of a misspelt name.
 OTHERS = {
     "gpu_guest_host",
+    "gpu_host_before",
     "lab_boot_mode",
     "roce_switch_asic",
     "roce_switch_headroom",

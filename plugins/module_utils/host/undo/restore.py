@@ -33,7 +33,7 @@ def ensure(system: System, check: bool = False) -> Outcome:
     running = guests.read(system)
     if running:
         raise HostError(
-            f"guests run on this host: {'; '.join(map(str, running))}; shut them down, then take back its settings"
+            f"guests run on this host: {'; '.join(map(str, running))}", "shut them down, then take back its settings"
         )
     # First, so that no boot brings back what is restored.
     outcome = unit.remove(system, persistence.SERVICE, check)
@@ -111,8 +111,8 @@ def _restore(system: System, entry: dict[str, Any]) -> None:
     kind, path, before = entry["kind"], entry["path"], _before(entry)
     if kind == "file" and sha256(system.read_bytes(path) or b"").hexdigest() not in entry["written"]:
         raise HostError(
-            f"{path} was changed by others since it was written: take back what is there by hand; its former content "
-            f"is in {record.RECORD}"
+            f"{path} was changed by others since it was written",
+            f"take back what is there by hand; its former content is in {record.RECORD}",
         )
     if kind == "file" and before is False:
         system.remove(path)
