@@ -1,0 +1,197 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Devices for several virtual machines of a host together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain
+
+import pytest
+from eight_gpus import addresses, big, small, together
+from machines import GIB, bridge, endpoint, hypervisor, observed, recording
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
+    Host,
+    HugePages,
+    NumaNode,
+    RootComplex,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
+
+
+def test_what_stays_free_is_whole() -> None:
+    # Three single GPUs: two on one switch and one beside them, so that a whole node is free.
+    got = together(big(), *(small(name, 1) for name in "abc"))
+    assert sorted(chain.from_iterable(got.values())) == ["0000:13:00.0", "0000:14:00.0", "0000:23:00.0"]
+    # Two of three: the third on the node that is broken already.
+    got = together(big(), small("a", 3, vcpus=3), small("b", 3, vcpus=3))
+    assert sorted(map(tuple, got.values())) == [
+        ("0000:13:00.0", "0000:14:00.0", "0000:23:00.0"),
+        ("0000:83:00.0", "0000:84:00.0", "0000:93:00.0"),
+    ]
+
+
+def test_all_gpus_of_a_host_in_any_sizes() -> None:
+    for sizes in ((4, 2, 1, 1), (2, 2, 2, 2), (4, 4), (3, 1, 4), (2, 1, 2, 3), (5, 3), (1,) * 8):
+        requests = [small(f"vm-{at}", size, vcpus=2 if size > 4 else 1) for at, size in enumerate(sizes)]
+        got = plan_domains(big(), parse_specs(requests))
+        assert sorted(address for item in got for address in addresses(item)) == [
+            f"0000:{bus:02x}:00.0" for bus in (0x13, 0x14, 0x23, 0x24, 0x83, 0x84, 0x93, 0x94)
+        ]
+        # Whatever fits one node is on one node, and a pair that fits one switch on one switch.
+        for item in got:
+            assert len({function.numa_node for function in item.chosen.gpus}) == (2 if len(item.chosen.gpus) > 4 else 1)
+            if len(item.chosen.gpus) == 2:
+                assert len({address[:6] for address in addresses(item)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("supermicro-4029gp-ve", (4, 4)),
+        ("supermicro-4029gp-ve", (1, 2, 4, 1)),
+        ("llnl-corona", (4, 4)),
+        ("llnl-corona", (1, 4, 2, 1)),
+        ("llnl-lassen", (2, 1, 1)),
+        ("llnl-tioga", (2, 2, 2, 2)),
+        ("llnl-tioga", (1, 2, 4, 1)),
+        ("aws-g4dn-metal", (4, 4)),
+        ("aws-g4dn-metal", (1, 1, 2, 4)),
+    ],
+)
+def test_recorded_machines(name: str, sizes: tuple[int, ...]) -> None:
+    host = recording(name)
+    requests = [small(f"vm-{at}", size, pin_cpus=False) for at, size in enumerate(sizes)]
+    got = plan_domains(host, parse_specs(requests))
+    given = [function.address for item in got for function in item.chosen.gpus]
+    assert len(set(given)) == len(given) == sum(sizes)
+    per_node = Counter(function.numa_node for function in host.functions if function.kind == "gpu")
+    for item in got:
+        nodes = Counter(function.numa_node for function in item.chosen.gpus)
+        # As few nodes as hold so many.
+        fewest = next(n for n in range(1, 5) if sum(sorted(per_node.values())[-n:]) >= len(item.chosen.gpus))
+        assert len(nodes) == fewest
+
+
+def test_all_together_are_too_many() -> None:
+    with pytest.raises(DomainError) as caught:
+        plan_domains(big(), parse_specs([small("a", 6, vcpus=8), small("b", 3)]))
+    assert "virtual machines a (6 GPUs), b (3 GPUs): each has a place on this host" in str(caught.value)
+    assert "8 GPUs are available; ask for fewer" in str(caught.value)
+    with pytest.raises(DomainError) as caught:
+        plan_domains(
+            big(),
+            parse_specs([small(name, 2, nics={"per_gpu": 2, "functions": "pf"}) for name in "ab"]),
+        )
+    assert "virtual machines a (4 physical NIC functions), b (4 physical NIC functions): each could have" in str(
+        caught.value
+    )
+
+
+def test_a_nic_that_only_one_is_near_to_is_left_to_it() -> None:
+    host = big()
+    # a could have either of two switch-mates, b only the second.
+    extra = endpoint("0000:16:00.0", "0000:12:02.0", "pci0000:10", "nic", numa_node=0)
+    host.functions.append(extra)
+    known = host.by_address()
+    known["0000:25:00.0"].used_by_host = ["carries the default route"]
+    nics = {"per_gpu": 1, "functions": "pf"}
+    requests = [
+        small("a", 0, nics=nics) | {"gpus": {"addresses": ["0000:13:00.0"]}},
+        small("b", 0, nics={**nics, "per_gpu": 2}) | {"gpus": {"addresses": ["0000:14:00.0"]}},
+        small("c", 0, nics=nics) | {"gpus": {"addresses": ["0000:83:00.0"]}},
+    ]
+    got = together(host, requests[0], requests[2])
+    assert got == {"a": ["0000:13:00.0", "0000:15:00.0"], "c": ["0000:83:00.0", "0000:85:00.0"]}
+    # Four NICs, two on each node: nobody's distance is the least without regard to the others.
+    got = together(host, *requests)
+    assert len(set(chain.from_iterable(got.values()))) == 3 + 4
+    assert got["c"] == ["0000:83:00.0", "0000:85:00.0"]
+
+
+def test_the_only_near_nic_goes_to_who_has_no_other() -> None:
+    host = big()
+    # In front of both switches of node 0 (PHB to either) one more NIC: a has it as near as b's only neighbour.
+    port = "0000:10:05.0"
+    host.functions.append(bridge(port, None, "pci0000:10", "root_port"))
+    host.functions.append(endpoint("0000:19:00.0", port, "pci0000:10", "nic", numa_node=0))
+    for gone in ("0000:15:00.0", "0000:85:00.0", "0000:95:00.0"):
+        host.by_address()[gone].used_by_host = ["carries a route"]
+    nics = {"per_gpu": 1, "functions": "pf"}
+    a = small("a", 0, nics=nics) | {"gpus": {"addresses": ["0000:13:00.0"]}}  # 19 and 25 are both PHB to it
+    b = small("b", 0, nics=nics) | {"gpus": {"addresses": ["0000:23:00.0"]}}  # 25 is on its switch
+    assert together(host, a, b) == {"a": ["0000:13:00.0", "0000:19:00.0"], "b": ["0000:23:00.0", "0000:25:00.0"]}
+
+
+def test_who_wants_a_nic_gets_the_gpu_beside_it() -> None:
+    host = recording("llnl-corona")
+    with_nic = small("z", 1, pin_cpus=False, nics={"per_gpu": 1, "functions": "pf"})
+    got = together(host, with_nic, small("a", 1, pin_cpus=False), small("b", 4, pin_cpus=False))
+    assert got["z"] == ["0000:c3:00.0", "0000:c4:00.0"]
+
+
+def test_nics_that_a_domain_has_it_keeps() -> None:
+    host = big()
+    named = small("a", 0) | {"gpus": {"addresses": ["0000:13:00.0"]}, "nics": {"addresses": ["0000:85:00.0"]}}
+    first = plan_domains(host, parse_specs([named]))[0]
+    there = hypervisor(domains={"a": observed(first)})
+    requests = [small(name, 1, nics={"per_gpu": 1, "functions": "pf"}) for name in "ab"]
+    got = together(host, *requests, hypervisor=there)
+    assert got["a"] == ["0000:13:00.0", "0000:85:00.0"]
+    assert "0000:85:00.0" not in got["b"]
+
+
+def pages(host: Host, *free_gib: int) -> Host:
+    for node, total in zip(host.numa_nodes, free_gib):
+        node.huge_pages = [HugePages(GIB, total, total)]
+    return host
+
+
+def test_a_switch_without_its_ports_is_a_place() -> None:
+    """As in NCCL's files. The NIC on the GPU's own switch is nearer than that on the switch above."""
+    name = "pci0000:10"
+    top = bridge("0000:11:00.0", None, name, "switch_upstream")
+    functions = [top, endpoint("0000:12:00.0", top.address, name, "nic")]
+    for bus in (0x20, 0x30):
+        inner = bridge(f"0000:{bus:02x}:00.0", top.address, name, "switch_upstream")
+        functions += [
+            inner,
+            endpoint(f"0000:{bus + 1:02x}:00.0", inner.address, name),
+            endpoint(f"0000:{bus + 2:02x}:00.0", inner.address, name, "nic"),
+        ]
+    host = Host([NumaNode(0, list(range(8)), [], 1 << 40)], [RootComplex(name, 0, 0x10, 0)], functions)
+    got = together(host, *(small(vm, 1, vcpus=1, nics={"per_gpu": 1, "functions": "pf"}) for vm in "ab"))
+    assert got == {"a": ["0000:21:00.0", "0000:22:00.0"], "b": ["0000:31:00.0", "0000:32:00.0"]}
+
+
+def test_two_that_do_not_fit_a_node_together_are_on_two() -> None:
+    a, b = (small(name, 1) | {"memory_mib": 20 * 1024} for name in "ab")
+    nodes = {
+        item.name: item.chosen.gpus[0].numa_node for item in plan_domains(pages(big(), 32, 32), parse_specs([a, b]))
+    }
+    assert sorted(nodes.values()) == [0, 1]
+    # Where both fit, both are on one, so that the other stays whole.
+    got = plan_domains(pages(big(), 64, 64), parse_specs([a, b]))
+    assert [item.chosen.gpus[0].numa_node for item in got] == [0, 0]
+    # A node without pages is none for them.
+    got = plan_domains(pages(big(), 0, 64), parse_specs([a, b]))
+    assert [item.chosen.gpus[0].numa_node for item in got] == [1, 1]
+    # What another domain has is not there for them, and what an existing one has is counted once.
+    other = plan_domains(pages(big(), 64, 64), parse_specs([small("0", 1) | {"memory_mib": 50 * 1024}]))[0]
+    there = hypervisor(domains={"0": observed(other)})
+    got = plan_domains(pages(big(), 64, 64), parse_specs([a, b]), there)
+    assert [item.chosen.gpus[0].numa_node for item in got] == [1, 1]
+    both = plan_domains(pages(big(), 64, 64), parse_specs([small("0", 1) | {"memory_mib": 50 * 1024}, a]), there)
+    assert [item.chosen.gpus[0].numa_node for item in both] == [0, 1]
+
+
+def test_two_that_take_what_cpus_are_left_are_on_two_nodes() -> None:
+    requests = [small(name, 1) | {"vcpus": None} for name in "ab"]
+    got = plan_domains(big(), parse_specs(requests))
+    assert [item.chosen.gpus[0].numa_node for item in got] == [0, 1]
+    # Who says how many is served before who takes the rest, in either order.
+    mixed = [small("a", 4) | {"vcpus": None}, small("b", 4) | {"vcpus": 4}, small("c", 0) | {"gpus": {}, "vcpus": 2}]
+    assert together(big(), *mixed)

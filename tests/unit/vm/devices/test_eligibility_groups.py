@@ -1,0 +1,123 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""IOMMU groups: no two virtual machines share one."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import pytest
+from eight_gpus import addresses, big, small, together
+from machines import hypervisor, observed
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
+    Acs,
+    Host,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
+
+
+def one_group(host: Host, *members: str, acs: Acs | None = None) -> Host:
+    """``members`` in one IOMMU group, as behind switch ports without ACS."""
+    known = host.by_address()
+    for address in members:
+        known[address].iommu_group = 99
+        parent = known[address].parent
+        assert parent is not None
+        known[parent].acs = acs
+    return host
+
+
+def test_a_group_goes_as_a_whole() -> None:
+    host = one_group(big(), "0000:13:00.0", "0000:14:00.0")
+    assert together(host, small("a", 2))["a"] == ["0000:13:00.0", "0000:14:00.0"]
+    got = together(host, small("a", 1), small("b", 1), small("c", 2))
+    assert not {"0000:13:00.0", "0000:14:00.0"} & {*got["a"], *got["b"]}
+    # Of four single ones and a pair in one group, and eight GPUs: the pair is the group.
+    got = together(host, *(small(name, 1) for name in "abcd"), small("z", 2))
+    assert not {"0000:13:00.0", "0000:14:00.0"} & set(chain.from_iterable(got[name] for name in "abcd"))
+    with pytest.raises(DomainError, match="each has a place on this host, and all of them together have none"):
+        plan_domains(host, parse_specs([small(f"vm-{at}", 1, vcpus=1) for at in range(7)]))
+
+
+def test_two_virtual_machines_behind_ports_without_acs_are_refused() -> None:
+    host = big()
+    for switch in (("0000:13:00.0", "0000:14:00.0"), ("0000:23:00.0", "0000:24:00.0")):
+        one_group(host, *switch)
+        for address in switch:
+            host.by_address()[address].iommu_group = int(switch[0][5:7], 16)
+    host.functions = [item for item in host.functions if item.numa_node != 1]
+    with pytest.raises(DomainError) as caught:
+        plan_domains(host, parse_specs([small("a", 1), small("b", 1)]))
+    assert "virtual machine a: asks for 1 GPU, and the 4 that are free come by whole IOMMU groups" in str(caught.value)
+    assert (
+        "in group 19 are 0000:13:00.0, 0000:14:00.0; port 0000:10:00.0, 0000:12:00.0, 0000:12:01.0 has no ACS; give "
+        "all of them to one virtual machine" in str(caught.value)
+    )
+    assert "in group 35 are 0000:23:00.0, 0000:24:00.0" in str(caught.value)
+    # By address: one is enough to have the group.
+    named = [small(name, 0) | {"gpus": {"addresses": [f"0000:{bus}:00.0"]}} for name, bus in (("a", 13), ("b", 14))]
+    with pytest.raises(DomainError, match=r"0000:14:00.0, which belongs to virtual machine b, and two .* never share"):
+        plan_domains(host, parse_specs(named))
+    # ACS that is there and off is said so.
+    known = host.by_address()
+    for port in ("0000:12:00.0", "0000:12:01.0"):
+        known[port].acs = Acs(0x5F, 0)
+    with pytest.raises(DomainError, match=r"ACS is off at port 0000:12:00.0, 0000:12:01.0; turn it on .role gpu_host"):
+        plan_domains(host, parse_specs(named))
+
+
+def test_no_nic_of_a_group_in_which_another_has_a_device() -> None:
+    host = one_group(big(), "0000:13:00.0", "0000:15:00.0")
+    nics = {"per_gpu": 1, "functions": "pf"}
+    a = small("a", 0) | {"gpus": {"addresses": ["0000:13:00.0"]}}
+    b = small("b", 0, nics=nics) | {"gpus": {"addresses": ["0000:14:00.0"]}}
+    assert together(host, a, b)["b"] == ["0000:14:00.0", "0000:25:00.0"]
+    # Two NICs in one group: who gets one has the group.
+    host = one_group(big(), "0000:15:00.0", "0000:25:00.0")
+    for gone in ("0000:85:00.0",):
+        host.by_address()[gone].used_by_host = ["carries a route"]
+    c = small("c", 0, nics=nics) | {"gpus": {"addresses": ["0000:23:00.0"]}}
+    got = together(host, b, c)
+    assert {got["b"][1], got["c"][1]} in ({"0000:15:00.0", "0000:95:00.0"}, {"0000:25:00.0", "0000:95:00.0"})
+
+
+def test_a_gpu_is_not_chosen_where_that_would_take_the_last_nics() -> None:
+    host = big()
+    for gone in ("0000:85:00.0", "0000:95:00.0", "0000:25:00.0"):
+        host.by_address()[gone].used_by_host = ["carries a route"]
+    # The only NIC is in the group of the GPU that a alone would take.
+    one_group(host, "0000:13:00.0", "0000:15:00.0")
+    b = small("b", 0, nics={"per_gpu": 1, "functions": "pf"}) | {"gpus": {"addresses": ["0000:23:00.0"]}}
+    got = together(host, small("a", 1), b)
+    assert got["b"] == ["0000:15:00.0", "0000:23:00.0"]
+    assert got["a"] != ["0000:13:00.0"]
+
+
+def test_who_has_a_device_of_a_group_may_have_the_others() -> None:
+    nics = {"per_gpu": 1, "functions": "pf"}
+    host = one_group(big(), "0000:13:00.0", "0000:15:00.0")
+    gpu = small("a", 0, nics=nics) | {"gpus": {"addresses": ["0000:13:00.0"]}}
+    assert together(host, gpu)["a"] == ["0000:13:00.0", "0000:15:00.0"]
+    nic = small("a", 1) | {"nics": {"addresses": ["0000:15:00.0"]}}
+    assert together(host, nic, small("b", 7, vcpus=2))["a"] == ["0000:13:00.0", "0000:15:00.0"]
+
+
+@pytest.mark.parametrize("gpu", ["0000:13:00.0", "0000:14:00.0"])
+def test_the_gpu_whose_group_has_the_only_nic_goes_to_who_wants_that(gpu: str) -> None:
+    host = one_group(big(), gpu, "0000:15:00.0")
+    for gone in ("0000:25:00.0", "0000:85:00.0", "0000:95:00.0"):
+        host.by_address()[gone].used_by_host = ["carries a route"]
+    got = together(host, small("a", 1, nics={"per_gpu": 1, "functions": "pf"}), small("b", 7, vcpus=2))
+    assert got["a"] == [gpu, "0000:15:00.0"]
+
+
+def test_what_one_gives_up_another_may_have_at_once() -> None:
+    host = big()
+    first = plan_domains(host, parse_specs([small("a", 2)]))[0]
+    there = hypervisor(domains={"a": observed(first)})
+    got = together(host, small("a", 1), small("b", 7, vcpus=2), hypervisor=there)
+    assert set(got["a"]) < set(addresses(first))
+    assert len(got["b"]) == 7
