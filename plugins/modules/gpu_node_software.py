@@ -109,7 +109,6 @@ options:
         description: The armored public key that signs the archive (apt) or its packages (dnf).
         type: str
         required: true
-        no_log: false
       fingerprints:
         description: The fingerprints of the keys in it, taken from its owner; another key is refused.
         type: list
