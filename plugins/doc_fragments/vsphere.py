@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The login of all of them; VMS are the virtual machines of vsphere_gpu_vm and vsphere_gpu_vm_info."""
+    """The login of all of them; VMS and HOSTS are what the modules of virtual machines and of hosts share."""
 
     DOCUMENTATION = r"""
 options:
@@ -57,6 +57,23 @@ options:
     description: As O(sailloft.fleet.gpu_domain#module:gpu_module_ids).
     type: dict
     default: {}
+  accelerators:
+    description: As O(sailloft.fleet.gpu_domain#module:accelerators).
+    type: dict
+    default: {}
+"""
+
+    HOSTS = r"""
+options:
+  cluster:
+    description: Cluster whose hosts are read. V("") is all of vCenter.
+    type: str
+    default: ""
+  hosts:
+    description: Names of the hosts. Left out, it is all of O(cluster).
+    type: list
+    elements: str
+    default: []
   accelerators:
     description: As O(sailloft.fleet.gpu_domain#module:accelerators).
     type: dict

@@ -34,8 +34,9 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - For each cluster, C(first), the host whose C(gpu_vm_vsphere) has the login, C(name), for messages, C(hosts), and
-      C(domains), each with C(vsphere.host).
+    - For each cluster, C(first), the host whose C(gpu_vm_vsphere) has the login, C(name), for messages,
+      C(inventory_hosts), C(hosts), which are their names in vCenter, and C(domains), each with C(vsphere.host).
+    - An empty C(vsphere.host) of a virtual machine stays empty, and the module chooses a host of the cluster.
   type: list
   elements: dict
 """
@@ -51,7 +52,8 @@ def gather(hosts: list[str], hostvars: Mapping[str, Any]) -> list[dict[str, Any]
         site = hostvars[host].get("gpu_vm_vsphere") or {}
         key = (str(site.get("hostname", "")), str(site.get("port", "")), str(site.get("cluster", "")))
         name = " ".join(part for part in (key[0], key[2]) if part) or "vSphere"
-        item = found.setdefault(key, {"first": host, "name": name, "hosts": [], "domains": []})
+        item = found.setdefault(key, {"first": host, "name": name, "inventory_hosts": [], "hosts": [], "domains": []})
+        item["inventory_hosts"].append(host)
         item["hosts"].append(site.get("host") or host)
         for domain in hostvars[host].get("gpu_vm_domains") or []:
             own = {"host": site.get("host") or host, **(domain.get("vsphere") or {})}

@@ -31,10 +31,19 @@ options:
     description: The RV(sailloft.fleet.host_topology_info#module:topology) of the hypervisor, read while the guest runs.
     type: dict
     required: true
+  backend:
+    description:
+      - The hypervisor. V(vsphere) takes O(domain) of M(sailloft.fleet.vsphere_gpu_vm_info), and O(host_topology) of its
+        RV(sailloft.fleet.vsphere_gpu_vm_info#module:hosts). O(host_settings), O(nic_firmware) and O(nccl_topology) are
+        not used. What vSphere cannot show or set is not applicable, with the reason and the cost.
+    type: str
+    choices: [libvirt, vsphere]
+    default: libvirt
   domain:
     description:
       - Of the virtual machine, the item of RV(sailloft.fleet.gpu_domain_info#module:domains), read with the
-        requested O(sailloft.fleet.gpu_domain_info#module:domains), so that it has the plan.
+        requested O(sailloft.fleet.gpu_domain_info#module:domains), so that it has the plan; or that of
+        RV(sailloft.fleet.vsphere_gpu_vm_info#module:domains).
     type: dict
     required: true
   host_settings:
@@ -60,6 +69,10 @@ options:
     description: Content that the guest's NCCL topology file must have, from the guest's plan; empty claims nothing.
     type: str
     default: ""
+  nccl_topology_asked:
+    description: With O(backend=vsphere), whether the guest must have NCCL's topology file, which is computed here.
+    type: bool
+    default: false
   nccl_topology_file:
     description: Content of the guest's C(/etc/nccl-topology.xml).
     type: str
@@ -109,9 +122,11 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.claims import prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
     Evidence,
     Running,
@@ -120,11 +135,13 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence i
     firmware_of_result,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.report import report
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere import claims as vsphere_claims
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere import evidence as vsphere_evidence
 
 
 def evidence(params: Mapping[str, Any]) -> Evidence:
     """Return the module's arguments as evidence. Raises ProofError and TopologyError."""
-    guest, domain = params["guest_topology"], params["domain"]
+    domain = params["domain"]
     if not domain.get("plan") and domain.get("drift"):
         raise ProofError(f"it has no plan to be held against: {domain['drift'][0]['what']}")
     return Evidence(
@@ -132,15 +149,37 @@ def evidence(params: Mapping[str, Any]) -> Evidence:
         planned=DomainPlan.from_dict(domain.get("plan"), Host.from_dict(params["host_topology"])),
         running=Running.of_process(domain.get("process")),
         domain_differences=differences_of_domain(domain),
-        guest=Host.from_dict(guest) if guest else None,
         host_settings=Settings.of_result(params["host_settings"]),
-        guest_settings=Settings.of_result(params["guest_settings"]),
         nic_firmware=firmware_of_result(params["nic_firmware"]),
-        nccl_settings=params["nccl_conf"],
-        nccl={name: str(value) for name, value in params["nccl"].items()},
         nccl_topology=params["nccl_topology"],
-        nccl_topology_file=params["nccl_topology_file"],
+        **in_guest(params),
     )
+
+
+def in_guest(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of the evidence that was read in the guest, and the settings of it."""
+    return {
+        "guest": Host.from_dict(params["guest_topology"]) if params["guest_topology"] else None,
+        "guest_settings": Settings.of_result(params["guest_settings"]),
+        "nccl_settings": params["nccl_conf"],
+        "nccl": {name: str(value) for name, value in params["nccl"].items()},
+        "nccl_topology_file": params["nccl_topology_file"],
+    }
+
+
+def of_libvirt(params: Mapping[str, Any]) -> tuple[Proof, str]:
+    """Return the proof of a libvirt domain, and its page."""
+    read = evidence(params)
+    devices = read.planned.guest_addresses()
+    return report(params["name"], read.host_name, prove(read), read.host, read.guest, devices)
+
+
+def of_vsphere(params: Mapping[str, Any]) -> tuple[Proof, str]:
+    """Return the proof of a virtual machine on vSphere, and its page."""
+    host, domain = Host.from_dict(params["host_topology"]), params["domain"]
+    more = {"nccl_topology_asked": params["nccl_topology_asked"], **in_guest(params)}
+    read = vsphere_evidence.Evidence.of_domain(params["host_name"], host, domain, **more)
+    return report(params["name"], read.host_name, vsphere_claims.prove(read), host, read.guest, read.places())
 
 
 def main() -> None:
@@ -151,6 +190,7 @@ def main() -> None:
             "name": {"type": "str", "required": True},
             "host_name": {"type": "str", "required": True},
             "host_topology": {"type": "dict", "required": True},
+            "backend": {"type": "str", "choices": ["libvirt", "vsphere"], "default": "libvirt"},
             "domain": {"type": "dict", "required": True},
             "host_settings": {"type": "dict"},
             "nic_firmware": {"type": "dict"},
@@ -159,6 +199,7 @@ def main() -> None:
             "nccl_conf": {"type": "str"},
             "nccl": {"type": "dict", "default": {}},
             "nccl_topology": {"type": "str", "default": ""},
+            "nccl_topology_asked": {"type": "bool", "default": False},
             "nccl_topology_file": {"type": "str"},
         },
         supports_check_mode=True,
@@ -166,7 +207,8 @@ def main() -> None:
     params = module.params
 
     def work() -> dict[str, Any]:
-        return written(*report(params["name"], evidence(params)), params["path"], module.check_mode)
+        made = of_vsphere(params) if params["backend"] == "vsphere" else of_libvirt(params)
+        return written(*made, params["path"], module.check_mode)
 
     finish(module, work, params["name"])
 

@@ -22,9 +22,11 @@ options:
     description:
       - The virtual machines, each as in O(sailloft.fleet.gpu_domain#module:domains). The source of an interface is a
         port group. Of a disk only C(size_mib) counts, and a new virtual disk of that size is made.
-      - What only vSphere has is in C(vsphere) of each, as text. C(host) and C(datastore) are names, and may be left out
-        where there is one. C(guest_id) is otherLinux64Guest by default, C(hardware_version) the newest of the host (an
-        existing virtual machine keeps its own). C(passthrough) is fixed (by address) or dynamic (by model).
+      - What only vSphere has is in C(vsphere) of each, as text. C(host) is a name. A new virtual machine without it
+        gets the host with the fewest free GPUs on which it has a place, and keeps it. C(datastore) is a name, and may
+        be left out where there is one. C(guest_id) is otherLinux64Guest by default, C(hardware_version) the newest of
+        the host (an existing virtual machine keeps its own). C(passthrough) is fixed (by address) or dynamic (by
+        model).
         C(device_group) is a vendor's device group, and C(sriov_network) the port group of virtual functions.
         C(latency_sensitivity) is high, with all of its CPU time reserved, or normal.
     type: list
@@ -96,6 +98,11 @@ findings:
   returned: success, or when the request was refused
   type: list
   elements: dict
+hosts:
+  description: As RV(sailloft.fleet.vsphere_gpu_vm_info#module:hosts).
+  returned: success
+  type: list
+  elements: dict
 domains:
   description: Each virtual machine, in the order in which they were given.
   returned: success
@@ -128,6 +135,9 @@ domains:
     restart_required:
       description: Whether it still runs with RV(domains[].differences).
       type: bool
+    ways:
+      description: As RV(sailloft.fleet.vsphere_gpu_vm_info#module:domains[].ways); empty until it was started.
+      type: dict
     plan:
       description:
         - The plan, with name, host, cells (id, host_node, memory_mib, vcpus), devices (host_address, kind, host_node,

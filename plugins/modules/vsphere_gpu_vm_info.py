@@ -52,6 +52,13 @@ findings:
   returned: success
   type: list
   elements: dict
+hosts:
+  description:
+    - The ESXi hosts of those in O(domains), read together with them, each with its name and its topology as
+      RV(sailloft.fleet.vsphere_host_topology_info#module:topology).
+  returned: success
+  type: list
+  elements: dict
 domains:
   description: Each virtual machine.
   returned: success
@@ -73,8 +80,10 @@ domains:
     configuration:
       description: The settings that the collection knows, as vCenter has them; null where it is absent.
       type: dict
-    slots:
-      description: The PCI slot number of each DirectPath device in the guest, by its address on the host.
+    ways:
+      description:
+        - Of each passed-through device by its address on the host, the steps from bus 0 of the guest down to it, each
+          as device and function. vCenter knows them once it has started the virtual machine.
       type: dict
     differences:
       description: What differs from the plan, each with path, wanted and have; of those in O(domains).

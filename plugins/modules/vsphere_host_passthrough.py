@@ -15,16 +15,8 @@ description:
     mode, and never while virtual machines run on it.
 extends_documentation_fragment:
   - sailloft.fleet.vsphere
+  - sailloft.fleet.vsphere.hosts
 options:
-  cluster:
-    description: Cluster whose hosts are read. V("") is all of vCenter.
-    type: str
-    default: ""
-  hosts:
-    description: Names of the hosts. Left out, it is all of O(cluster).
-    type: list
-    elements: str
-    default: []
   devices:
     description: The devices and what they get. A later element counts for more.
     type: list
@@ -48,10 +40,6 @@ options:
       virtual_functions:
         description: How many virtual functions the NIC has. V(0) turns SR-IOV off; left out, it is not touched.
         type: int
-  accelerators:
-    description: As O(sailloft.fleet.gpu_domain#module:accelerators).
-    type: dict
-    default: {}
   allow_reboot:
     description: Reboot hosts that need it.
     type: bool
@@ -120,8 +108,8 @@ hosts:
 from ansible.module_utils.basic import AnsibleModule, env_fallback
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.options import LOGIN, with_environment
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.passthrough import converge
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.hosts.passthrough import converge
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.options import HOSTS, LOGIN, with_environment
 
 
 def main() -> None:
@@ -129,8 +117,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             **with_environment(LOGIN, env_fallback),
-            "cluster": {"type": "str", "default": ""},
-            "hosts": {"type": "list", "elements": "str", "default": []},
+            **HOSTS,
             "devices": {
                 "type": "list",
                 "elements": "dict",
@@ -142,7 +129,6 @@ def main() -> None:
                     "virtual_functions": {"type": "int"},
                 },
             },
-            "accelerators": {"type": "dict", "default": {}},
             "allow_reboot": {"type": "bool", "default": False},
             "reboot_timeout_s": {"type": "int", "default": 1800},
         },

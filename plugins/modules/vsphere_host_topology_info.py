@@ -15,24 +15,12 @@ description:
     stay unknown.
 extends_documentation_fragment:
   - sailloft.fleet.vsphere
+  - sailloft.fleet.vsphere.hosts
 options:
-  cluster:
-    description: Cluster whose hosts are read. V("") is all of vCenter.
-    type: str
-    default: ""
-  hosts:
-    description: Names of the hosts. Left out, it is all of O(cluster).
-    type: list
-    elements: str
-    default: []
   record:
     description: Whether to return recordings, too.
     type: bool
     default: false
-  accelerators:
-    description: As O(sailloft.fleet.gpu_domain#module:accelerators).
-    type: dict
-    default: {}
 attributes:
   check_mode:
     description: The module only reads.
@@ -92,8 +80,8 @@ hosts:
 from ansible.module_utils.basic import AnsibleModule, env_fallback
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.host_info import read
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.options import LOGIN, with_environment
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.hosts.topology import read
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.options import HOSTS, LOGIN, with_environment
 
 
 def main() -> None:
@@ -101,10 +89,8 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             **with_environment(LOGIN, env_fallback),
-            "cluster": {"type": "str", "default": ""},
-            "hosts": {"type": "list", "elements": "str", "default": []},
+            **HOSTS,
             "record": {"type": "bool", "default": False},
-            "accelerators": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )

@@ -102,6 +102,10 @@ class Paths:
             above = role
         return role
 
+    def switches(self, address: str) -> list[str]:
+        """Return the switches above a function, by their upstream ports, the one next to the root first."""
+        return list(dict.fromkeys(switch for _port, switch in self._ports(address) if switch is not None))
+
     def path_class(self, one: str, other: str) -> str:
         """Return the key of ``PATH_CLASSES`` for two functions. Raises TopologyError for an address not on the host."""
         first, second = self.way(one)[-1], self.way(other)[-1]

@@ -1,10 +1,17 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The virtual machines of all hosts of a play, by cluster."""
+"""The virtual machines of all hosts of a play by cluster, a host's part of the results, and NCCL's file of a guest."""
 
 from __future__ import annotations
 
+import gpu_vm
+import pytest
+from ansible.errors import AnsibleFilterError
+from vsphere_guest import guest
+
 from ansible_collections.sailloft.fleet.plugins.filter.gpu_vm_vsphere import gather
+from ansible_collections.sailloft.fleet.plugins.filter.gpu_vm_vsphere_nccl import nccl
+from ansible_collections.sailloft.fleet.plugins.filter.gpu_vm_vsphere_part import part
 
 
 def test_hosts_of_one_cluster_are_one_call():
@@ -18,12 +25,55 @@ def test_hosts_of_one_cluster_are_one_call():
         {
             "first": "a",
             "name": "vc gpu",
+            "inventory_hosts": ["a", "b"],
             "hosts": ["a", "b.example.com"],
             "domains": [
                 {"name": "one", "vsphere": {"host": "a"}},
                 {"name": "two", "vsphere": {"host": "b.example.com"}},
             ],
         },
-        {"first": "c", "name": "vc other", "hosts": ["c"], "domains": []},
+        {"first": "c", "name": "vc other", "inventory_hosts": ["c"], "hosts": ["c"], "domains": []},
     ]
     assert "a secret" not in str(gather(["a", "b", "c"], hostvars))
+
+
+def test_a_host_gets_its_own_virtual_machines_wherever_they_run():
+    one, two = {"name": "one", "host": "b", "restart_required": True}, {"name": "two", "host": "b"}
+    first = {
+        "item": {"inventory_hosts": ["a", "b"]},
+        "domains": [one, two],
+        "hosts": [{"name": "a", "topology": {}}, {"name": "b", "topology": {}}],
+    }
+    # Another vCenter has a virtual machine of the same name.
+    other = {"item": {"inventory_hosts": ["c"]}, "domains": [{"name": "one", "host": "c"}]}
+    hosts = [{"name": "b", "topology": {}}]
+    assert part([first, other], "a", [{"name": "one"}]) == {"domains": [one], "hosts": hosts, "restart_required": True}
+    assert part([first, other], "b", [{"name": "two"}]) == {"domains": [two], "hosts": hosts, "restart_required": False}
+    assert part([first, other], "c", []) == {"domains": [], "hosts": [], "restart_required": False}
+
+
+WAYS = {"0000:13:00.0": ["15.0", "00.0"]}
+PLAN = {
+    "name": "vm",
+    "host": "esx01",
+    "cells": [{"id": 0, "host_node": 0, "memory_mib": 1, "vcpus": [0, 1]}],
+    "devices": [
+        {"host_address": "0000:13:00.0", "kind": "gpu", "host_node": 0, "physical_function": None, "host_path": []}
+    ],
+    "configuration": {},
+    "notes": [],
+}
+DOMAIN = {"name": "vm", "host": "esx01", "plan": PLAN, "ways": WAYS}
+
+
+def test_the_file_is_made_of_what_was_read():
+    host = gpu_vm.host()
+    hosts, inside = [{"name": "esx01", "topology": host.to_dict()}], guest(host, WAYS).to_dict()
+    assert '<pci busid="0000:03:00.0"' in nccl(DOMAIN, hosts, inside)
+    assert nccl({**DOMAIN, "plan": None}, hosts, inside) == ""
+    assert nccl(DOMAIN, [], inside) == ""
+    assert nccl(DOMAIN, hosts, {}) == ""
+    with pytest.raises(AnsibleFilterError, match="not a topology"):
+        nccl(DOMAIN, hosts, {"x": 1})
+    with pytest.raises(AnsibleFilterError, match="not a whole plan"):
+        nccl({**DOMAIN, "plan": {"name": "vm"}}, hosts, inside)

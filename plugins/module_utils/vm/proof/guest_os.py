@@ -18,6 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence i
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.registry import Row, of_devices, once
 
 LAYER = "guest_os"
+FILE_CLAIM = "the guest's NCCL topology file is the plan's"
 # Linux drivers/vfio/pci/vfio_pci_config.c, vfio_exp_config_write: the guest's DevCtl bits 14:12 are a copy, and a write
 # to them becomes a call of pcie_set_readrq() on the device.
 VFIO_COPY = (
@@ -68,33 +69,44 @@ def distances(evidence: Evidence) -> Claim:
     return compare(LAYER, claim, f"{len(wanted)} of {len(wanted)}", seen, source)
 
 
-def nccl_settings(evidence: Evidence) -> Claim:
-    """Claim the content of the guest's /etc/nccl.conf."""
+def settings_of_nccl(asked: dict[str, str], found: str | None) -> Claim:
+    """Claim the content of the guest's /etc/nccl.conf: the settings that are ``asked`` for, and no others."""
     claim, source = "NCCL has its settings", "guest /etc/nccl.conf"
-    if not evidence.nccl:
+    if not asked:
         return not_applicable(LAYER, claim, "none", source, "the inventory sets none (gpu_guest_nccl)")
     seen = None
-    if evidence.nccl_settings is not None:
-        lines = (line.strip() for line in evidence.nccl_settings.splitlines())
+    if found is not None:
+        lines = (line.strip() for line in found.splitlines())
         seen = dict(sorted(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#")))
-    return compare(LAYER, claim, dict(sorted(evidence.nccl.items())), seen, source)
+    return compare(LAYER, claim, dict(sorted(asked.items())), seen, source)
+
+
+def file_of_nccl(planned: str, found: str | None) -> Claim:
+    """Claim that the guest's NCCL topology file is the ``planned`` one; empty: none is asked for."""
+    source = "guest /etc/nccl-topology.xml"
+    if not planned:
+        reason = "the guest has no GPU, or the inventory does not ask for it (gpu_guest_nccl_topology, gpu_guest_nccl)"
+        return not_applicable(LAYER, FILE_CLAIM, words.SAME, source, reason)
+    lines = None
+    if found is not None:
+        lines = [
+            line
+            for line in unified_diff(
+                planned.splitlines(), found.splitlines(), "the plan's", "the guest's", n=0, lineterm=""
+            )
+            if not line.startswith("@@")
+        ]
+    return compare(LAYER, FILE_CLAIM, words.SAME, words.differences(lines), source)
+
+
+def nccl_settings(evidence: Evidence) -> Claim:
+    """Claim the content of the guest's /etc/nccl.conf."""
+    return settings_of_nccl(evidence.nccl, evidence.nccl_settings)
 
 
 def nccl_topology(evidence: Evidence) -> Claim:
     """Claim that the guest's NCCL topology file is that of the plan."""
-    claim, source = "the guest's NCCL topology file is the plan's", "guest /etc/nccl-topology.xml"
-    if not evidence.nccl_topology:
-        reason = "the guest has no GPU, or the inventory does not ask for it (gpu_guest_nccl_topology, gpu_guest_nccl)"
-        return not_applicable(LAYER, claim, words.SAME, source, reason)
-    lines = None
-    if evidence.nccl_topology_file is not None:
-        planned, found = evidence.nccl_topology.splitlines(), evidence.nccl_topology_file.splitlines()
-        lines = [
-            line
-            for line in unified_diff(planned, found, "the plan's", "the guest's", n=0, lineterm="")
-            if not line.startswith("@@")
-        ]
-    return compare(LAYER, claim, words.SAME, words.differences(lines), source)
+    return file_of_nccl(evidence.nccl_topology, evidence.nccl_topology_file)
 
 
 CLAIMS: tuple[Row, ...] = (of_devices(max_read_request), once(nccl_settings), once(nccl_topology), once(distances))

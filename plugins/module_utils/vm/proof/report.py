@@ -4,19 +4,20 @@
 
 from __future__ import annotations
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
 from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.picture import picture, side_by_side
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.claims import prove
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import Evidence
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 
 
-def report(name: str, evidence: Evidence) -> tuple[Proof, str]:
-    """Return the proof called ``name`` and its HTML page. Raises ProofError and TopologyError."""
-    proof = Proof(name, f"GPU virtual machine {name} on {evidence.host_name}", evidence.host_name, prove(evidence))
-    devices = evidence.planned.guest_addresses()
-    if evidence.guest:
-        drawing = side_by_side(evidence.host, evidence.guest, devices)
-    else:
-        drawing = picture(evidence.host, f"Host {evidence.host_name}", devices)
+def report(
+    name: str, host_name: str, claims: list[Claim], host: Host, guest: Host | None, devices: dict[str, str]
+) -> tuple[Proof, str]:
+    """Return the proof called ``name`` and its HTML page; ``devices`` are guest addresses by host address.
+
+    Raises ProofError and TopologyError.
+    """
+    proof = Proof(name, f"GPU virtual machine {name} on {host_name}", host_name, claims)
+    drawing = side_by_side(host, guest, devices) if guest else picture(host, f"Host {host_name}", devices)
     return proof, page(proof, drawing)

@@ -23,45 +23,13 @@ of the GPUs and NICs, no family and model of the processor, no host_hash.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl import (
-    ARCHITECTURES,
-    BRIDGE,
-    VENDORS,
-)
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl_format import (
-    LINK_SPEEDS,
-    MAX_ELEMENTS,
-    NCCL,
-)
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl import BRIDGE
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl_format import MAX_ELEMENTS
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import pci_tree
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.host_record import link_limit
-
-KINDS = ("gpu", "nic")
-# The elements that NCCL adds while it runs, out of the same 256: to a GPU its gpu element and an nvlink for each
-# other end (at most six are known: the NVSwitches of a DGX-2), to a NIC a nic and a net.
-ADDED = {"gpu": 7, "nic": 2}
-# As the kernel writes them since 5.7, ascending.
-SPEED_TEXTS = sorted((speed, text) for text, speed in {**LINK_SPEEDS, "2.5 GT/s PCIe": 2.5}.items() if "PCIe" in text)
-HEADER = "<!-- Written by sailloft.fleet from the plan of this virtual machine; changes here are lost. -->\n"
-
-
-@dataclass
-class _Pci:
-    """One ``pci`` element: a switch, or a GPU or NIC."""
-
-    attributes: dict[str, str]
-    children: list[_Pci] = field(default_factory=list)
-
-    def lines(self, indent: int) -> list[str]:
-        start = " " * indent + _tag("pci", self.attributes)
-        if not self.children:
-            return [f"{start}/>"]
-        inner = [line for child in self.children for line in child.lines(indent + 2)]
-        return [f"{start}>", *inner, " " * indent + "</pci>"]
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render import nccl_elements
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.nccl_elements import KINDS, Pci
 
 
 def render(plan: DomainPlan, host: Host) -> str:
@@ -92,8 +60,7 @@ def elements(plan: DomainPlan, host: Host) -> int:
 
 
 def _needed(plan: DomainPlan, text: str, out: frozenset[str]) -> int:
-    added = sum(ADDED.get(function.kind, 0) for function in plan.chosen.all() if function.address not in out)
-    return sum(line.lstrip()[:2] != "</" for line in text[len(HEADER) :].splitlines()) + added
+    return nccl_elements.needed(text, [item for item in plan.chosen.all() if item.address not in out])
 
 
 def _without_rdma(plan: DomainPlan) -> frozenset[str]:
@@ -113,86 +80,43 @@ def _without_rdma(plan: DomainPlan) -> frozenset[str]:
 def _text(plan: DomainPlan, host: Host, out: frozenset[str]) -> str:
     """Return the file without the NICs ``out``."""
     known = host.by_address()
-    cells: dict[int, list[_Pci]] = {}
+    cells: dict[int, list[Pci]] = {}
     only = plan.processors.cells[0].id if len(plan.processors.cells) == 1 else -1
     for bus in [plan.root, *plan.root.expanders]:
         found = _below(plan, known, bus, out)
         if found:
             cells.setdefault(only if bus.cell is None else bus.cell, []).extend(found)
-    lines = [f'<system version="{NCCL.version}">']
-    for number in sorted(cells):
-        lines.append(f"  {_tag('cpu', _cpu(plan, host, number))}>")
-        for element in cells[number]:
-            lines += element.lines(4)
-        lines.append("  </cpu>")
-    lines.append("</system>")
-    return HEADER + "\n".join(lines) + "\n"
+    return nccl_elements.document((_cpu(plan, host, number), cells[number]) for number in sorted(cells))
 
 
-def _below(plan: DomainPlan, known: dict[str, Function], here: pci_tree.Port, out: frozenset[str]) -> list[_Pci]:
+def _below(plan: DomainPlan, known: dict[str, Function], here: pci_tree.Port, out: frozenset[str]) -> list[Pci]:
     """Return the elements that NCCL sees below a bus, in the order of the addresses."""
     found = []
     for endpoint in here.endpoints:
         function = known[endpoint.key] if endpoint.role == "hostdev" else None
         if function is not None and function.kind in KINDS and function.address not in out:
             address = pci_tree.address(here.bus, endpoint.slot, endpoint.function)
-            found.append(_Pci({"busid": address, "class": f"0x{function.class_code:06x}", **_link(known, function)}))
+            found.append(nccl_elements.device(known, function, address))
     for port in here.ports:
         if port.model == pci_tree.EXPANDER:
             continue
         inner = _below(plan, known, port, out)
         address = pci_tree.address(here.bus, port.slot, port.function)
         if port.model == pci_tree.UPSTREAM and inner and port.host in known:
-            switch = known[port.host]
-            attributes = {"busid": address, "class": f"0x{BRIDGE:06x}", **_ids(switch), **_link(known, switch)}
-            found.append(_Pci(attributes, inner))
+            found.append(nccl_elements.switch(known, known[port.host], address, inner))
         elif port.model == pci_tree.ROOT_PORT and len(inner) > 1:
             first = {name: inner[0].attributes[name] for name in ("link_speed", "link_width")}
-            found.append(_Pci({"busid": address, "class": f"0x{BRIDGE:06x}", **first}, inner))
+            found.append(Pci({"busid": address, "class": f"0x{BRIDGE:06x}", **first}, inner))
         else:
             found += inner
     return found
-
-
-def _ids(function: Function) -> dict[str, str]:
-    ids = {
-        "vendor": function.vendor_id,
-        "device": function.device_id,
-        "subsystem_vendor": function.subsystem_vendor_id,
-        "subsystem_device": function.subsystem_device_id,
-    }
-    return {name: f"0x{number:04x}" for name, number in ids.items() if number is not None}
-
-
-def _link(known: dict[str, Function], function: Function) -> dict[str, str]:
-    speed, width = link_limit(known, function)
-    # A speed that NCCL does not know yet counts as the highest that it does.
-    texts = [text for known_speed, text in SPEED_TEXTS if speed is not None and known_speed <= speed]
-    return {"link_speed": texts[-1] if texts else "", "link_width": str(width) if width is not None else ""}
 
 
 def _cpu(plan: DomainPlan, host: Host, number: int) -> dict[str, str]:
     attributes = {"numaid": str(number)}
     for cell in plan.processors.cells:
         if cell.id == number:
-            attributes["affinity"] = _mask(cell.vcpus, 1 + max(max(item.vcpus) for item in plan.processors.cells))
+            count = 1 + max(max(item.vcpus) for item in plan.processors.cells)
+            attributes["affinity"] = nccl_elements.mask(cell.vcpus, count)
     # Under emulation the guest has another processor than the host: NCCL asks it.
-    if plan.accelerator == "kvm":
-        names = {kernel: name for name, kernel in ARCHITECTURES.items()}
-        if host.cpu.architecture in names:
-            attributes["arch"] = names[host.cpu.architecture]
-        # NCCL knows no other value, and its format may not be able to hold the text.
-        if host.cpu.vendor in VENDORS:
-            attributes["vendor"] = host.cpu.vendor
-    return attributes
-
-
-def _mask(cpus: list[int], count: int) -> str:
-    """Return the mask as the kernel writes node*/cpumap: words of 32 bits for ``count`` CPUs, the highest first."""
-    number = sum(1 << cpu for cpu in cpus)
-    words = [number >> shift & 0xFFFFFFFF for shift in range(0, count, 32)]
-    return ",".join(f"{word:08x}" for word in reversed(words))
-
-
-def _tag(name: str, attributes: dict[str, str]) -> str:
-    return f"<{name}" + "".join(f' {key}="{value}"' for key, value in attributes.items())
+    return {**attributes, **(nccl_elements.processor(host.cpu) if plan.accelerator == "kvm" else {})}

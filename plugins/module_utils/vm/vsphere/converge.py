@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.placement import place
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.placement import Placement, place
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import (
     REFUSE,
     Finding,
@@ -26,9 +26,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import (
     versions,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.config_spec import Builder
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.hosts.choose import choose
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.results import Row
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session import Login, Session
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Machine, Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Machine, Site
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.wanted import configure, differences
 
 # If the host does not tell: vSphere 7 U1 and later (VMware Configuration Maximums).
@@ -36,26 +37,14 @@ MAX_VCPUS = 768
 POLL_S = 2.0
 
 
-def login_of(params: dict[str, Any]) -> Login:
-    """Return the login of a module's options."""
-    return Login(
-        params["hostname"] or "",
-        params["username"] or "",
-        params["password"] or "",
-        params["port"],
-        params["validate_certs"],
-        params["ca_path"],
-    )
-
-
 def converge(params: dict[str, Any], check_mode: bool, progress: Callable[[str], None] | None = None) -> dict[str, Any]:
     """Bring the virtual machines of ``params`` (the module's) into their state. Raises DomainError, TopologyError."""
     state = params["state"]
     requests = request.parse(params["domains"], sizes=state != "absent")
     module_ids = parse_module_ids(params["gpu_module_ids"])
-    with Session(login_of(params), progress) as session:
+    with Session(Login.of(params), progress) as session:
         site = Site(session, params["cluster"])
-        rows = [_row(item, site, state) for item in requests]
+        rows = _rows(requests, site, state, params["accelerators"], module_ids)
         findings: list[Finding] = []
         if state != "absent":
             findings += _plan(rows, site, session.api_version, params["accelerators"], module_ids)
@@ -72,6 +61,7 @@ def converge(params: dict[str, Any], check_mode: bool, progress: Callable[[str],
         "restart_required": any(row.restart_required for row in rows),
         "findings": [item.to_dict() for item in findings],
         "domains": [results.returned(row) for row in rows],
+        "hosts": results.topologies(rows),
         "diff": [results.diff(row) for row in rows if row.actions or row.differences],
     }
 
@@ -79,12 +69,11 @@ def converge(params: dict[str, Any], check_mode: bool, progress: Callable[[str],
 def info(params: dict[str, Any]) -> dict[str, Any]:
     """Return the virtual machines of ``params`` as they are, with plan and differences of those with a request."""
     requests = request.parse(params["domains"] or [])
-    with Session(login_of(params)) as session:
+    with Session(Login.of(params)) as session:
         site = Site(session, params["cluster"])
-        rows = [_row(item, site, "planned") for item in requests]
-        findings = _plan(
-            rows, site, session.api_version, params["accelerators"], parse_module_ids(params["gpu_module_ids"])
-        )
+        module_ids = parse_module_ids(params["gpu_module_ids"])
+        rows = _rows(requests, site, "planned", params["accelerators"], module_ids)
+        findings = _plan(rows, site, session.api_version, params["accelerators"], module_ids)
         for row in rows:
             _decide(row, "present", False)
         asked = {row.name for row in rows}
@@ -92,6 +81,7 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
         others = [site.machines[name] for name in names if name in site.machines and name not in asked]
     return {
         "changed": False,
+        "hosts": results.topologies(rows),
         "findings": [item.to_dict() for item in findings],
         "domains": [
             *(results.described(row.machine, row, site) for row in rows),
@@ -100,23 +90,53 @@ def info(params: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _row(item: request.Request, site: Site, state: str) -> Row:
-    machine = site.machines.get(item.name)
-    if machine is not None:
-        asked = item.vsphere.host
-        if state != "absent" and asked and asked != machine.host:
-            raise DomainError(
-                f"it is on host {machine.host}, and vsphere.host is {asked}",
-                "move it with vCenter (powered off), or set vsphere.host to where it is",
-                item.name,
-            )
-        host = site.hosts[machine.host]
+def _rows(
+    requests: list[request.Request],
+    site: Site,
+    state: str,
+    accelerators: dict[str, bool],
+    module_ids: dict[str, int],
+) -> list[Row]:
+    """Return a row for each request on the host that it is on, that it names, or that is chosen for it."""
+    if state == "absent":
+        anywhere = next(iter(site.hosts.values()))
+        on = {item.name: site.machines[item.name].host if item.name in site.machines else "" for item in requests}
+        hosts = {name: site.hosts.get(host, anywhere) for name, host in on.items()}
     else:
-        host = site.host(item.vsphere.host, item.name) if state != "absent" else next(iter(site.hosts.values()))
+        hosts = choose(
+            requests, site, lambda host, specs: _place(host, specs, site, accelerators, module_ids), accelerators
+        )
+    return [_row(item, site, state, hosts[item.name]) for item in requests]
+
+
+def _row(item: request.Request, site: Site, state: str, host: Esxi) -> Row:
+    machine = site.machines.get(item.name)
+    asked = item.vsphere.host
+    if machine is not None and state != "absent" and asked and asked != machine.host:
+        raise DomainError(
+            f"it is on host {machine.host}, and vsphere.host is {asked}",
+            "move it with vCenter (powered off), or set vsphere.host to where it is",
+            item.name,
+        )
     row = Row(item, host, machine=machine)
     if machine is not None:
-        row.have = read_back.read(machine.config, site.network_names)
+        row.have, row.ways = read_back.read(machine.config, site.network_names), read_back.ways(machine.config)
     return row
+
+
+def _place(
+    host: Esxi, specs: list[DomainSpec], site: Site, accelerators: dict[str, bool], module_ids: dict[str, int]
+) -> list[Placement]:
+    """Plan virtual machines on a host together. Raises DomainError where they have no place."""
+    model = site.model(host, accelerators)
+    held = read_back.holdings({name: machine.config for name, machine in host.machines.items()}, model)
+    capability = host.properties.get("capability")
+    most = (capability.maxSupportedVcpus if capability else None) or MAX_VCPUS
+
+    def limit(_spec: DomainSpec) -> int:
+        return most
+
+    return place(model, specs, held, limit, module_ids)
 
 
 def _plan(
@@ -133,15 +153,8 @@ def _plan(
             ]
             continue
         model = site.model(host, accelerators)
-        held = read_back.holdings({name: machine.config for name, machine in host.machines.items()}, model)
-        capability = host.properties.get("capability")
-        most = (capability.maxSupportedVcpus if capability else None) or MAX_VCPUS
-
-        def limit(_spec: DomainSpec, most: int = most) -> int:
-            return most
-
         try:
-            placements = place(model, [row.request.spec for row in mine], held, limit, module_ids)
+            placements = _place(host, [row.request.spec for row in mine], site, accelerators, module_ids)
         except DomainError as error:
             findings.append(unplannable(error))
             continue
@@ -229,7 +242,7 @@ def _apply(rows: list[Row], site: Site, session: Session, params: dict[str, Any]
         if phase == "create":
             for row in mine:
                 row.machine = Machine(row.name, made[row.name], None, False, "stopped", row.host.name, False)
-    _verify([row for row in rows if {"create", "reconfigure", "upgrade"} & set(row.actions)], site, session)
+    _verify(rows, site, session)
 
 
 def _spec(row: Row, site: Site) -> Any:
@@ -289,13 +302,18 @@ def _power(row: Row, session: Session, method: str) -> Callable[[], Any]:
 
 
 def _verify(rows: list[Row], site: Site, session: Session) -> None:
-    """Read back what was changed. Raises DomainError with what vCenter accepted and did not keep."""
-    if not rows:
+    """Read back what was changed, and the slots of what was started. Raises DomainError with what vCenter lost."""
+    changed = [row for row in rows if {"create", "reconfigure", "upgrade"} & set(row.actions)]
+    started = [row for row in rows if "power_on" in row.actions]
+    if not changed and not started:
         return
     found = session.read({"VirtualMachine": ["name", "config"]})["VirtualMachine"]
     configs = {item["name"]: item["config"] for _reference, item in found if "config" in item}
+    for row in started:
+        if row.name in configs:
+            row.ways = read_back.ways(configs[row.name])
     lost = []
-    for row in rows:
+    for row in changed:
         have = read_back.read(configs[row.name], site.network_names) if row.name in configs else None
         left = (
             differences(row.wanted or {}, have)

@@ -20,6 +20,11 @@ VMS: dict[str, dict[str, Any]] = {
     "gpu_module_ids": {"type": "dict", "default": {}},
     "accelerators": {"type": "dict", "default": {}},
 }
+HOSTS: dict[str, dict[str, Any]] = {
+    "cluster": {"type": "str", "default": ""},
+    "hosts": {"type": "list", "elements": "str", "default": []},
+    "accelerators": {"type": "dict", "default": {}},
+}
 # The names that other collections for vSphere read, too.
 ENVIRONMENT = {"hostname": "VMWARE_HOST", "username": "VMWARE_USER", "password": "VMWARE_PASSWORD"}
 

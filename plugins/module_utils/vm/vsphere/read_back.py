@@ -7,11 +7,16 @@ Objects are vSphere's VirtualMachineConfigInfo and what it has, read by attribut
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.hypervisor import Holdings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.guest.addresses import way
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.wanted import NODE_AFFINITY, OWNED
+
+SUFFIX = ".pciSlotNumber"
+SLOT = re.compile(r"(pciBridge|pciPassthru|ethernet)[0-9]+\.pciSlotNumber")
 
 
 def type_of(thing: Any) -> str:
@@ -112,18 +117,26 @@ def network_of(device: Any, networks: dict[str, str]) -> str:
     return getattr(device.backing, "deviceName", None) or ""
 
 
-def slots(config: Any) -> dict[str, str]:
-    """Return the PCI slot number of each DirectPath device that has one, by its host address.
+def ways(config: Any) -> dict[str, list[str]]:
+    """Return the way to each passed-through device in the guest by its host address (guest/addresses.py).
 
-    vCenter numbers the devices in the order of the list, and ESXi sets pciPassthruN.pciSlotNumber at the first start.
+    Only devices of which ESXi has set the slot number, at the first start, are in it. pciPassthruN and ethernetN count
+    the devices of their kind in the order of their keys.
     """
     extra = extra_of(config)
-    passed = [device for device in config.hardware.device if type_of(device) == "VirtualPCIPassthrough"]
+    numbers = {name: int(text) for name, text in extra.items() if SLOT.fullmatch(name) and text.isdigit()}
+    bridges = {int(name[len("pciBridge") : -len(SUFFIX)]): slot for name, slot in numbers.items() if "Bridge" in name}
+    every = sorted(config.hardware.device, key=lambda device: device.key)
+    passed = [device for device in every if type_of(device) == "VirtualPCIPassthrough"]
+    cards = [device for device in every if hasattr(device, "macAddress")]
     found = {}
-    for number, device in enumerate(passed):
-        address, slot = address_of(device), extra.get(f"pciPassthru{number}.pciSlotNumber")
-        if address and slot:
-            found[address] = slot
+    for kind, devices in (("pciPassthru", passed), ("ethernet", cards)):
+        for number, device in enumerate(devices):
+            address, slot = address_of(device), numbers.get(f"{kind}{number}{SUFFIX}")
+            if is_passed(device) and address and slot is not None:
+                steps = way(slot, bridges)
+                if steps is not None:
+                    found[address] = steps
     return found
 
 

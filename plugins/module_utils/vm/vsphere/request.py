@@ -23,7 +23,7 @@ DISK_MIB_MAX = 62 << 20
 
 @dataclass
 class VsphereSettings:
-    """The element ``vsphere`` of a spec. ``host`` "" is the only host of the cluster, ``datastore`` "" the only one.
+    """The element ``vsphere`` of a spec. ``host`` "" is any host of the cluster, ``datastore`` "" the only one.
 
     ``sriov_network`` is the port group of virtual functions; ``hardware_version`` "" the newest of the host.
     """

@@ -10,6 +10,7 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.placement import Placement
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import read_back, request
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import Plan, PlannedCell, PlannedDevice
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Machine, Site
 
 # The order of the actions over all virtual machines: devices and reservations are released before anything starts.
@@ -30,11 +31,18 @@ class Row:
     differences: list[dict[str, Any]] = field(default_factory=list)
     actions: list[str] = field(default_factory=list)
     restart_required: bool = False
+    ways: dict[str, list[str]] = field(default_factory=dict)  # read_back.ways, once it was started
 
     @property
     def name(self) -> str:
         """Return the virtual machine's name."""
         return self.request.name
+
+
+def topologies(rows: list[Row]) -> list[dict[str, Any]]:
+    """Return the hosts of planned virtual machines, by name, each with its topology."""
+    models = {row.host.name: row.model for row in rows if row.model is not None}
+    return [{"name": name, "topology": models[name].to_dict()} for name in sorted(models)]
 
 
 def described(machine: Machine | None, row: Row | None, site: Site) -> dict[str, Any]:
@@ -45,7 +53,7 @@ def described(machine: Machine | None, row: Row | None, site: Site) -> dict[str,
         "state": machine.state if machine else "absent",
         "host": machine.host if machine else None,
         "configuration": read_back.read(machine.config, site.network_names) if machine else None,
-        "slots": read_back.slots(machine.config) if machine else {},
+        "ways": read_back.ways(machine.config) if machine else {},
     }
     if row is not None:
         found.update(plan=plan_of(row), differences=row.differences)
@@ -56,27 +64,24 @@ def plan_of(row: Row) -> dict[str, Any] | None:
     """Return the plan of one virtual machine as the modules return it."""
     if row.placement is None or row.wanted is None or row.model is None:
         return None
-    processors, model = row.placement.processors, row.model
-    return {
-        "name": row.name,
-        "host": row.host.name,
-        "cells": [
-            {"id": cell.id, "host_node": cell.host_node, "memory_mib": cell.memory_mib, "vcpus": cell.vcpus}
-            for cell in processors.cells
-        ],
-        "devices": [
-            {
-                "host_address": item.address,
-                "kind": item.kind,
-                "host_node": model.node_of(item),
-                "physical_function": item.physical_function,
-                "host_path": [step.address for step in model.path(item.address)],
-            }
+    model = row.model
+    return Plan(
+        row.name,
+        row.host.name,
+        [PlannedCell(cell.id, cell.host_node, cell.memory_mib, cell.vcpus) for cell in row.placement.processors.cells],
+        [
+            PlannedDevice(
+                item.address,
+                item.kind,
+                model.node_of(item),
+                item.physical_function,
+                [step.address for step in model.path(item.address)],
+            )
             for item in row.placement.chosen.all()
         ],
-        "configuration": row.wanted,
-        "notes": [*row.placement.chosen.notes, *model.notes],
-    }
+        row.wanted,
+        [*row.placement.chosen.notes, *model.notes],
+    ).to_dict()
 
 
 def returned(row: Row) -> dict[str, Any]:
@@ -96,6 +101,7 @@ def returned(row: Row) -> dict[str, Any]:
         "actions": [phase for phase in PHASES if phase in row.actions],
         "differences": row.differences,
         "restart_required": row.restart_required,
+        "ways": row.ways,
         "plan": plan_of(row),
     }
 

@@ -44,6 +44,18 @@ class Login:
     ca_path: str | None = None
     timeout_s: int = 60
 
+    @classmethod
+    def of(cls, params: dict[str, Any]) -> Login:
+        """Return the login of a module's options (options.LOGIN)."""
+        return cls(
+            params["hostname"] or "",
+            params["username"] or "",
+            params["password"] or "",
+            params["port"],
+            params["validate_certs"],
+            params["ca_path"],
+        )
+
     @property
     def name(self) -> str:
         """Return the server for messages."""

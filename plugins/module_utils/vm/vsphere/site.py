@@ -149,6 +149,14 @@ class Site:
             raise DomainError(what, f"choose among {there}", domain)
         return self.hosts[name]
 
+    def chosen(self, names: list[str]) -> list[Esxi]:
+        """Return the hosts of these names, or all for none. Raises DomainError where there are none."""
+        if not self.hosts:
+            raise DomainError(
+                f"{self.session.login.name} shows no ESXi host", "check the cluster and the account's privileges"
+            )
+        return [self.host(name) for name in names or sorted(self.hosts)]
+
     def datastore(self, name: str, domain: str) -> str:
         """Return the datastore of this name, or the only one for ""."""
         if not name and len(self.free_bytes) == 1:

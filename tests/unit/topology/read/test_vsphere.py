@@ -13,7 +13,7 @@ from simulated_vcenter import esxi, serving, site
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recordings import read_recording
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.vsphere import read_esxi
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.host_info import read
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.hosts.topology import read
 
 SERVERS = ("aws-g4dn-metal", "nvidia-dgx2", "supermicro-4029gp-ve")
 # What the API tells of each function.

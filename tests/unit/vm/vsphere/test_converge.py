@@ -107,6 +107,14 @@ def test_two_virtual_machines_get_different_devices_and_keep_them(vcenter):
         run(vcenter, vm("three", gpus={"count": 1}, vcpus=2))
 
 
+def test_a_virtual_machine_without_a_host_gets_one_and_keeps_it(vcenter):
+    # esx02 has no device that is active for passthrough.
+    free = vm(vsphere={"host": ""})
+    assert [row["host"] for row in run(vcenter, free)["domains"]] == ["esx01"]
+    again = run(vcenter, free)
+    assert (again["changed"], again["domains"][0]["host"]) == (False, "esx01")
+
+
 def test_dynamic_devices_are_chosen_by_model(vcenter):
     run(vcenter, vm(vsphere={"passthrough": "dynamic"}), state="running")
     have = seen(vcenter)["train"]["configuration"]

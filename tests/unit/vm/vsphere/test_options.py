@@ -7,7 +7,12 @@ from __future__ import annotations
 import yaml
 
 from ansible_collections.sailloft.fleet.plugins.doc_fragments.vsphere import ModuleDocFragment
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.options import LOGIN, VMS, with_environment
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.options import (
+    HOSTS,
+    LOGIN,
+    VMS,
+    with_environment,
+)
 
 
 def test_the_password_is_hidden_and_comes_from_the_environment_where_the_task_has_none():
@@ -19,7 +24,8 @@ def test_the_password_is_hidden_and_comes_from_the_environment_where_the_task_ha
 
 
 def test_options_are_documented_with_their_defaults():
-    for options, text in ((LOGIN, ModuleDocFragment.DOCUMENTATION), (VMS, ModuleDocFragment.VMS)):
+    fragment = ModuleDocFragment
+    for options, text in ((LOGIN, fragment.DOCUMENTATION), (VMS, fragment.VMS), (HOSTS, fragment.HOSTS)):
         documented = yaml.safe_load(text)["options"]
         assert {name: (item["type"], item.get("default")) for name, item in documented.items()} == {
             name: (item["type"], item.get("default")) for name, item in options.items()

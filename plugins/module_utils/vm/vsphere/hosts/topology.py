@@ -7,25 +7,17 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recordings import write_recording
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import read_back
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.converge import login_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session import Session
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session import Login, Session
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Site
 
 
 def read(params: dict[str, Any]) -> dict[str, Any]:
     """Return the hosts of ``params`` (the module's). Raises DomainError, TopologyError."""
-    with Session(login_of(params)) as session:
+    with Session(Login.of(params)) as session:
         site = Site(session, params["cluster"])
-        names = params["hosts"] or sorted(site.hosts)
-        if not names:
-            raise DomainError(
-                f"{session.login.name} shows no ESXi host", "check the cluster and the account's privileges"
-            )
         rows = []
-        for name in names:
-            host = site.host(name)
+        for host in site.chosen(params["hosts"]):
             model = site.model(host, params["accelerators"])
             held = read_back.holdings({item.name: item.config for item in host.machines.values()}, model)
             row: dict[str, Any] = {

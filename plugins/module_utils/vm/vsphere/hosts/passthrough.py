@@ -12,8 +12,7 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import read_back
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.converge import login_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session import Session
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session import Login, Session
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Site
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.versions import API_7
 
@@ -51,10 +50,9 @@ def converge(params: dict[str, Any], check_mode: bool, progress: Callable[[str],
 
     All hosts are checked before the first is changed, and each gets all of its changes in one request.
     """
-    with Session(login_of(params), progress) as session:
+    with Session(Login.of(params), progress) as session:
         site = Site(session, params["cluster"])
-        names = params["hosts"] or sorted(site.hosts)
-        works = [_work(site.host(name), site, params) for name in names]
+        works = [_work(host, site, params) for host in site.chosen(params["hosts"])]
         rebooting = [work for work in works if work.reboot and params["allow_reboot"]]
         for work in rebooting:
             _check_reboot(work)

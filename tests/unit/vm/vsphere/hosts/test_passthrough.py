@@ -12,7 +12,7 @@ from simulated_vcenter import VCenter, esxi, serving, site
 from vsphere_requests import run, server, vm
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.passthrough import converge
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.hosts.passthrough import converge
 
 
 @pytest.fixture

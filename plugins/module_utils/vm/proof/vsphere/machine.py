@@ -1,0 +1,233 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The claims of layer guest XML, which on vSphere is the configuration in vCenter, and the machine that the guest sees.
+
+A setting is read back from vCenter, and from inside the guest where the guest shows it. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim, compare, not_applicable
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import name
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.units import GIB
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof import words
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.evidence import Evidence
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.vsphere.registry import (
+    NotExpressed,
+    Row,
+    of_cells,
+    of_devices,
+    once,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import bars, wanted
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import PlannedCell
+
+LAYER = "guest_xml"
+NO_GPU = "the virtual machine has no GPU"
+ONE_DEVICE = "the virtual machine has fewer than two devices"
+TOO_OLD = "the API, ESXi or the virtual hardware is older than vSphere 8 (vmx-20)"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of wanted.py: its key (below ``extra`` for one of extraConfig), and why a plan can be without it."""
+
+    claim: str
+    key: str
+    source: str
+    unset: str  # the reason where the plan has none
+
+    def row(self) -> Row:
+        """Return its row: vCenter has the planned value."""
+        return lambda evidence: [self._claim(evidence)]
+
+    def _value(self, configuration: dict[str, Any]) -> Any:
+        extra = self.key in wanted.OWNED
+        return configuration["extra"].get(self.key) if extra else configuration[self.key]
+
+    def _claim(self, evidence: Evidence) -> Claim:
+        planned = self._value(evidence.plan.configuration)
+        seen = self._value(evidence.configuration) if evidence.configuration else None
+        source = f"vCenter VirtualMachine.config.{self.source}"
+        # 1 thread of a core is no virtual hyperthread.
+        if planned in (None, "", 0, False, "normal") or (self.key == "threads_per_core" and planned == 1):
+            return not_applicable(LAYER, self.claim, "set", source, self.unset, seen)
+        return compare(LAYER, self.claim, planned, seen, source)
+
+
+SETTINGS = (
+    Setting("the firmware is EFI, which maps BARs above 4 GiB", "firmware", "firmware", "not asked for"),
+    Setting("BARs are mapped above 4 GiB", wanted.USE_64BIT, f"extraConfig {wanted.USE_64BIT}", NO_GPU),
+    Setting("the space for BARs above 4 GiB, in GiB", wanted.MMIO_SIZE, f"extraConfig {wanted.MMIO_SIZE}", NO_GPU),
+    Setting("devices may reach each other", wanted.ALLOW_P2P, f"extraConfig {wanted.ALLOW_P2P}", ONE_DEVICE),
+    Setting("ACS is relaxed between devices", wanted.RELAX_ACS, f"extraConfig {wanted.RELAX_ACS}", ONE_DEVICE),
+    Setting(
+        "all memory is reserved, in MiB",
+        "memory_reservation_mib",
+        "memoryAllocation.reservation",
+        "the plan reserves none (no devices, and lock_memory: false)",
+    ),
+    Setting(
+        "the reservation follows the memory",
+        "memory_locked",
+        "memoryReservationLockedToMax",
+        "the plan locks no memory (lock_memory: false)",
+    ),
+    Setting(
+        "memory may be in pages of 1 GiB",
+        wanted.LARGE_PAGES,
+        f"extraConfig {wanted.LARGE_PAGES}",
+        "not asked for (huge_page_mib)",
+    ),
+    Setting(
+        "memory and CPUs are of the planned host nodes",
+        wanted.NODE_AFFINITY,
+        f"extraConfig {wanted.NODE_AFFINITY}",
+        "the plan binds no memory (strict_memory: false)",
+    ),
+    Setting(
+        "latency sensitivity gives exclusive CPUs",
+        "latency_sensitivity",
+        "latencySensitivity.level",
+        "not asked for (vsphere.latency_sensitivity, pin_cpus)",
+    ),
+    Setting(
+        "all CPU time is reserved, in MHz",
+        "cpu_reservation_mhz",
+        "cpuAllocation.reservation",
+        "not asked for (vsphere.latency_sensitivity, pin_cpus)",
+    ),
+    Setting(
+        "virtual CPUs are hardware threads of shared cores",
+        "threads_per_core",
+        "hardware.simultaneousThreads",
+        f"the plan has one thread a core, or {TOO_OLD}; cost: the guest's scheduler takes two threads for two cores",
+    ),
+    Setting(
+        "virtual NUMA nodes have their cores",
+        "cores_per_numa_node",
+        "numaInfo.coresPerNumaNode",
+        f"{TOO_OLD}; cost: ESXi chooses the virtual nodes",
+    ),
+    Setting("the guest has an IOMMU", "iommu", "flags.vvtdEnabled", "the plan has none (guest_iommu)"),
+    Setting("the devices are a device group", "device_group", "deviceGroups", "not asked for (vsphere.device_group)"),
+)
+NOT_EXPRESSED = (
+    NotExpressed(
+        LAYER,
+        "each virtual CPU runs on its own host CPU",
+        "pinned",
+        "ESXi chooses the CPUs; latency sensitivity high makes them exclusive",
+        "none known",
+    ),
+    NotExpressed(
+        LAYER,
+        "memory is in the planned nodes and pages",
+        "all of it",
+        "the API tells the affinity (above), and not where pages are",
+        "not known; esxtop shows it on the host (memory view, NUMA statistics)",
+    ),
+    NotExpressed(
+        LAYER,
+        "the guest has the host's physical address bits",
+        "the host's",
+        "ESXi decides about them",
+        "none known: the space for BARs (above) is set by itself",
+    ),
+)
+
+
+def as_planned(evidence: Evidence) -> Claim:
+    """Claim that vCenter has the virtual machine as it is planned, and that it runs."""
+    return compare(
+        LAYER,
+        "vCenter has the virtual machine as it is planned, and it runs",
+        words.SAME,
+        words.differences(evidence.differences),
+        "vCenter VirtualMachine.config and runtime.powerState",
+    )
+
+
+def devices(evidence: Evidence) -> Iterator[Claim]:
+    """Claim each passed-through device of the configuration; a dynamic one by its model, and so many of them."""
+    planned = evidence.plan.configuration["devices"]
+    seen = evidence.configuration["devices"] if evidence.configuration else []
+    source = "vCenter VirtualMachine.config.hardware.device"
+    for kind, of_id in sorted({(row["type"], row["id"]) for row in planned}):
+        rows, found = (
+            [row["numa_node"] for row in every if (row["type"], row["id"]) == (kind, of_id)]
+            for every in (planned, seen)
+        )
+        claim = f"the virtual machine has {kind} device {of_id}, with its virtual NUMA node"
+        yield compare(LAYER, claim, rows, found or None, source)
+
+
+def in_guest(evidence: Evidence, function: Function) -> Claim:
+    """Claim that a device is in the guest, at an address that is known."""
+    inside = evidence.inside(function.address)
+    claim = f"{name(function)} is in the guest"
+    if inside is None:
+        source = "guest /sys/bus/pci/devices, vCenter extraConfig pciSlotNumber"
+        reason = "the guest was not read"
+        if evidence.guest:
+            reason = "no device of the guest is at its slot, and more than one, or none, has its vendor and model"
+        return Claim(LAYER, claim, words.model(function), None, False, source, reason)
+    source = f"guest /sys/bus/pci/devices/{inside.address}/vendor and device"
+    return compare(LAYER, claim, words.model(function), words.model(inside), source)
+
+
+def numa_node(evidence: Evidence, function: Function) -> Claim:
+    """Claim the guest's NUMA node of a device."""
+    inside, plan = evidence.inside(function.address), evidence.plan
+    device = next(item for item in plan.devices if item.host_address == function.address)
+    cell = next((cell.id for cell in plan.cells if cell.host_node == device.host_node), None)
+    claim = f"{name(function)} is on guest NUMA node {cell}"
+    source = f"guest /sys/bus/pci/devices/{inside.address if inside else '?'}/numa_node"
+    seen = inside.numa_node if inside else None
+    if not plan.configuration["cores_per_numa_node"]:
+        reason = f"{TOO_OLD}; cost: the guest cannot tell which of its nodes is near the device"
+        return not_applicable(LAYER, claim, cell, source, reason, seen)
+    if cell is None:
+        reason = "the virtual machine has no memory on the device's host node, or the host does not tell it"
+        return not_applicable(LAYER, claim, cell, source, reason, seen)
+    return compare(LAYER, claim, cell, seen, source)
+
+
+def memory_window(evidence: Evidence, function: Function) -> Claim:
+    """Claim that a GPU has its large BAR in the guest; the size is that of the table of GPUs."""
+    inside = evidence.inside(function.address)
+    claim = f"{name(function)} has its large memory window in the guest"
+    source = f"guest /sys/bus/pci/devices/{inside.address if inside else '?'}/resource"
+    gib = bars.LARGE_BAR_GIB.get((function.vendor_id, function.device_id))
+    if function.kind != "gpu" or gib is None:
+        reason = "the API does not tell BARs, and the collection's table has no such device; cost: none by itself"
+        return not_applicable(LAYER, claim, "its BARs", source, reason)
+    largest = max((bar.size_bytes for bar in inside.bars if bar.kind == "memory"), default=None) if inside else None
+    seen = words.size_text(largest) if largest else None
+    return compare(LAYER, claim, words.size_text(gib * GIB), seen, source)
+
+
+def cpus(evidence: Evidence, cell: PlannedCell) -> Claim:
+    """Claim the CPUs of a guest NUMA node."""
+    nodes = evidence.guest.numa_nodes if evidence.guest else []
+    seen = next((node.cpus for node in nodes if node.id == cell.id), None)
+    claim = f"guest NUMA node {cell.id} has its CPUs"
+    source = f"guest /sys/devices/system/node/node{cell.id}/cpulist"
+    if not evidence.plan.configuration["cores_per_numa_node"]:
+        return not_applicable(LAYER, claim, cell.vcpus, source, f"{TOO_OLD}; cost: ESXi chooses the nodes", seen)
+    return compare(LAYER, claim, cell.vcpus, seen, source)
+
+
+CLAIMS: tuple[Row, ...] = (
+    once(as_planned),
+    *(setting.row() for setting in SETTINGS),
+    devices,
+    of_cells(cpus),
+    of_devices(in_guest, numa_node, memory_window),
+    *(item.row() for item in NOT_EXPRESSED),
+)

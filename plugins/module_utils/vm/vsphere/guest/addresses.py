@@ -1,0 +1,91 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The guest addresses of passed-through devices, which vSphere's API does not tell. Pure.
+
+ESXi gives each device a slot number at its first start (``pciPassthruN.pciSlotNumber``, ``ethernetN.pciSlotNumber``).
+VMware KB 2047927, "Mapping PCI slot numbers to guest-visible PCI bus topology": the number is FFF.BBBBB.DDDDD in bits.
+BBBBB 0 is device DDDDD of bus 0; otherwise the device is DDDDD below bridge ``pciBridge(BBBBB-1)``, which has a slot
+number of its own, at function FFF of it. So vCenter tells the way to a device, and the tree that was read in the guest
+tells which address is at its end.
+
+From virtual hardware 20 on, EFI gives a guest another tree (Broadcom KB 407595), of which neither article says that the
+way is still this one. So a way is believed only if it ends at a device of the planned vendor and model. Where it does
+not, a device that is the only one of its model in the plan and in the guest is that one; all others are not known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
+
+# The bits of a slot number: function, bridge plus 1, device.
+FUNCTION_SHIFT, BRIDGE_SHIFT, FIVE_BITS, THREE_BITS = 10, 5, 31, 7
+
+
+def way(slot: int, bridges: Mapping[int, int]) -> list[str] | None:
+    """Return the steps from bus 0 down to a slot number, each as "DEVICE.FUNCTION" in hexadecimal digits.
+
+    ``bridges`` are the slot numbers of pciBridgeN by N; None: one of them is missing.
+    """
+    steps: list[str] = []
+    below = 0  # the function that the step below asks of its bridge
+    seen: set[int] = set()
+    while True:
+        steps.insert(0, f"{slot & FIVE_BITS:02x}.{below}")
+        bridge = (slot >> BRIDGE_SHIFT) & FIVE_BITS
+        if not bridge:
+            return steps
+        below = (slot >> FUNCTION_SHIFT) & THREE_BITS
+        if bridge - 1 not in bridges or bridge in seen:
+            return None
+        seen.add(bridge)
+        slot = bridges[bridge - 1]
+
+
+def locate(devices: list[Function], ways: Mapping[str, list[str]], guest: Host) -> dict[str, str]:
+    """Return the guest addresses of the host's ``devices`` by host address; those that are not known are left out.
+
+    ``ways`` are those of ``way`` by host address.
+    """
+    found: dict[str, str] = {}
+    for function in devices:
+        end = _end(ways.get(function.address, []), guest)
+        if end is not None and _model(end) == _model(function):
+            found[function.address] = end.address
+    if len(set(found.values())) < len(found):
+        # Two devices cannot be one: the ways are those of another tree.
+        found = {}
+    planned = Counter(map(_model, devices))
+    inside = Counter(map(_model, guest.functions))
+    by_model = {_model(function): function.address for function in guest.functions}
+    for function in devices:
+        model = _model(function)
+        if function.address not in found and planned[model] == inside[model] == 1:
+            found[function.address] = by_model[model]
+    return found
+
+
+def _model(function: Function) -> tuple[int, int]:
+    return function.vendor_id, function.device_id
+
+
+def _end(steps: list[str], guest: Host) -> Function | None:
+    """Return the function at the end of a way in the guest; None: there is none."""
+    here: Function | None = None
+    for number, step in enumerate(steps):
+        above = here.address if here else None
+        here = next(
+            (
+                item
+                for item in guest.functions
+                if item.parent == above
+                and item.address.endswith(f":{step}")
+                and (number or item.address.startswith("0000:00:"))
+            ),
+            None,
+        )
+        if here is None:
+            return None
+    return here

@@ -1,0 +1,98 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""NCCL's topology file for a guest on vSphere: the host's switches above the guest's addresses. Pure.
+
+ESXi gives the guest a port for each device and no switch, so that GPU and NIC below one switch of the host look as far
+apart as any two. NCCL takes the tree of the file for devices that it names (NVIDIA/nccl src/graph/xml.cc), and a switch
+in it needs none in the guest: Azure's files for ND virtual machines have switches at ffff:ff:01.0 and up, as here.
+
+A ``cpu`` is a NUMA node that the guest sees, with its CPUs as the guest has them. A switch with one GPU or NIC below it
+is left out. Rates of links, which vSphere's API does not tell, are empty, as render/nccl_topology.py has them.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import Paths
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl_format import MAX_ELEMENTS
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render import nccl_elements
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import Plan
+
+# Addresses that no device of a guest has: domain ffff, bus ff, 32 devices of 8 functions; 00.0 is left free.
+SWITCH = "ffff:ff:{:02x}.{}"
+UNKNOWN_NODE = -1  # the kernel's, and NCCL's, "not known"
+
+
+def asked(plan: Plan) -> list[str]:
+    """Return the host addresses of the plan's GPUs and NICs; none where there is no GPU, and so no use for NCCL."""
+    kinds = [device.kind for device in plan.devices]
+    return [device.host_address for device in plan.devices if device.kind in nccl_elements.KINDS and "gpu" in kinds]
+
+
+def render(plan: Plan, host: Host, guest: Host, places: dict[str, str]) -> str | None:
+    """Return the file's text, always the same for the same plan and guest.
+
+    ``places`` are guest addresses by host address (addresses.locate). None: the guest has no GPU, the address of a GPU
+    or NIC is not known, or NCCL cannot read so much.
+    """
+    wanted = asked(plan)
+    if not wanted or set(wanted) - set(places):
+        return None
+    known = host.by_address()
+    nodes: dict[int, list[str]] = {}
+    for address in sorted(wanted, key=lambda item: places[item]):
+        nodes.setdefault(_node(plan, guest, address, places[address]), []).append(address)
+    switches: dict[str, str] = {}
+    cells = [
+        (_cpu(host, guest, node), _below(Paths(host), known, nodes[node], 0, places, switches))
+        for node in sorted(nodes)
+    ]
+    text = nccl_elements.document(cells)
+    return text if nccl_elements.needed(text, [known[address] for address in wanted]) <= MAX_ELEMENTS else None
+
+
+def _node(plan: Plan, guest: Host, address: str, place: str) -> int:
+    """Return the guest's NUMA node of a device: what the guest sees, else its cell of the plan if the guest has it."""
+    seen = guest.node_of(guest.function(place))
+    if seen is not None:
+        return seen
+    node = next(device.host_node for device in plan.devices if device.host_address == address)
+    cell = next((cell.id for cell in plan.cells if cell.host_node == node), UNKNOWN_NODE)
+    return cell if cell in {item.id for item in guest.numa_nodes} else UNKNOWN_NODE
+
+
+def _cpu(host: Host, guest: Host, number: int) -> dict[str, str]:
+    attributes = {"numaid": str(number)}
+    count = 1 + max(cpu for node in guest.numa_nodes for cpu in node.cpus)
+    for node in guest.numa_nodes:
+        if node.id == number:
+            attributes["affinity"] = nccl_elements.mask(node.cpus, count)
+    return {**attributes, **nccl_elements.processor(host.cpu)}
+
+
+def _below(
+    paths: Paths,
+    known: dict[str, Function],
+    devices: list[str],
+    depth: int,
+    places: dict[str, str],
+    switches: dict[str, str],
+) -> list[nccl_elements.Pci]:
+    """Return the elements of ``devices``, those of one switch at this depth together, in the order of addresses."""
+    groups: dict[str, list[str]] = {}
+    for address in devices:
+        switches_above = paths.switches(address)
+        groups.setdefault(switches_above[depth] if depth < len(switches_above) else address, []).append(address)
+    found = []
+    for above, members in groups.items():
+        if above in members:
+            found.append(nccl_elements.device(known, known[above], places[above]))
+            continue
+        if len(members) == 1:
+            found += _below(paths, known, members, len(paths.switches(members[0])), places, switches)
+            continue
+        number = len(switches) + 8
+        switches[above] = SWITCH.format(number // 8, number % 8)
+        inner = _below(paths, known, members, depth + 1, places, switches)
+        found.append(nccl_elements.switch(known, known[above], switches[above], inner))
+    return found

@@ -1,0 +1,95 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Choose a host of the cluster for each new virtual machine whose spec names none. Pure: the site was read before.
+
+A virtual machine that exists stays where it is. The others are placed one after the other, those with most GPUs first,
+then those with most memory, then by name: each on the host with the fewest free GPUs of those on which the planner can
+plan it, together with all that the request has there already. So large sets of GPUs stay together for what comes later.
+Hosts that are equal in that are taken by name: the same request and the same site give the same hosts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.labels import some
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import DomainSpec
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import read_back
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import Request
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Site
+
+
+def choose(
+    requests: list[Request],
+    site: Site,
+    plan: Callable[[Esxi, list[DomainSpec]], Any],
+    accelerators: dict[str, bool],
+) -> dict[str, Esxi]:
+    """Return the host of each request by name. ``plan`` raises DomainError where these specs have no place on a host.
+
+    Raises DomainError where a named host is not there, or no host has a place.
+    """
+    found: dict[str, Esxi] = {}
+    rest: list[Request] = []
+    for item in requests:
+        machine, named = site.machines.get(item.name), item.vsphere.host
+        if machine is not None:
+            found[item.name] = site.hosts[machine.host]
+        elif named or len(site.hosts) <= 1:
+            found[item.name] = site.host(named, item.name)
+        else:
+            rest.append(item)
+    if not rest:
+        return found
+    usable = {name: host for name, host in site.hosts.items() if not host.unusable}
+    on: dict[str, list[DomainSpec]] = {name: [] for name in usable}
+    free = {name: _free_gpus(host, site.model(host, accelerators)) for name, host in usable.items()}
+    for item in requests:
+        name = found[item.name].name if item.name in found else ""
+        if name in usable:
+            on[name].append(item.spec)
+            free[name] -= 0 if item.name in site.machines else _gpus(item.spec)
+    for item in sorted(rest, key=lambda each: (-_gpus(each.spec), -each.spec.memory_mib, each.name)):
+        name = _first(item, on, free, lambda name, specs: plan(usable[name], specs))
+        found[item.name] = usable[name]
+        on[name].append(item.spec)
+        free[name] -= _gpus(item.spec)
+    return found
+
+
+def _first(
+    item: Request, on: dict[str, list[DomainSpec]], free: dict[str, int], plan: Callable[[str, list[DomainSpec]], Any]
+) -> str:
+    """Return the first host on which a virtual machine can be planned."""
+    reasons = []
+    for name in sorted(free, key=lambda host: (free[host], host)):
+        if free[name] < _gpus(item.spec):
+            continue
+        try:
+            plan(name, [*on[name], item.spec])
+        except DomainError as error:
+            reasons.append(f"{name}: {error.cause}")
+        else:
+            return name
+    most = max(free.values(), default=0)
+    why = some(reasons) or f"the most free GPUs of a host are {most}, and it needs {_gpus(item.spec)}"
+    raise DomainError(
+        f"no host of the cluster has a place for it ({why})",
+        "ask for less, enable passthrough on more hosts, or name a host (vsphere.host) to see all of its reasons",
+        item.name,
+    )
+
+
+def _gpus(spec: DomainSpec) -> int:
+    return spec.gpus.count + len(spec.gpus.addresses)
+
+
+def _free_gpus(host: Esxi, model: Host) -> int:
+    """Return how many GPUs are active for passthrough and held by no virtual machine."""
+    configs = {name: machine.config for name, machine in host.machines.items()}
+    held = {address for own in read_back.holdings(configs, model).values() for address in own.devices}
+    gpus = [item for item in model.functions if item.kind == "gpu" and item.passthrough and item.passthrough.active]
+    return sum(item.address not in held for item in gpus)

@@ -1,0 +1,60 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The plan of a virtual machine on vSphere as the modules return it: ``to_dict`` and ``from_dict``. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+
+
+@dataclass
+class PlannedCell:
+    """A guest NUMA cell and the host node of its memory."""
+
+    id: int
+    host_node: int
+    memory_mib: int
+    vcpus: list[int]
+
+
+@dataclass
+class PlannedDevice:
+    """A passed-through function of the host. ``host_path`` are the addresses from the root bus down to it."""
+
+    host_address: str
+    kind: str
+    host_node: int | None
+    physical_function: str | None
+    host_path: list[str]
+
+
+@dataclass
+class Plan:
+    """The host, cells and devices of a virtual machine, and its ``configuration`` in the form of wanted.py."""
+
+    name: str
+    host: str
+    cells: list[PlannedCell]
+    devices: list[PlannedDevice]
+    configuration: dict[str, Any]
+    notes: list[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON-ready form; ``from_dict`` is its inverse."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Plan:
+        """Return the plan of ``to_dict``'s data. Raises DomainError where something is missing or unknown."""
+        try:
+            plan = cls(**data)
+            plan.cells = [PlannedCell(**cell) for cell in data["cells"]]
+            plan.devices = [PlannedDevice(**device) for device in data["devices"]]
+            return plan
+        except (KeyError, TypeError) as error:
+            raise DomainError(
+                f"not a whole plan: {error!r}", "give the domains that vsphere_gpu_vm_info was asked to compare"
+            ) from error

@@ -1,0 +1,51 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Slot numbers as ways, with the example of VMware KB 2047927, and devices found at their ends."""
+
+from __future__ import annotations
+
+import pytest
+from vsphere_guest import guest
+from vsphere_requests import server
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.guest.addresses import locate, way
+
+GPUS = ("0000:13:00.0", "0000:83:00.0")
+WAYS = {GPUS[0]: ["15.1", "00.0"], GPUS[1]: ["15.0", "00.0"]}
+
+
+@pytest.mark.parametrize(
+    ("slot", "bridges", "steps"),
+    [
+        (1216, {5: 22}, ["16.1", "00.0"]),  # KB 2047927: behind 00h:16h:01h
+        (17, {}, ["11.0"]),
+        (160, {4: 21}, ["15.0", "00.0"]),
+        (34, {0: 17}, ["11.0", "02.0"]),  # the device of a PCI bus
+        (256, {7: 1024 + 160, 4: 21}, ["15.1", "00.0", "00.0"]),  # a bridge below a bridge
+        (160, {}, None),
+        (160, {4: 160}, None),
+    ],
+)
+def test_a_slot_number_is_a_way(slot, bridges, steps):
+    assert way(slot, bridges) == steps
+
+
+def test_devices_are_at_the_end_of_their_ways():
+    host = server()
+    gpus = [host.function(address) for address in GPUS]
+    inside = guest(host, WAYS)
+    assert locate(gpus, WAYS, inside) == {GPUS[1]: "0000:03:00.0", GPUS[0]: "0000:04:00.0"}
+    # Two of one model without a way are not told apart; one alone is.
+    assert locate(gpus, {}, inside) == {}
+    assert locate(gpus, {GPUS[0]: WAYS[GPUS[0]], GPUS[1]: ["16.0", "00.0"]}, inside) == {GPUS[0]: "0000:04:00.0"}
+    alone = {GPUS[1]: WAYS[GPUS[1]]}
+    assert locate(gpus[1:], {}, guest(host, alone)) == {GPUS[1]: "0000:03:00.0"}
+
+
+def test_a_way_that_ends_at_another_model_or_twice_at_one_device_is_not_believed():
+    host = server()
+    gpus = [host.function(address) for address in GPUS]
+    inside = guest(host, WAYS)
+    assert locate(gpus, {address: ["15.0", "00.0"] for address in GPUS}, inside) == {}
+    inside.function("0000:03:00.0").device_id = 0x1234
+    assert GPUS[1] not in locate(gpus, {GPUS[1]: WAYS[GPUS[1]]}, inside)

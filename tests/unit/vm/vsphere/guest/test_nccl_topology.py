@@ -1,0 +1,91 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""NCCL's file for a flat guest: the host's switches above the guest's addresses."""
+
+from __future__ import annotations
+
+import gpu_vm
+import pytest
+from vsphere_guest import guest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths import path_class
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl import check_nccl, read_nccl
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.guest.addresses import locate
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.guest.nccl_topology import render
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import Plan, PlannedCell, PlannedDevice
+
+WAYS = {
+    "0000:13:00.0": ["15.0", "00.0"],
+    "0000:83:00.0": ["15.1", "00.0"],
+    "0000:14:00.1": ["16.0", "00.0"],
+    "0000:84:00.1": ["16.1", "00.0"],
+}
+SWITCHES = """\
+<system version="1">
+  <cpu numaid="0" affinity="00000003" arch="x86_64" vendor="GenuineIntel">
+    <pci busid="ffff:ff:01.0" class="0x060400" vendor="0x1000" device="0xc030" link_speed="" link_width="">
+      <pci busid="0000:03:00.0" class="0x030200" link_speed="" link_width=""/>
+      <pci busid="0000:05:00.0" class="0x020000" link_speed="" link_width=""/>
+    </pci>
+  </cpu>
+  <cpu numaid="1" affinity="0000000c" arch="x86_64" vendor="GenuineIntel">
+    <pci busid="ffff:ff:01.1" class="0x060400" vendor="0x1000" device="0xc030" link_speed="" link_width="">
+      <pci busid="0000:04:00.0" class="0x030200" link_speed="" link_width=""/>
+      <pci busid="0000:06:00.0" class="0x020000" link_speed="" link_width=""/>
+    </pci>
+  </cpu>
+</system>
+"""
+
+
+def plan(host, *addresses) -> Plan:
+    functions = [host.function(address) for address in addresses]
+    devices = [PlannedDevice(item.address, item.kind, item.numa_node, item.physical_function, []) for item in functions]
+    return Plan("vm", "esx01", [PlannedCell(0, 0, 1, [0, 1]), PlannedCell(1, 1, 1, [2, 3])], devices, {}, [])
+
+
+def text(host, inside, *addresses) -> str | None:
+    made = plan(host, *addresses)
+    return render(made, host, inside, locate([host.function(address) for address in addresses], WAYS, inside))
+
+
+def test_gpu_and_nic_of_one_switch_are_below_one_switch():
+    host = gpu_vm.host()
+    found = text(host, guest(host, WAYS), *WAYS)
+    assert found is not None
+    assert found.split("\n", 1)[1] == SWITCHES
+    check_nccl(found)
+    told = read_nccl(found)
+    assert path_class(told, "0000:03:00.0", "0000:05:00.0") == "PIX"
+    assert path_class(told, "0000:03:00.0", "0000:06:00.0") == "SYS"
+    assert text(host, guest(host, WAYS), *reversed(WAYS)) == found
+
+
+def test_a_device_alone_below_its_switch_has_none():
+    host = gpu_vm.host()
+    found = text(host, guest(host, WAYS), "0000:13:00.0", "0000:84:00.1")
+    assert found is not None
+    assert "ffff" not in found
+    assert found.count("<pci ") == 2
+
+
+def test_a_node_that_the_guest_does_not_tell_is_that_of_the_plan_if_it_has_it():
+    host, addresses = gpu_vm.host(), list(WAYS)
+    inside = guest(host, WAYS)
+    for function in inside.functions:
+        function.numa_node = None
+    assert text(host, inside, *addresses).split("\n", 1)[1] == SWITCHES
+    inside.numa_nodes[1].id = 5
+    assert 'numaid="-1"' in text(host, inside, *addresses)
+
+
+@pytest.mark.parametrize("addresses", [["0000:14:00.1"], []])
+def test_without_a_gpu_there_is_no_file(addresses):
+    host = gpu_vm.host()
+    assert text(host, guest(host, WAYS), *addresses) is None
+
+
+def test_without_the_address_of_one_device_there_is_no_file():
+    host = gpu_vm.host()
+    inside = guest(host, {address: way for address, way in WAYS.items() if address != "0000:84:00.1"})
+    assert text(host, inside, *WAYS) is None

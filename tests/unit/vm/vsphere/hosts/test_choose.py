@@ -1,0 +1,71 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Hosts for virtual machines whose spec names none: deterministic, tight, and kept."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from vsphere_requests import server, vm
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Passthrough
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.hosts.choose import choose
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.request import parse
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Site
+
+
+def cluster(gpus: dict[str, int], **properties: dict) -> Site:
+    """A site of hosts, each with so many active GPUs of two; no vCenter is there."""
+    site = object.__new__(Site)
+    site.session, site.machines, site._models, site.hosts = None, {}, {}, {}
+    for name, number in gpus.items():
+        site.hosts[name] = Esxi(name, None, "gpu", {"runtime.connectionState": "connected", **properties.get(name, {})})
+        model = site._models[name] = server()
+        active = [item for item in model.functions if item.kind == "gpu"][:number]
+        for item in active:
+            item.passthrough = Passthrough(True, True, True)
+    return site
+
+
+def requests(*gpus: int):
+    return parse([vm(f"vm{at}", gpus={"count": count}, vsphere={"host": ""}) for at, count in enumerate(gpus)])
+
+
+def chosen(site: Site, asked, full: tuple[str, ...] = ()) -> dict[str, str]:
+    def plan(host, _specs):
+        if host.name in full:
+            raise DomainError("no memory is left")
+
+    return {name: host.name for name, host in choose(asked, site, plan, {}).items()}
+
+
+def test_the_largest_comes_first_and_each_takes_the_tightest_host():
+    site = cluster({"a": 2, "b": 1, "c": 2})
+    # vm1 needs both GPUs of a host; vm0 and vm2 leave whole hosts to others.
+    assert chosen(site, requests(1, 2, 1)) == {"vm1": "a", "vm0": "b", "vm2": "c"}
+    assert chosen(site, list(reversed(requests(1, 2, 1)))) == {"vm1": "a", "vm0": "b", "vm2": "c"}
+
+
+def test_a_host_on_which_nothing_can_be_planned_is_passed_over():
+    site = cluster({"a": 1, "b": 2}, c={})
+    assert chosen(site, requests(1), full=("a",)) == {"vm0": "b"}
+    with pytest.raises(DomainError, match=r"no host of the cluster has a place for it \(a: no memory is left"):
+        chosen(site, requests(1), full=("a", "b"))
+    with pytest.raises(DomainError, match="the most free GPUs of a host are 2, and it needs 3"):
+        chosen(site, requests(3))
+
+
+def test_a_host_in_maintenance_gets_none():
+    site = cluster({"a": 1, "b": 2}, a={"runtime.inMaintenanceMode": True})
+    assert chosen(site, requests(1)) == {"vm0": "b"}
+
+
+def test_a_named_host_and_that_of_an_existing_virtual_machine_are_kept():
+    site = cluster({"a": 2, "b": 1})
+    site.machines["vm0"] = SimpleNamespace(host="a")
+    named = parse([vm("vm2", gpus={"count": 1}, vsphere={"host": "b"})])
+    assert chosen(site, [*requests(1), *named]) == {"vm0": "a", "vm2": "b"}
+    # vm2 has the only GPU of b.
+    assert chosen(site, [*requests(1, 1), *named])["vm1"] == "a"
