@@ -99,6 +99,7 @@ def test_only_what_nobody_needs_goes_and_check_says_so(site):
     assert "changed: [" not in output
 
 
+@pytest.mark.long
 def test_history_that_any_boot_server_has_stays_everywhere(site):
     status, output = site.collect(node_boot_collect_history=1)
     assert status == 0, output
@@ -124,6 +125,7 @@ def test_a_node_that_does_not_answer_keeps_all_unless_the_operator_leaves_it_out
     assert site.there() == [["new", "old"]] * 3
 
 
+@pytest.mark.long
 def test_a_boot_server_that_does_not_answer_keeps_all(site):
     (site.folder / "boot02" / "up").unlink()
     before = site.trees()

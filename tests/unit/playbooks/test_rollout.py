@@ -67,6 +67,7 @@ def new_fleet(fleet):
     return fleet
 
 
+@pytest.mark.long
 def test_the_first_rollout_of_a_fleet_that_was_never_on(new_fleet):
     status, output = new_fleet.roll_out("--check")
     assert status == 0, output
@@ -81,6 +82,7 @@ def test_the_first_rollout_of_a_fleet_that_was_never_on(new_fleet):
     assert "changed: [" not in output
 
 
+@pytest.mark.long
 def test_a_first_canary_that_fails_leaves_no_channel_and_no_other_node_booted(new_fleet):
     new_fleet.fate({("bm01", NEW): "sick"})
     status, output = new_fleet.roll_out(node_boot_rollout_budget=3)
@@ -98,7 +100,10 @@ def test_a_first_canary_that_fails_leaves_no_channel_and_no_other_node_booted(ne
 
 
 # A mute node answers, and nothing can be read of it; of a hung one no answer comes.
-@pytest.mark.parametrize("fate", ["sick", "lost", "mute", "hung"])
+LONG = [pytest.param(fate, marks=pytest.mark.long) for fate in ("lost", "mute", "hung")]
+
+
+@pytest.mark.parametrize("fate", ["sick", *LONG])
 def test_a_canary_that_fails_is_taken_back_and_nobody_else_boots(fleet, fate):
     fleet.fate({("bm01", NEW): fate})
     # Longer than a healthy node takes to be read on a loaded machine.
@@ -194,6 +199,7 @@ def test_a_boot_server_that_is_lost_ends_a_rollout_that_goes_on_when_it_is_back(
     assert channels.node_scripts(second) == channels.node_scripts(fleet.store)
 
 
+@pytest.mark.long
 def test_a_boot_server_that_is_lost_ends_an_imaging_anew(fleet):
     fleet.add_server("boot02", last=False)
     (fleet.folder / "boot02" / "up").unlink()
@@ -213,6 +219,7 @@ def test_a_rollout_that_is_limited_to_some_nodes_is_refused(fleet):
     assert fleet.boots() == []
 
 
+@pytest.mark.long
 def test_a_host_of_a_hook_that_does_not_answer_is_said(fleet):
     hook = {"command": ["true"], "host": "bm04"}
     (fleet.folder / "bm04" / "up").unlink()
@@ -241,6 +248,7 @@ def test_within_the_budget_a_rollout_goes_on_and_says_who_failed_and_which_spare
     assert "within the budget of 1" in output
 
 
+@pytest.mark.long
 def test_a_node_that_does_not_answer_counts_before_anything_is_touched(fleet):
     (fleet.folder / "bm04" / "up").unlink()
     status, output = fleet.roll_out()
@@ -328,6 +336,7 @@ def test_a_second_operator_is_refused_what_the_first_ones_rollout_holds(fleet):
     assert set(fleet.runs().values()) == {"new"}
 
 
+@pytest.mark.long
 def test_a_second_operator_with_other_nodes_goes_on(fleet):
     first = start(fleet, "reimage.yml", "-l", "bm01", node_boot_drain=waiting_drain(fleet))
     try:
@@ -343,6 +352,7 @@ def test_a_second_operator_with_other_nodes_goes_on(fleet):
     assert fleet.boots() == ["bm02 old channel", "bm01 old channel"]
 
 
+@pytest.mark.long
 def test_a_hold_of_a_run_that_ended_elsewhere_is_taken_over_by_name(fleet):
     second = fleet.add_server("boot02")
     holder = holds.Holder("anne", "ctl9", "", 4711, "rollout.yml", "2026-11-22T12:00:00Z")
@@ -365,6 +375,7 @@ def test_a_hold_of_a_run_that_ended_elsewhere_is_taken_over_by_name(fleet):
     assert holds.read_all(second) == []
 
 
+@pytest.mark.long
 def test_a_node_that_left_the_site_loses_its_script_by_name_alone(fleet):
     ensure(fleet.store, [row("bm09")], False)
     status, output = fleet.play("node_scripts.yml")
@@ -393,6 +404,7 @@ def test_one_node_is_imaged_anew_and_no_other_is_touched(fleet):
     assert after == {name: text for name, text in before.items() if name != ours}
 
 
+@pytest.mark.long
 def test_a_node_that_can_say_nothing_is_imaged_anew(fleet):
     fleet.fate({("bm02", OLD): "mute"})
     boot(fleet.folder, "bm02")
@@ -402,6 +414,7 @@ def test_a_node_that_can_say_nothing_is_imaged_anew(fleet):
     assert fleet.boots() == ["bm02 old channel"] * 2
 
 
+@pytest.mark.long
 def test_a_rollout_that_was_cut_takes_back_a_node_that_can_say_nothing(fleet):
     fleet.fate({("bm01", NEW): "mute"})
     channels.promote(fleet.store, "stable", NEW.digest)
@@ -413,6 +426,7 @@ def test_a_rollout_that_was_cut_takes_back_a_node_that_can_say_nothing(fleet):
     assert "bm01 failed in the rollout" in output
 
 
+@pytest.mark.long
 def test_a_bmc_whose_certificate_is_not_trusted_is_told_nothing(fleet):
     bmc = {"address": f"127.0.0.1:{fleet.port}", "username": "root", "password": "none", "system": system("bm02")}
     status, output = fleet.play("reimage.yml", "-l", "bm02", node_boot_bmc=bmc)

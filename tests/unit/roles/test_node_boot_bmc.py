@@ -116,6 +116,7 @@ def test_a_node_that_is_on_is_restarted_by_the_network(tmp_path, start, mode):
     assert bmc.requests() == [f"PATCH {path}", f"POST {path}/Actions/ComputerSystem.Reset"]
 
 
+@pytest.mark.long
 def test_a_node_that_is_off_is_started(tmp_path, start):
     bmc = start(power="Off")
     assert bmc.system()["PowerState"] == "Off"
@@ -158,6 +159,7 @@ def test_a_bmc_that_never_answers(tmp_path):
     assert time.monotonic() - began < 60
 
 
+@pytest.mark.long
 def test_a_bmc_that_says_yes_and_starts_nothing(tmp_path, start):
     bmc = start(power="Off", lies=True)
     status, output = restart(tmp_path, address=bmc.address, ca=bmc.ca, power_timeout_s=6)
@@ -165,6 +167,7 @@ def test_a_bmc_that_says_yes_and_starts_nothing(tmp_path, start):
     assert "it accepted the command, but the power is Off" in message(output)
 
 
+@pytest.mark.long
 def test_a_system_that_the_bmc_does_not_have(tmp_path, start):
     bmc = start()
     status, output = restart(tmp_path, address=bmc.address, ca=bmc.ca, system="bm99")

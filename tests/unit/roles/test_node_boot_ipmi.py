@@ -103,6 +103,7 @@ def test_a_node_that_is_on_is_restarted_by_the_network(tmp_path, start):
     assert bmc.orders() == ["boot pxe", "reset 1"]
 
 
+@pytest.mark.long
 def test_a_node_that_is_off_is_started(tmp_path, start):
     bmc = start(power=0)
     status, output = bmc.restart(tmp_path)
@@ -120,6 +121,7 @@ def test_a_wrong_user_or_password(tmp_path, start, wrong):
     assert bmc.orders() == []
 
 
+@pytest.mark.long
 def test_a_bmc_that_never_answers(tmp_path, start):
     bmc = start()
     bmc.stop()
@@ -128,6 +130,7 @@ def test_a_bmc_that_never_answers(tmp_path, start):
     assert "bm01: its BMC 127.0.0.1 did not restart it: it did not answer. See whether localhost" in message(output)
 
 
+@pytest.mark.long
 def test_a_bmc_that_says_yes_and_starts_nothing(tmp_path, start):
     bmc = start(power=0, fate="lies")
     status, output = bmc.restart(tmp_path, power_timeout_s=3)
@@ -135,6 +138,7 @@ def test_a_bmc_that_says_yes_and_starts_nothing(tmp_path, start):
     assert "did not restart it: System did not accomplish power state change" in message(output)
 
 
+@pytest.mark.long
 def test_a_node_whose_power_stays_off(tmp_path, start):
     bmc = start(fate="dies")
     status, output = bmc.restart(tmp_path, power_timeout_s=3)
