@@ -92,7 +92,8 @@ class Site:
     def play(self, *options: str) -> tuple[int, str]:
         return ansible_playbook(
             *("-i", str(self.folder / "hosts.json"), "-e", f"proofs_path={self.folder}/proofs"),
-            *("-e", "gpu_node_accept_rail_seconds=1", *options),
+            # On a local connection HOME may name another folder for jobs than the user's own.
+            *("-e", "gpu_node_accept_rail_seconds=1", "-e", f"ansible_async_dir={self.folder}/jobs", *options),
             "playbooks/accept.yml",
             ANSIBLE_COLLECTIONS_PATH=str(self.folder / "collections"),
             ANSIBLE_CACHE_PLUGIN="memory",
