@@ -87,7 +87,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: What each node boots
+- name: Write the boot scripts of the nodes
   sailloft.fleet.node_boot_scripts:
     store: /srv/sailloft
     nodes:

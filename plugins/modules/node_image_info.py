@@ -25,7 +25,7 @@ notes:
 """
 
 EXAMPLES = r"""
-- name: What the node runs
+- name: Read the image that the node runs
   sailloft.fleet.node_image_info:
   register: node
 

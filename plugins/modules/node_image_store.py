@@ -56,7 +56,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: What is there
+- name: Read the images and channels of the store
   sailloft.fleet.node_image_store:
     store: /srv/sailloft
   register: store

@@ -32,7 +32,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: What the NICs have
+- name: Read the settings of the NICs
   sailloft.fleet.roce_nic_info:
   register: roce
 """

@@ -32,7 +32,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Copies:
-    """What nvbandwidth measured. ``gpus`` are PCI addresses by device number; ``waived`` are tests it did not run."""
+    """Bandwidths by nvbandwidth. ``gpus`` are PCI addresses by device number, ``waived`` the tests that did not run."""
 
     gpus: tuple[str, ...]
     copies: tuple[Copy, ...]

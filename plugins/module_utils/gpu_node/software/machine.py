@@ -26,7 +26,7 @@ QUERIES = {
 
 @dataclass(frozen=True)
 class Machine:
-    """What the plan depends on. ``secure_boot`` and the counts are None in an image: its node is not known yet.
+    """Facts that the plan depends on. ``secure_boot`` and the counts are None in an image, whose node is not known.
 
     ``kernels`` are those that need modules: the running one, in an image each that is in it. ``modules`` has the
     version of nvidia.ko by kernel, for those that have it; ``installed`` versions by package. ``loaded`` is the
