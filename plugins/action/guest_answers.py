@@ -81,6 +81,9 @@ class ActionModule(ActionBase):
     def _activity(self, hypervisor: str, name: str, given: dict[str, Any]) -> tuple[int | None, dict[str, int] | None]:
         """Return the guest's state and counters, None where the hypervisor does not tell; raise if unreached."""
         variables = given["hostvars"][hypervisor]
+        if variables.get("gpu_vm_backend") == "vsphere":
+            # Nothing logs in to ESXi.
+            return None, None
         kind = variables.get("ansible_connection") or "ssh"
         context = self._play_context.copy()
         context.remote_addr = variables.get("ansible_host") or hypervisor
@@ -120,8 +123,8 @@ def stalled(name: str, hypervisor: str, silent_s: float, counters: dict[str, int
     """Return the message for a guest that does nothing."""
     return (
         f"{name} does not answer, and has done nothing for {silent_s:.0f} s ({activity(counters)}). "
-        f"Read its console, /var/log/libvirt/qemu/{name}-console.log on {hypervisor}, reset it there "
-        f"(virsh reset {name}), and run again"
+        f"Read its console (libvirt: /var/log/libvirt/qemu/{name}-console.log on {hypervisor}), reset it there "
+        f"(libvirt: virsh reset {name}), and run again"
     )
 
 

@@ -104,8 +104,8 @@ def test_a_guest_that_does_nothing_fails_with_the_next_step(wait, hypervisor, di
     assert result["failed"]
     assert result["msg"] == (
         f"gpu01 does not answer, and has done nothing for {SILENT_S + 10} s ({did}). "
-        "Read its console, /var/log/libvirt/qemu/gpu01-console.log on hv01, reset it there (virsh reset gpu01), "
-        "and run again"
+        "Read its console (libvirt: /var/log/libvirt/qemu/gpu01-console.log on hv01), "
+        "reset it there (libvirt: virsh reset gpu01), and run again"
     )
 
 
