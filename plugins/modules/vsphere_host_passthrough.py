@@ -17,22 +17,19 @@ extends_documentation_fragment:
   - sailloft.fleet.vsphere
   - sailloft.fleet.vsphere.hosts
 options:
-  devices:
-    description: The devices and what they get. A later element counts for more.
+  settings:
+    description: Devices and what they get. A later element counts for more.
     type: list
     elements: dict
     required: true
     suboptions:
-      kind:
-        description: All capable devices of this kind; used where O(devices[].addresses) is empty.
-        type: str
-        choices: [gpu, nic, nvme, nvswitch]
-        default: gpu
-      addresses:
-        description: PCI addresses.
+      devices:
+        description:
+          - Kinds (V(gpu), V(nic), V(nvme), V(nvswitch)), vendor and device (V(10de:2330), V(15b3:*)), or PCI addresses.
+          - Of a kind or a vendor it is those that are capable of it. An address that is not is an error.
         type: list
         elements: str
-        default: []
+        required: true
       passthrough:
         description: Whether the device can be given to a virtual machine. False for a NIC with virtual functions.
         type: bool
@@ -68,9 +65,9 @@ EXAMPLES = r"""
     password: "{{ vault_vsphere_password }}"
     cluster: gpu
     hosts: [esx01.example.com]
-    devices:
-      - kind: gpu
-      - addresses: ["0000:3b:00.0"]
+    settings:
+      - devices: [gpu]
+      - devices: ["0000:3b:00.0"]
         passthrough: false
         virtual_functions: 8
   delegate_to: localhost
@@ -118,13 +115,12 @@ def main() -> None:
         argument_spec={
             **with_environment(LOGIN, env_fallback),
             **HOSTS,
-            "devices": {
+            "settings": {
                 "type": "list",
                 "elements": "dict",
                 "required": True,
                 "options": {
-                    "kind": {"type": "str", "choices": ["gpu", "nic", "nvme", "nvswitch"], "default": "gpu"},
-                    "addresses": {"type": "list", "elements": "str", "default": []},
+                    "devices": {"type": "list", "elements": "str", "required": True},
                     "passthrough": {"type": "bool", "default": True},
                     "virtual_functions": {"type": "int"},
                 },

@@ -86,6 +86,7 @@ if not check:
 pending = ["the running kernel keeps its arguments until the next boot: reboot"] if changed else []
 finish(changed=changed, pending=pending, reboot_required=bool(pending), failures=[])
 """,
+    "vsphere_host_passthrough": 'finish(failed=True, msg="none of these servers runs ESXi")',
     "stand_in_reboot": """
 if check:
     finish(changed=True)

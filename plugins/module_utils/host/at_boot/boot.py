@@ -13,8 +13,8 @@ import sys
 import time
 from typing import Any, Callable
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
@@ -33,7 +33,7 @@ def apply(
         for concern, given in left.items():
             try:
                 outcome = concerns.Run(system, check=False).one(concern, given)
-            except HostError as error:
+            except SailloftError as error:
                 outcome = Outcome(failed=str(error))
             if outcome.failed:
                 errors[concern] = outcome.failed

@@ -13,13 +13,12 @@ import re
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common import selectors
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import reset_methods, users
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology import host_drivers
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology import host_drivers, selectors
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
 DRIVER = "vfio-pci"
@@ -101,7 +100,7 @@ def for_guests(data: Any, host: Host) -> list[Function]:
             continue
         try:
             selectors.select(host, [selector], "vfio_binding.devices")
-        except RequestError:
+        except selectors.SelectorError:
             if not selectors.is_address(selector):
                 raise
         else:

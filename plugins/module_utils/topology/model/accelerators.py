@@ -9,7 +9,7 @@ import re
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kinds import ACCELERATOR_CLASSES
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, TopologyError
 
-# The form of the other selectors (host/common/selectors.py): vendor:device, or all of a vendor.
+# The form of the other selectors (topology/selectors.py): vendor:device, or all of a vendor.
 IDS = re.compile(r"([0-9a-f]{4}):([0-9a-f]{4}|\*)")
 
 

@@ -10,6 +10,7 @@ from io import BytesIO
 
 import pytest
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import archive, boot, persistence
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
@@ -55,7 +56,7 @@ def test_check_mode_does_nothing_and_names_it_all(server):
 
 
 def test_a_mistake_in_the_last_concern_stops_the_first(server):
-    with pytest.raises(HostError, match=r"no device 0000:77:00.0"):
+    with pytest.raises(SailloftError, match=r"no device 0000:77:00.0"):
         ensure(
             server, {**SETTINGS, "pci_tuning": {"settings": [{"devices": ["0000:77:00.0"], "relaxed_ordering": True}]}}
         )
@@ -311,5 +312,5 @@ def test_an_image_may_name_devices_that_nobody_has_seen_yet():
     ],
 )
 def test_a_mistake_in_an_image_is_refused_by_its_form(settings, said):
-    with pytest.raises(HostError, match=said):
+    with pytest.raises(SailloftError, match=said):
         concerns.check_form(settings)

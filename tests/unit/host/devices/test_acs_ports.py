@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits, pci_tuning
 
@@ -84,7 +85,7 @@ def test_lockdown_is_told_with_its_ports(switched):
     ],
 )
 def test_bad_input_is_refused(switched, by_port, message):
-    with pytest.raises(HostError, match=message):
+    with pytest.raises(SailloftError, match=message):
         ensure(switched, by_port)
     assert switched.effects == []
 

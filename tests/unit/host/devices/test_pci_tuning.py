@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits, pci_tuning
 
@@ -179,7 +180,7 @@ def test_what_a_port_lacks_is_left_out_of_a_kind_and_refused_by_address(server):
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(server, entry, message):
-    with pytest.raises(HostError, match=message):
+    with pytest.raises(SailloftError, match=message):
         ensure(server, {"settings": [{"devices": [GPU], "max_read_request_bytes": 4096}, entry]})
     assert server.effects == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import sriov
 
@@ -118,7 +119,7 @@ def test_a_count_stays_while_the_host_uses_a_vf(server):
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(server, entry, message):
-    with pytest.raises(HostError, match=message):
+    with pytest.raises(SailloftError, match=message):
         ensure(server, {"functions": [{"devices": ["0000:14:00.0"], "count": 1}, entry]})
     assert server.effects == []
 

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import vfio_binding
 
@@ -65,7 +66,7 @@ def test_a_device_of_a_guest_is_not_released(server):
     ],
 )
 def test_refused_before_anything_is_changed(server, devices, message):
-    with pytest.raises(HostError, match=message):
+    with pytest.raises(SailloftError, match=message):
         ensure(server, [GPU, *devices])
     assert server.effects == []
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_arguments
 
 GPU, VF = "0000:13:00.0", "0000:14:10.0"
@@ -35,7 +35,7 @@ def test_modules_by_hand_stay_in_the_one_argument_that_counts(server):
 
 def test_a_vf_that_is_made_later_is_no_error(server):
     assert facts(server, devices=["gpu", VF])["arguments"] == [OFF]
-    with pytest.raises(HostError, match="no device 10de:9999 on this host"):
+    with pytest.raises(SailloftError, match="no device 10de:9999 on this host"):
         facts(server, devices=["10de:9999"])
 
 

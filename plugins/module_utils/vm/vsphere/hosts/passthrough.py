@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology import selectors
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import read_back
@@ -63,7 +64,7 @@ def converge(params: dict[str, Any], check_mode: bool, progress: Callable[[str],
                     _apply(work, site, session)
             after = Site(session, params["cluster"])
             for work in works:
-                # What the host has tells if a boot is needed; applyNow is a wish.
+                # What the host has tells if a boot is needed; applyNow is a request.
                 work.reboot = any(_waits(info, work.wanted) for info in _infos(after.hosts[work.host.name]))
             for work in works:
                 if work.reboot and params["allow_reboot"]:
@@ -102,37 +103,34 @@ def _waits(info: Any, wanted: dict[str, tuple[bool, int | None]]) -> bool:
     return info.passthruEnabled != info.passthruActive or count != (getattr(info, "numVirtualFunction", 0) or 0)
 
 
-def _chosen(model: Host, devices: list[dict[str, Any]], name: str) -> dict[str, tuple[bool, int | None]]:
-    """Return (passthrough, number of virtual functions or None) by address; a later element counts for more."""
+def _chosen(model: Host, entries: list[dict[str, Any]], name: str) -> dict[str, tuple[bool, int | None]]:
+    """Return (passthrough, number of virtual functions or None) by address; a later entry counts for more.
+
+    Of a kind or vendor, those devices count that are capable of what is asked; an address that is not is an error.
+    """
     found: dict[str, tuple[bool, int | None]] = {}
-    known = model.by_address()
-    for item in devices:
-        addresses = item["addresses"] or [
-            function.address
-            for function in model.functions
-            if function.kind == item["kind"] and function.physical_function is None and _capable(function, item)
-        ]
-        for address in addresses:
-            if address not in known:
-                raise DomainError(f"host {name} has no device {address}", "read it with vsphere_host_topology_info")
-            if not _capable(known[address], item):
-                what = "SR-IOV" if item["virtual_functions"] is not None else "passthrough"
-                raise DomainError(
-                    f"host {name}: {known[address].kind} {address} is not capable of {what}", "leave it out"
-                )
-            found[address] = (bool(item["passthrough"]), item["virtual_functions"])
+    for number, entry in enumerate(entries):
+        for selector in entry["devices"]:
+            for function in selectors.select(model, [selector], f"host {name}: settings[{number}].devices"):
+                if _capable(function, entry):
+                    found[function.address] = (bool(entry["passthrough"]), entry["virtual_functions"])
+                elif selectors.is_address(selector):
+                    what = "SR-IOV" if entry["virtual_functions"] is not None else "passthrough"
+                    raise DomainError(
+                        f"host {name}: {function.kind} {function.address} is not capable of {what}", "leave it out"
+                    )
     return found
 
 
-def _capable(function: Function, item: dict[str, Any]) -> bool:
-    if item["virtual_functions"] is not None:
-        return function.sriov is not None and item["virtual_functions"] <= function.sriov.total
-    return function.passthrough is not None and function.passthrough.capable
+def _capable(function: Function, entry: dict[str, Any]) -> bool:
+    if entry["virtual_functions"] is not None:
+        return function.sriov is not None and entry["virtual_functions"] <= function.sriov.total
+    return function.physical_function is None and function.passthrough is not None and function.passthrough.capable
 
 
 def _work(host: Esxi, site: Site, params: dict[str, Any]) -> Work:
     model = site.model(host, params["accelerators"])
-    work = Work(host, model, _chosen(model, params["devices"], host.name))
+    work = Work(host, model, _chosen(model, params["settings"], host.name))
     holders = {
         address: machine.name
         for machine in host.machines.values()

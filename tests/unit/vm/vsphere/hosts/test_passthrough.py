@@ -11,6 +11,7 @@ import pytest
 from simulated_vcenter import VCenter, esxi, serving, site
 from vsphere_requests import run, server, vm
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.hosts.passthrough import converge
 
@@ -23,14 +24,14 @@ def vcenter() -> Iterator[VCenter]:
         assert served.sessions() == 0
 
 
-def device(**more: Any) -> dict[str, Any]:
-    return {"kind": "gpu", "addresses": [], "passthrough": True, "virtual_functions": None, **more}
+def entry(*devices: str, **more: Any) -> dict[str, Any]:
+    return {"devices": list(devices or ["gpu"]), "passthrough": True, "virtual_functions": None, **more}
 
 
-def enable(vcenter: VCenter, *devices: dict[str, Any], check: bool = False, **more: Any) -> dict[str, Any]:
+def enable(vcenter: VCenter, *entries: dict[str, Any], check: bool = False, **more: Any) -> dict[str, Any]:
     options = {"validate_certs": True, "cluster": "gpu", "hosts": ["esx01"], "accelerators": {}, "allow_reboot": False}
     return converge(
-        {**vcenter.login, **options, "reboot_timeout_s": 30, "devices": list(devices or [device()]), **more}, check
+        {**vcenter.login, **options, "reboot_timeout_s": 30, "settings": list(entries or [entry()]), **more}, check
     )
 
 
@@ -65,30 +66,36 @@ def test_a_host_with_running_virtual_machines_is_not_rebooted(vcenter):
 
 
 def test_virtual_functions(vcenter):
-    nic = device(addresses=["0000:14:00.0"], passthrough=False, virtual_functions=2)
+    nic = entry("0000:14:00.0", passthrough=False, virtual_functions=2)
     done = enable(vcenter, nic)
     assert done["hosts"][0]["changes"][0]["after"] == {"passthrough": False, "virtual_functions": 2}
     assert not enable(vcenter, nic)["changed"]
+
+
+def test_of_a_vendor_the_capable_devices_count(vcenter):
+    done = enable(vcenter, entry("10de:*", "8086:*", virtual_functions=3, passthrough=False))
+    changed = [item["address"] for item in done["hosts"][0]["changes"]]
+    assert changed == ["0000:14:00.0", "0000:15:00.0", "0000:84:00.0", "0000:85:00.0"]
 
 
 def test_a_device_of_a_running_virtual_machine_is_left_alone(vcenter):
     enable(vcenter)
     run(vcenter, vm(nics={}), state="running")
     with pytest.raises(DomainError, match=r"running virtual machine train has 0000:13:00\.0"):
-        enable(vcenter, device(passthrough=False))
+        enable(vcenter, entry(passthrough=False))
 
 
 @pytest.mark.parametrize(
-    ("devices", "words"),
+    ("wanted", "words"),
     [
-        (device(addresses=["0000:99:00.0"]), "has no device 0000:99:00.0"),
-        (device(addresses=["0000:10:00.0"]), "bridge 0000:10:00.0 is not capable of passthrough"),
-        (device(addresses=["0000:14:00.0"], virtual_functions=1000), "is not capable of SR-IOV"),
+        (entry("0000:99:00.0"), r"host esx01: settings\[0\].devices: no device 0000:99:00.0"),
+        (entry("0000:10:00.0"), "bridge 0000:10:00.0 is not capable of passthrough"),
+        (entry("0000:14:00.0", virtual_functions=1000), "is not capable of SR-IOV"),
     ],
 )
-def test_what_a_host_cannot_is_refused(vcenter, devices, words):
-    with pytest.raises(DomainError, match=words):
-        enable(vcenter, devices)
+def test_what_a_host_cannot_is_refused(vcenter, wanted, words):
+    with pytest.raises(SailloftError, match=words):
+        enable(vcenter, wanted)
     assert "UpdatePassthruConfig" not in vcenter.requests()
 
 

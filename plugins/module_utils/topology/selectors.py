@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import RequestError
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model import kinds
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
@@ -14,6 +14,10 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 KINDS = tuple(kind.name for kind in kinds.KINDS if kind.name != "other")
 ADDRESS = re.compile(r"^(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
 VENDOR = re.compile(r"^([0-9a-f]{4}):([0-9a-f]{4}|\*)$")
+
+
+class SelectorError(SailloftError):
+    """A selector that names no device of a host, or that is none; the message begins with where it was given."""
 
 
 def full_address(text: str) -> str:
@@ -26,7 +30,7 @@ def select(host: Host | None, selectors: list[str], where: str) -> list[Function
 
     Without a host (an image is for hosts that are not read yet) only the form is checked, and none is selected.
     A kind or a whole vendor may match nothing: servers of a fleet differ. An address or a vendor:device that
-    matches nothing is a mistake. Raises RequestError, beginning with ``where``.
+    matches nothing is a mistake. Raises SelectorError, beginning with ``where``.
     """
     chosen: set[str] = set()
     for selector in selectors:
@@ -36,7 +40,7 @@ def select(host: Host | None, selectors: list[str], where: str) -> list[Function
             continue
         matched = {function.address for function in host.functions if _matches(function, text)}
         if not matched and text not in KINDS and not text.endswith(":*"):
-            raise RequestError(
+            raise SelectorError(
                 f"{where}: no device {selector} on this host", "see the functions that host_topology_info returns"
             )
         chosen |= matched
@@ -55,7 +59,7 @@ def is_vendor(selector: str) -> bool:
 
 def _check_form(text: str, where: str) -> None:
     if text not in KINDS and not ADDRESS.match(text) and not VENDOR.match(text):
-        raise RequestError(
+        raise SelectorError(
             f"{where}: {text!r} is no kind, no vendor:device and no PCI address",
             f"use one of {', '.join(KINDS)}, or write it like 15b3:101d, 15b3:* or 0000:3b:00.0",
         )
