@@ -19,7 +19,8 @@ description:
   - These modules note what is there before they change it for the first time
     (C(/var/lib/sailloft/gpu_host_before.json)). Without that record only the service is removed.
   - Refused while guests run. A file that others have changed since is left as it is, and the call fails at the end.
-  - Packages stay installed. Settings of VFs that stay (trust, MAC) are not restored.
+  - Packages stay installed. VFs that were there before are made again, with the settings that their driver
+    reported.
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.

@@ -11,7 +11,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host import hugepag
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError, RequestError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import pci_tuning, sriov, vfio_binding
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import (
+    pci_tuning,
+    sriov,
+    vf_request,
+    vfio_binding,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_settings
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
@@ -61,7 +66,7 @@ class Run:
             outcome = Outcome(failed=str(error))
         if concern in ("sriov", "vfio_binding") and (outcome.changed or outcome.failed):
             predicted = self.check and concern == "sriov" and not outcome.failed
-            self._host = _without_vfs(self.host, sriov.wanted(settings, self.host)) if predicted else None
+            self._host = _without_vfs(self.host, outcome.facts["functions"]) if predicted else None
         return outcome
 
     def _ensure(self) -> dict[str, Callable[[Any], Outcome]]:
@@ -89,7 +94,7 @@ def check_form(settings: dict[str, Any]) -> None:
     """
     by_concern: dict[str, Callable[[Any], object]] = {
         "hugepages": hugepages.wanted,
-        "sriov": lambda data: sriov.wanted(data, None),
+        "sriov": lambda data: vf_request.wanted(data, None),
         "vfio_binding": lambda data: vfio_binding.wanted(data, None),
         "pci_tuning": lambda data: pci_tuning.wanted(data, None),
         "kernel_settings": kernel_settings.wanted,
@@ -154,14 +159,17 @@ def together(done: dict[str, Outcome], saved: Outcome) -> Outcome:
     return whole
 
 
-def _without_vfs(host: Host, want: dict[str, sriov.VfRequest]) -> Host:
-    """Return the host as far as its later state is known: removed VFs are gone, new ones have no address yet."""
+def _without_vfs(host: Host, predicted: dict[str, dict[str, Any]]) -> Host:
+    """Return the host as far as its later state is known: removed VFs are gone, new ones have no address yet.
+
+    ``predicted``: the facts of ``sriov.ensure`` in check mode.
+    """
     gone: set[str] = set()
     functions = []
     for function in host.functions:
-        request = want.get(function.address)
-        if request is not None and function.sriov is not None and function.sriov.now != request.count:
+        later = predicted.get(function.address)
+        if later is not None and function.sriov is not None and function.sriov.vfs != later["vfs"]:
             gone |= set(function.sriov.vfs)
-            function = replace(function, sriov=replace(function.sriov, now=request.count, vfs=[]))
+            function = replace(function, sriov=replace(function.sriov, now=later["count"], vfs=[]))
         functions.append(function)
     return replace(host, functions=[function for function in functions if function.address not in gone])

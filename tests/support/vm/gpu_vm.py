@@ -231,6 +231,17 @@ def in_guest() -> dict:
     return {"outcomes": {"pci_tuning": {"devices": devices}}, "diff": {"after": {}}}
 
 
+def virtual_functions() -> dict:
+    """The facts of one physical function."""
+    settings = {"mac": "02:00:00:00:14:00", "link_state": "auto"}
+    return {
+        "count": 1,
+        "vfs": [],
+        "eswitch_mode": {"wanted": "legacy", "seen": "legacy"},
+        "settings": [{"vf": 0, "name": name, "wanted": value, "seen": value} for name, value in settings.items()],
+    }
+
+
 def on_host() -> dict:
     """The result of gpu_host_boot in check mode."""
     ports = [each.address for each in host().functions if each.acs]
@@ -238,7 +249,7 @@ def on_host() -> dict:
         "diff": {"before": {}, "after": {}},
         "outcomes": {
             "hugepages": {"hugepages": [{"node": node, "size_mib": 1024, "wanted": 32} for node in (0, 1)]},
-            "sriov": {"functions": {pf: {"count": 1, "vfs": []} for pf in ("0000:14:00.0", "0000:84:00.0")}},
+            "sriov": {"functions": {pf: virtual_functions() for pf in ("0000:14:00.0", "0000:84:00.0")}},
             "vfio_binding": {
                 "drivers_off": {"modules": ["nouveau", "nova_core", "nvidia", "nvidiafb"], "reasons": []},
                 "reset_failures": {},

@@ -48,6 +48,21 @@ FUNCTIONS = {
 }
 INTERFACES = {"0000:14:00.0": "nic0", "0000:15:00.0": "nic1"}
 VFS = 7
+# As a driver makes them; a setting has the word of ip-link(8).
+FRESH_VF = {
+    "mac": "00:00:00:00:00:00",
+    "vlan": 0,
+    "spoofchk": True,
+    "trust": False,
+    "state": "auto",
+    "min_tx_rate": 0,
+    "max_tx_rate": 0,
+}
+FRESH_INFINIBAND_VF = {
+    "node_guid": "00:00:00:00:00:00:00:00",
+    "port_guid": "00:00:00:00:00:00:00:00",
+    "state": "disable",
+}
 
 
 class KilledError(BaseException):
@@ -85,6 +100,10 @@ class Server(System):
         self.locked_down = False  # writes to config space get EPERM, whatever /sys/kernel/security says
         self.read_only: set[tuple[str, int]] = set()  # (address, offset) of registers that keep their value
         self.vf_settings: dict[str, dict[int, dict[str, Any]]] = {}
+        self.links = {"nic0": {"address": "02:fe:00:00:14:00"}, "nic1": {"address": "02:fe:00:00:15:00"}}
+        self.infiniband: set[str] = set()  # interfaces
+        self.eswitches: dict[str, str] = {}  # by address the mode; the driver of another has no embedded switch
+        self.mode_changes = "any time"  # or "without VFs" (ice), "with VFs" (bnxt)
         self.firmware: dict[str, dict[str, list[str]]] = {}
         self.reveals_at_boot = False  # firmware shows what ADVANCED_PCI_SETTINGS reveals only after a boot
         self.commands: list[str] = []
@@ -156,7 +175,12 @@ class Server(System):
                 content = os.readlink(path) if os.path.islink(path) else Path(path).read_bytes()
                 files[os.path.relpath(path, self.root)] = content
         files.pop("proc/sys/vm/compact_memory", None)
-        return {"files": files, "vfs": self.vf_settings, "firmware": self.firmware}
+        return {
+            "files": files,
+            "vfs": self.vf_settings,
+            "firmware": self.firmware,
+            "eswitches": dict(self.eswitches),
+        }
 
     # The edge: every effect may be the last.
 
@@ -196,11 +220,14 @@ class Server(System):
             return "".join(f"{name}\n" for name in [*self.domains, ""])
         if argv[:2] in (["ip", "-j"],):
             return self._ip_show(argv[-1])
+        if argv[:5] == ["devlink", "-j", "dev", "eswitch", "show"]:
+            return self._devlink_show(argv[5])
         if argv[0] == "mstconfig" and argv[-1] == "query":
             return self._mstconfig_query(argv[2])
         self._effect(" ".join(argv))
         return {
             "ip": self._ip_batch,
+            "devlink": self._devlink_set,
             "driverctl": self._driverctl,
             "update-grub": self._update_grub,
             "mstconfig": self._mstconfig_set,
@@ -239,8 +266,9 @@ class Server(System):
                 self._function(place, "20000", "8086:10CA", None, 20 + index, "igb-vf")
                 self.link(f"{top}/virtfn{index}", place)
                 self.link(f"{place}/physfn", top)
-        fresh = {"mac": "00:00:00:00:00:00", "vlan": 0, "spoofchk": True, "trust": False}
-        self.vf_settings[INTERFACES[address]] = {index: dict(fresh) for index in range(count)}
+        interface = INTERFACES[address]
+        fresh = FRESH_INFINIBAND_VF if interface in self.infiniband else FRESH_VF
+        self.vf_settings[interface] = {index: dict(fresh) for index in range(count)}
 
     @staticmethod
     def _vf(address: str, index: int) -> str:
@@ -251,32 +279,52 @@ class Server(System):
         )
 
     def _ip_show(self, interface: str) -> str:
-        return json.dumps(
-            [
-                {
-                    "ifname": interface,
-                    "vfinfo_list": [
-                        {
-                            "vf": index,
-                            "address": one["mac"],
-                            "vlan_list": [{"vlan": one["vlan"]}] if one["vlan"] else [{}],
-                            "spoofchk": one["spoofchk"],
-                            "trust": one["trust"],
-                        }
-                        for index, one in self.vf_settings.get(interface, {}).items()
-                    ],
-                }
-            ]
-        )
+        """The JSON of iproute2 6.1 (ip/ipaddress.c: print_linkinfo, print_vfinfo) with the fields that are read."""
+        kind = "infiniband" if interface in self.infiniband else "ether"
+        link = {"ifname": interface, "link_type": kind, **self.links[interface]}
+        vfs = self.vf_settings.get(interface, {})
+        return json.dumps([{**link, "vfinfo_list": [self._vfinfo(kind, index, one) for index, one in vfs.items()]}])
+
+    @staticmethod
+    def _vfinfo(kind: str, index: int, one: dict[str, Any]) -> dict[str, Any]:
+        told: dict[str, Any] = {"vf": index, "link_type": kind, "address": one.get("mac", ":".join(["00"] * 20))}
+        told["vlan_list"] = [{"vlan": one["vlan"]}] if one.get("vlan") else [{}]
+        told["rate"] = {"max_tx": one.get("max_tx_rate", 0), "min_tx": one.get("min_tx_rate", 0)}
+        told.update({name: one[name] for name in ("spoofchk", "trust") if name in one})
+        told.update({name.replace("_", " "): one[name] for name in ("node_guid", "port_guid") if name in one})
+        return {**told, "link_state": one["state"]}
 
     def _ip_batch(self, _argv: list[str], stdin: str | None) -> str:
-        for line in (stdin or "").splitlines():
+        for number, line in enumerate((stdin or "").splitlines(), 1):
             words = line.split()
             assert [*words[:3], words[4]] == ["link", "set", "dev", "vf"]
             one = self.vf_settings[words[3]][int(words[5])]
             for name, value in zip(words[6::2], words[7::2]):
-                assert name in one
-                one[name] = value == "on" if value in ("on", "off") else int(value) if name == "vlan" else value
+                if name not in one:
+                    raise HostError(
+                        "'ip -batch -' failed (1): RTNETLINK answers: Operation not supported; "
+                        f"Command failed -:{number}",
+                        "correct what it names, and run again",
+                    )
+                is_number = name in ("vlan", "min_tx_rate", "max_tx_rate")
+                one[name] = value == "on" if value in ("on", "off") else int(value) if is_number else value
+        return ""
+
+    def _devlink_show(self, handle: str) -> str:
+        """The JSON of iproute2's devlink/devlink.c (pr_out_eswitch)."""
+        address = handle[len("pci/") :]
+        if address not in self.eswitches:
+            raise HostError(f"'devlink' failed (1): {handle}: kernel answers: No such device", "correct what it names")
+        said = {"mode": self.eswitches[address], "inline-mode": "none", "encap-mode": "basic"}
+        return json.dumps({"dev": {handle: said}})
+
+    def _devlink_set(self, argv: list[str], _stdin: str | None) -> str:
+        address = argv[4][len("pci/") :]
+        assert [*argv[:4], argv[5]] == ["devlink", "dev", "eswitch", "set", "mode"]
+        there = bool(int(self.read(f"{self.directory(address)}/sriov_numvfs") or 0))
+        if {"any time": False, "without VFs": there, "with VFs": not there}[self.mode_changes]:
+            raise HostError("'devlink' failed (1): kernel answers: Operation not supported", "correct what it names")
+        self.eswitches[address] = argv[6]
         return ""
 
     def _driverctl(self, argv: list[str], _stdin: str | None) -> str:
@@ -287,7 +335,7 @@ class Server(System):
         else:
             self.bind(argv[2], FUNCTIONS[argv[2]][3])
             self._effect("driverctl forgets")
-            Path(self.path(f"/etc/driverctl.d/pci-{argv[2]}")).unlink()
+            Path(self.path(f"/etc/driverctl.d/pci-{argv[2]}")).unlink(missing_ok=True)
         return ""
 
     def _update_grub(self, _argv: list[str], _stdin: str | None) -> str:

@@ -11,7 +11,8 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import bios_settings
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits, vf_request
+from ansible_collections.sailloft.fleet.plugins.modules import sriov
 
 ROLE = Path(__file__).parents[3] / "roles" / "gpu_host"
 
@@ -47,3 +48,22 @@ def test_acs_is_computed_by_default_and_by_hand_as_before():
 
 def test_every_bios_claim_can_be_required():
     assert OPTIONS["gpu_host_bios_required"]["choices"] == list(bios_settings.NAMES)
+
+
+def checked(options, below):
+    """Return what Ansible checks of each option, without its description; ``below`` is the name of nested options."""
+    keys = ("type", "elements", "required", "default", "choices")
+    return {
+        name: {
+            **{key: option[key] for key in keys if key in option},
+            **({"options": checked(option[below], below)} if below in option else {}),
+        }
+        for name, option in options.items()
+    }
+
+
+def test_vfs_have_the_same_options_in_role_module_and_documentation():
+    documented = yaml.safe_load(sriov.DOCUMENTATION)["options"]["functions"]["suboptions"]
+    wanted = checked(vf_request.options(), "options")
+    assert checked(documented, "suboptions") == wanted
+    assert checked(OPTIONS["gpu_host_sriov"]["options"], "options") == wanted

@@ -18,6 +18,7 @@ from typing import Any
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import nic_firmware, vfio_binding
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.undo import vfs
 
 RECORD = "/var/lib/sailloft/gpu_host_before.json"
 # Files that a boot begins without, and those that are removed with the unit (at_boot/persistence.py).
@@ -53,8 +54,10 @@ class Remembering(System):
         return self.inner.machine()
 
     def poke_bytes(self, path: str, data: bytes, offset: int) -> None:
-        """Note the text or the register, and write."""
-        if path not in ORDERS:
+        """Note the text, the register or the VFs, and write."""
+        if path.endswith(vfs.FILES):
+            self._note_vfs(path.split("/")[-2])
+        elif path not in ORDERS:
             try:
                 before = self.inner.read_bytes(path)
             except HostError:
@@ -83,7 +86,10 @@ class Remembering(System):
         """Note what a command is about to change, and run it."""
         if argv[:2] == ["driverctl", "set-override"] or argv[:2] == ["driverctl", "unset-override"]:
             path = f"{vfio_binding.OVERRIDES}/pci-{argv[2]}"
-            self._note(kind="override", path=path, address=argv[2], driver=self.inner.read(path))
+            bound = self.inner.link_name(f"/sys/bus/pci/devices/{argv[2]}/driver")
+            self._note(kind="override", path=path, address=argv[2], driver=self.inner.read(path), bound=bound)
+        for address in vfs.changed_by(self.inner, argv, stdin):
+            self._note_vfs(address)
         if argv[:1] == ["mount"]:
             self._note(kind="mount", path=argv[-1])
         if argv[:1] == ["mstconfig"] and "set" in argv:
@@ -95,6 +101,13 @@ class Remembering(System):
         for name in names:
             if name in seen:
                 self._note(kind="firmware", path=f"{address} {name}", address=address, value=seen[name].next_boot.text)
+
+    def _note_vfs(self, address: str) -> None:
+        """Note the VFs of a physical function, unless they are noted."""
+        if all((entry["kind"], entry["path"]) != ("vfs", address) for entry in entries(self.inner)):
+            state = vfs.read(self.inner, address)
+            if state is not None:
+                self._note(kind="vfs", path=address, state=state)
 
     def _note_written(self, path: str, digest: str) -> None:
         """Add to what we have written to a file: only that is replaced by what was before."""

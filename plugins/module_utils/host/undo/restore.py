@@ -18,9 +18,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import nic_firmware
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import nic_firmware, vfio_binding
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import boot_loader, irqbalance
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.undo import record
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.undo import record, vfs
 
 NUMBER_IN_BRACKETS = re.compile(r"\(([^()]+)\)$")
 
@@ -66,6 +66,8 @@ def ensure(system: System, check: bool = False) -> Outcome:
 
 
 def _name(entry: dict[str, Any]) -> str:
+    if entry["kind"] == "vfs":
+        return f"VFs of {entry['path']}"
     return f"{entry['path']} at {entry['offset']:#x}" if "offset" in entry else str(entry["path"])
 
 
@@ -78,6 +80,8 @@ def _before(entry: dict[str, Any]) -> Any:
         return entry["driver"] or False
     if kind == "text":
         return _chosen(entry["text"])
+    if kind == "vfs":
+        return entry["state"]
     return {"register": entry.get("hex"), "mount": False, "firmware": entry.get("value")}[kind]
 
 
@@ -88,7 +92,11 @@ def _now(system: System, entry: dict[str, Any]) -> Any:
         content = system.read_bytes(path)
         return False if content is None else content
     if kind == "override":
-        return system.read(path) or False
+        # driverctl binds the device before it saves the file: a kill in between leaves a device bound without one.
+        bound = system.link_name(f"/sys/bus/pci/devices/{entry['address']}/driver")
+        return system.read(path) or (bound if bound == vfio_binding.DRIVER != entry["bound"] else False)
+    if kind == "vfs":
+        return vfs.read(system, path)
     if kind == "mount":
         mounted = [line.split()[1] for line in (system.read("/proc/mounts") or "").splitlines() if line.split()[1:]]
         return path in mounted
@@ -129,10 +137,9 @@ def _restore(system: System, entry: dict[str, Any]) -> None:
         system.run(["mstconfig", "-d", entry["address"], "-y", "set", f"{path.split()[1]}={value}"])
     elif kind == "register":
         system.poke_bytes(path, bytes.fromhex(before), entry["offset"])
+    elif kind == "vfs":
+        vfs.restore(system, path, before)
     else:
-        if path.endswith("/sriov_numvfs") and before != "0":
-            # The count changes only by way of 0 (pci-iov-howto.rst).
-            system.poke(path, "0")
         system.poke(path, before)
 
 

@@ -85,7 +85,8 @@ class Settings:
     # The settings that it would have changed, a name each, and those that failed; empty: everything is as requested,
     # and saved for the next boot.
     differences: list[str]
-    virtual_functions: dict[str, int] = field(default_factory=dict)  # physical function: how many are asked for
+    # By physical function the facts of sriov.ensure; None: unknown, since it failed before it read them.
+    virtual_functions: dict[str, dict[str, Any]] | None = field(default_factory=dict)
     huge_pages: list[dict[str, int]] = field(default_factory=list)  # {"node", "size_mib", "wanted"}
     # Ports whose ACS is asked for, and by function the MaxReadReq that is asked for; None: unknown, since tuning failed
     # before it chose devices.
@@ -112,10 +113,7 @@ class Settings:
             asked = {address: {**device, **device.get("refused", {})} for address, device in tuned.items()}
             return cls(
                 differences=[*sorted(result["diff"]["after"]), *result.get("failures", [])],
-                virtual_functions={
-                    address: function["count"]
-                    for address, function in outcomes.get("sriov", {}).get("functions", {}).items()
-                },
+                virtual_functions=outcomes.get("sriov", {"functions": {}}).get("functions"),
                 huge_pages=outcomes.get("hugepages", {}).get("hugepages", []),
                 acs_ports=sorted(address for address, device in asked.items() if "acs" in device)
                 if "devices" in tuning

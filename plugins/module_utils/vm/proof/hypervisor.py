@@ -43,18 +43,47 @@ def host_settings(evidence: Evidence) -> Claim:
 
 
 def virtual_functions(evidence: Evidence) -> Iterator[Claim]:
-    """Claim the number of virtual functions of each NIC."""
+    """Claim the number of virtual functions of each NIC, and the mode of its embedded switch."""
     known = evidence.host.by_address()
     asked = evidence.host_settings.virtual_functions if evidence.host_settings else {}
-    for address, number in sorted(asked.items()):
+    if asked is None:
+        claim = "the host's NICs have their virtual functions"
+        yield compare(LAYER, claim, "as the inventory asks", None, f"{evidence.host_name} gpu_host_boot in check mode")
+        return
+    for address, facts in sorted(asked.items()):
         function = known.get(address)
         yield compare(
             LAYER,
             f"NIC {address} has its virtual functions",
-            number,
+            facts["count"],
             function.sriov.now if function and function.sriov else None,
             f"{evidence.host_name} /sys/bus/pci/devices/{address}/sriov_numvfs",
         )
+        mode = facts.get("eswitch_mode")
+        if mode is not None:
+            source = f"{evidence.host_name} devlink dev eswitch show pci/{address}"
+            yield compare(LAYER, f"the embedded switch of NIC {address}", mode["wanted"], mode["seen"], source)
+
+
+def virtual_function_settings(evidence: Evidence) -> Iterator[Claim]:
+    """Claim the settings that are asked for of each virtual function of the virtual machine, as its NIC tells them."""
+    asked = (evidence.host_settings.virtual_functions if evidence.host_settings else None) or {}
+    known = evidence.host.by_address()
+    for device in evidence.planned.passed():
+        physical = known.get(device.function.physical_function or "")
+        if physical is None or physical.address not in asked:
+            continue
+        of_nic = physical.sriov.vfs if physical.sriov else []
+        index = of_nic.index(device.address) if device.address in of_nic else None
+        rows = [row for row in asked[physical.address].get("settings", []) if row["vf"] == index]
+        if rows:
+            yield compare(
+                LAYER,
+                f"{name(device.function)} has its settings (VF {index} of {physical.address})",
+                {row["name"]: row["wanted"] for row in rows},
+                {row["name"]: row["seen"] for row in rows},
+                f"{evidence.host_name} ip -d link show",
+            )
 
 
 def huge_pages(evidence: Evidence) -> Iterator[Claim]:
@@ -193,6 +222,7 @@ CLAIMS: tuple[Row, ...] = (
     once(iommu_passthrough),
     once(host_settings),
     virtual_functions,
+    virtual_function_settings,
     huge_pages,
     kernel_settings,
     acs.ports_and_groups,

@@ -9,6 +9,15 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import sriov
 
 PF = "0000:15:00.0"
+FRESH = {
+    "mac": "00:00:00:00:00:00",
+    "vlan": 0,
+    "trust": False,
+    "spoofchk": True,
+    "state": "auto",
+    "min_tx_rate": 0,
+    "max_tx_rate": 0,
+}
 FOUR = {
     "functions": [
         {
@@ -29,12 +38,15 @@ def ensure(server, data=None, check=False):
 
 def test_vfs_with_their_settings(server):
     outcome = ensure(server)
-    assert outcome.facts["functions"] == {
-        PF: {"count": 4, "vfs": ["0000:15:10.0", "0000:15:10.2", "0000:15:10.4", "0000:15:10.6"]}
-    }
-    fresh = {"mac": "00:00:00:00:00:00", "vlan": 0, "trust": True, "spoofchk": False}
-    one = {"mac": "02:00:00:00:15:01", "vlan": 100, "trust": False, "spoofchk": False}
-    assert server.vf_settings["nic1"] == {0: fresh, 1: one, 2: fresh, 3: fresh}
+    facts = outcome.facts["functions"][PF]
+    assert facts["count"] == 4
+    assert facts["vfs"] == ["0000:15:10.0", "0000:15:10.2", "0000:15:10.4", "0000:15:10.6"]
+    assert {"vf": 1, "name": "vlan", "wanted": 100, "seen": 100} in facts["settings"]
+    assert [row for row in facts["settings"] if row["seen"] != row["wanted"]] == []
+    assert len(facts["settings"]) == 4 * 2 + 2
+    every = {**FRESH, "trust": True, "spoofchk": False}
+    one = {**every, "mac": "02:00:00:00:15:01", "vlan": 100, "trust": False}
+    assert server.vf_settings["nic1"] == {0: every, 1: one, 2: every, 3: every}
     assert server.read(f"{server.directory(PF)}/sriov_drivers_autoprobe") == "0"
     again = ensure(server)
     assert not again.changed
@@ -109,12 +121,12 @@ def test_a_count_stays_while_the_host_uses_a_vf(server):
         ({"devices": [PF], "count": 1, "vfs": [{"index": 0, "mac": "03:00:00:00:00:01"}]}, "is a multicast address"),
         (
             {"devices": [PF], "count": 1, "vfs": [{"index": 0, "mac": "02:00"}]},
-            "mac is '02:00', which is none; write bytes",
+            "mac: '02:00' is not a MAC address; write it like",
         ),
         ({"devices": [PF], "count": 1, "vlan": 4095}, "vlan: 4095 is not possible; use a whole number from 0 to 4094"),
         (
             {"devices": [PF, "14:00.0"], "count": 1, "vfs": [{"index": 0, "mac": "02:00:00:00:00:01"}]},
-            "02:00:00:00:00:01 would be the MAC of two VFs",
+            "02:00:00:00:00:01 would be the mac of two VFs",
         ),
     ],
 )

@@ -86,8 +86,24 @@ BREAKS = {
         ["NIC 0000:14:00.0 has the SR-IOV capability", "NIC 0000:14:00.0 has its virtual functions"],
     ),
     "too few VFs": (
-        lambda e: e.host_settings.virtual_functions.update({"0000:14:00.0": 8}),
+        lambda e: e.host_settings.virtual_functions["0000:14:00.0"].update(count=8),
         ["NIC 0000:14:00.0 has its virtual functions"],
+    ),
+    "VFs not read": (
+        lambda e: setattr(e.host_settings, "virtual_functions", None),
+        ["the host's NICs have their virtual functions"],
+    ),
+    "another mode of the switch": (
+        lambda e: e.host_settings.virtual_functions["0000:84:00.0"]["eswitch_mode"].update(seen="switchdev"),
+        ["the embedded switch of NIC 0000:84:00.0"],
+    ),
+    "the MAC of a VF is not told": (
+        lambda e: e.host_settings.virtual_functions["0000:14:00.0"]["settings"][0].update(seen=None),
+        ["0000:14:00.1 has its settings (VF 0 of 0000:14:00.0)"],
+    ),
+    "another link state of a VF": (
+        lambda e: e.host_settings.virtual_functions["0000:84:00.0"]["settings"][1].update(seen="disable"),
+        ["0000:84:00.1 has its settings (VF 0 of 0000:84:00.0)"],
     ),
     "firmware not read": (
         lambda e: e.nic_firmware.pop("0000:84:00.0"),

@@ -1,0 +1,152 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The user's request for virtual functions, checked against the host. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import eswitch
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices.vf_settings import (
+    NOT_IN_SWITCHDEV,
+    OF_EVERY_VF,
+    OF_ONE_VF,
+    SETTINGS,
+    Setting,
+)
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology import selectors
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
+
+# PCI Express Base Specification, 9.3.3.5: NumVFs has 16 bits.
+VFS_MAX = 65535
+
+
+@dataclass(frozen=True)
+class VfRequest:
+    """The request for one physical function. ``settings``: by VF index, by name of SETTINGS."""
+
+    count: int
+    drivers_autoprobe: bool | None
+    eswitch_mode: str | None = None
+    derive_addresses: bool = False
+    settings: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def of_vfs(self) -> bool:
+        """Return True if the VFs have settings, for which their interface is needed."""
+        return bool(self.settings) or (self.derive_addresses and self.count > 0)
+
+
+def options() -> dict[str, Any]:
+    """Return the options of one entry of ``functions``, as a module declares them."""
+    every = {name: _option(setting) for name, setting in OF_EVERY_VF.items()}
+    one = {name: _option(setting) for name, setting in SETTINGS.items()}
+    return {
+        "devices": {"type": "list", "elements": "str", "required": True},
+        "count": {"type": "int", "required": True},
+        "drivers_autoprobe": {"type": "bool"},
+        "eswitch_mode": {"type": "str", "choices": list(eswitch.MODES)},
+        "derive_addresses": {"type": "bool", "default": False},
+        **every,
+        "vfs": {"type": "list", "elements": "dict", "options": {"index": {"type": "int", "required": True}, **one}},
+    }
+
+
+def _option(setting: Setting) -> dict[str, Any]:
+    return {"type": setting.kind.__name__, **({"choices": list(setting.choices)} if setting.choices else {})}
+
+
+def wanted(data: Any, host: Host | None) -> dict[str, VfRequest]:
+    """Return the requests in ``data`` by address of the physical function; a later entry overrides an earlier one.
+
+    ``{"functions": [{"devices": [...], "count": 4, "trust": true, "vfs": [{"index": 0, "mac": ...}]}]}``.
+    Raises HostError.
+    """
+    given = HostSettings("sriov", data)
+    given.only("functions")
+    given.need("functions")
+    result = {}
+    for entry in given.parts("functions"):
+        entry.only("devices", "count", "drivers_autoprobe", "eswitch_mode", "derive_addresses", "vfs", *OF_EVERY_VF)
+        entry.need("devices", "count")
+        request = _request(entry)
+        for selector in entry.value("devices", values.texts):
+            for function in selectors.select(host, [selector], entry.subject):
+                reason = _cannot(function, request.count)
+                if reason and (selectors.is_address(selector) or function.sriov):
+                    raise HostError(f"{function.address} {reason}", "change its count, or leave it out", entry.subject)
+                if not reason:
+                    result[function.address] = request
+    refuse_twice(result)
+    return result
+
+
+def refuse_twice(want: dict[str, VfRequest]) -> None:
+    """Refuse an address that several VFs of the host would have."""
+    for name in OF_ONE_VF:
+        given = [each[name] for request in want.values() for each in request.settings.values() if name in each]
+        twice = sorted({address for address in given if given.count(address) > 1})
+        if twice:
+            raise HostError(
+                f"sriov: {', '.join(twice)} would be the {name} of two VFs of this host",
+                "give each its own, or have them derived (derive_addresses: true)",
+            )
+
+
+def _request(entry: HostSettings) -> VfRequest:
+    count = entry.value("count", values.within(0, VFS_MAX))
+    every = _of_vf(entry, OF_EVERY_VF)
+    settings = {index: dict(every) for index in range(count)} if every else {}
+    for one in entry.parts("vfs"):
+        one.only("index", *SETTINGS)
+        one.need("index")
+        index = one.value("index", values.within(0, VFS_MAX))
+        if index >= count:
+            raise one.refuse(f"index is {index}, and there will be {count} VFs", f"use one from 0 to {count - 1}")
+        settings.setdefault(index, {}).update(_of_vf(one, SETTINGS))
+    mode = entry.value("eswitch_mode", values.among(*eswitch.MODES))
+    for index, of_one in sorted(settings.items()):
+        refused = [name for name in NOT_IN_SWITCHDEV if name in of_one]
+        if mode == eswitch.SWITCHDEV and refused:
+            raise entry.refuse(
+                f"VF {index} has {', '.join(refused)}, which drivers refuse in switchdev mode",
+                "leave them out, and set them on the VF's representor (bridge, tc, ip link)",
+            )
+        if of_one.get("min_tx_mbps", 0) > of_one.get("max_tx_mbps", 0) > 0:
+            raise entry.refuse(
+                f"min_tx_mbps of VF {index} is more than its max_tx_mbps", "lower it, or give max_tx_mbps 0 (no limit)"
+            )
+    return VfRequest(
+        count,
+        entry.value("drivers_autoprobe", values.flag),
+        mode,
+        entry.value("derive_addresses", values.flag, False),
+        settings,
+    )
+
+
+def _of_vf(given: HostSettings, known: dict[str, Setting]) -> dict[str, Any]:
+    """Return those of ``known`` that are given, checked."""
+    return {name: given.value(name, setting.check) for name, setting in known.items() if name in given.data}
+
+
+def _cannot(function: Function, count: int) -> str:
+    """Return why a function cannot have so many VFs; empty if it can."""
+    if function.physical_function:
+        return f"is itself a VF, of {function.physical_function}"
+    if function.sriov is None:
+        return "has no SR-IOV capability: turn SR-IOV on in the BIOS and in the device's firmware"
+    if count > function.sriov.total:
+        return (
+            f"can have {function.sriov.total} VFs, and {count} are wanted: "
+            "ask for fewer, or raise NUM_OF_VFS in its firmware"
+        )
+    if count != function.sriov.now and not function.driver:
+        return "has no driver, which is what makes VFs: load it first"
+    if count != function.sriov.now and function.driver == "vfio-pci":
+        return "is bound to vfio-pci for a guest, which makes no VFs: give out the device or its VFs, not both"
+    return ""

@@ -1,0 +1,165 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The settings of a VF: their checks, the words of ip-link(8) that make them, and how ``ip -j`` reports them.
+
+The report's keys are those of iproute2's ip/ipaddress.c (print_vfinfo), the words those of ip/iplink.c
+(iplink_parse_vf).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Callable
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.given import values
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+
+DEVICES = "/sys/bus/pci/devices"
+GUID = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){7}", re.IGNORECASE)
+# IEEE 802.1Q: 12 bits, of which 4095 is reserved.
+VLAN_MAX = 4094
+# struct ifla_vf_rate (linux/if_link.h): 32 bits, which ip(8) reads as a signed number.
+RATE_MAX = (1 << 31) - 1
+LINK_STATES = ("auto", "enable", "disable")
+COMMAND = re.compile(r"^link set dev (\S+) vf ", re.MULTILINE)
+FAILED_LINE = re.compile(r"Command failed -:(\d+)")
+
+
+def _guid(value: Any) -> str:
+    given = values.text(value)
+    if not GUID.fullmatch(given) or not given.strip("0:"):
+        raise values.InvalidValueError(f"{given!r} is no GUID", "write eight bytes like 02:00:00:00:00:00:00:01")
+    return given.lower()
+
+
+def _vlan(item: dict[str, Any]) -> int:
+    # Kernels before 4.9 have no list.
+    first = (item.get("vlan_list") or [item])[0]
+    return int(first.get("vlan", 0))
+
+
+def _reported(*keys: str) -> Callable[[dict[str, Any]], Any]:
+    """Return a function that reads the first of these keys that is reported."""
+    return lambda item: next((item[key] for key in keys if key in item), None)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting: its type, its check, its word, and how it is read from an element of ``vfinfo_list``."""
+
+    kind: type
+    check: values.Check
+    word: str
+    read: Callable[[dict[str, Any]], Any]
+    choices: tuple[str, ...] = ()
+
+
+# iproute2 before 5.6 says "mac" instead of "address", and tells neither GUIDs nor permanent addresses.
+OF_ONE_VF = {
+    "mac": Setting(str, values.unicast_mac, "mac", _reported("address", "mac")),
+    "node_guid": Setting(str, _guid, "node_guid", _reported("node guid")),
+    "port_guid": Setting(str, _guid, "port_guid", _reported("port guid")),
+}
+OF_EVERY_VF = {
+    "trust": Setting(bool, values.flag, "trust", _reported("trust")),
+    "spoof_check": Setting(bool, values.flag, "spoofchk", _reported("spoofchk")),
+    "vlan": Setting(int, values.within(0, VLAN_MAX), "vlan", _vlan),
+    "link_state": Setting(str, values.among(*LINK_STATES), "state", _reported("link_state"), LINK_STATES),
+    "min_tx_mbps": Setting(
+        int, values.within(0, RATE_MAX), "min_tx_rate", lambda item: item.get("rate", {}).get("min_tx")
+    ),
+    "max_tx_mbps": Setting(
+        int, values.within(0, RATE_MAX), "max_tx_rate", lambda item: item.get("rate", {}).get("max_tx")
+    ),
+}
+SETTINGS = {**OF_ONE_VF, **OF_EVERY_VF}
+# Addresses by type of link; a VF of one type cannot have those of the other.
+ADDRESSES = {"ether": ("mac",), "infiniband": ("node_guid", "port_guid")}
+# Drivers refuse these in switchdev mode, where the VF's representor has them (mlx5: core/eswitch.c; ice: ice_sriov.c).
+NOT_IN_SWITCHDEV = ("trust", "spoof_check", "vlan", "link_state")
+
+
+@dataclass(frozen=True)
+class Link:
+    """A physical function's network interface, and the settings of its VFs by index; None is a setting not told."""
+
+    interface: str
+    kind: str  # "ether" or "infiniband"
+    hardware_address: str  # the permanent one
+    vfs: dict[int, dict[str, Any]]
+    representor: bool = False
+
+
+def read(system: System, address: str) -> Link:
+    """Read the interface of a physical function, and its VFs. Raises HostError."""
+    # In switchdev mode the representors of its VFs are interfaces of the same PCI device.
+    links = [_link(system, interface) for interface in interfaces(system, address)]
+    own = next((link for link in links if not link.representor), None)
+    if own is None:
+        raise HostError(
+            f"sriov: {address} has no network interface, by which the settings of its VFs are made",
+            "load its network driver, or leave the settings of its VFs out",
+        )
+    return own
+
+
+def interfaces(system: System, address: str) -> list[str]:
+    """Return the names of the network interfaces of a PCI function."""
+    return system.names(f"{DEVICES}/{address}/net")
+
+
+def apply(system: System, batch: list[tuple[str, str]]) -> None:
+    """Run the commands of ``ip -batch``, each with the words by which an error names it. Raises HostError."""
+    if not batch:
+        return
+    try:
+        system.run(["ip", "-batch", "-"], stdin="".join(f"{command}\n" for command, _subject in batch))
+    except HostError as error:
+        line = FAILED_LINE.search(error.cause)
+        if not line or not 0 < int(line[1]) <= len(batch):
+            raise
+        command, subject = batch[int(line[1]) - 1]
+        raise HostError(
+            f"sriov: {subject}: the driver refused 'ip {command}': {error.cause}",
+            "leave out what it cannot have, or update the driver",
+        ) from error
+
+
+def line(interface: str, index: int, settings: dict[str, Any]) -> str:
+    """Return the command of ``ip -batch`` that makes these settings of one VF."""
+    words = (f"{SETTINGS[name].word} {_word(value)}" for name, value in settings.items())
+    return f"link set dev {interface} vf {index} {' '.join(words)}"
+
+
+def interfaces_of(batch: str) -> list[str]:
+    """Return the interfaces that commands of ``line`` name, each once."""
+    return list(dict.fromkeys(COMMAND.findall(batch)))
+
+
+def _link(system: System, interface: str) -> Link:
+    answer = system.run(["ip", "-j", "-d", "link", "show", "dev", interface])
+    try:
+        link = json.loads(answer)[0]
+        return Link(
+            interface,
+            link.get("link_type", "ether"),
+            # Told only if it differs from the address: that of a bond's member is the bond's.
+            link.get("permaddr", link.get("address", "")),
+            {
+                item["vf"]: {name: setting.read(item) for name, setting in SETTINGS.items()}
+                for item in link.get("vfinfo_list", [])
+            },
+            # Linux Documentation/networking/switchdev.rst: representors are named pf0vf0, the uplink p0.
+            str(link.get("phys_port_name", "")).startswith("pf"),
+        )
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise HostError(
+            f"sriov: 'ip -j -d link show dev {interface}' gave {answer[:200]!r}", "update iproute2 (5.0 or newer)"
+        ) from error
+
+
+def _word(value: Any) -> str:
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)
