@@ -6,9 +6,11 @@ import json
 import sys
 from pathlib import Path
 
+import gpu_vm
 import pytest
 import yaml
 from playing import ansible_playbook
+from vsphere_guest import guest
 
 ROOT = Path(__file__).parents[3]
 ROLE = ROOT / "roles" / "gpu_guest"
@@ -21,11 +23,11 @@ def load(path):
 DEFAULTS = load("defaults/main.yml")
 
 
-def play(tmp_path, tasks, **variables):
+def play(tmp_path, tasks, *more, **variables):
     """Run tasks with the role's variables on this machine, in check mode; returns (exit status, output)."""
     playbook = tmp_path / "play.yml"
     playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
-    options = ["--check", "-i", "localhost,", "-c", "local", "-e", json.dumps(variables)]
+    options = ["--check", *more, "-i", "localhost,", "-c", "local", "-e", json.dumps(variables)]
     return ansible_playbook(*options, str(playbook), ANSIBLE_CALLBACK_RESULT_FORMAT="json")
 
 
@@ -127,6 +129,27 @@ def test_the_topology_is_that_of_the_plan(tmp_path, variables, text, settings):
     assert topology == text
     assert [line for line in conf.splitlines() if line.startswith("NCCL_TOPO_FILE")] == settings
     assert len(conf.splitlines()) > 2 or variables.get("gpu_guest_nccl") is not None
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["address known", "address not known"])
+def test_on_vsphere_the_topology_has_the_addresses_that_the_guest_tells(tmp_path, known):
+    host, ways = gpu_vm.host(), {"0000:13:00.0": ["15.0", "00.0"]}
+    gpu = {"host_address": "0000:13:00.0", "kind": "gpu", "host_node": 0, "physical_function": None, "host_path": []}
+    cell = {"id": 0, "host_node": 0, "memory_mib": 1, "vcpus": [0, 1]}
+    plan = {"name": "localhost", "host": "esx01", "cells": [cell], "devices": [gpu], "configuration": {}, "notes": []}
+    read = {
+        "domains": [{"name": "localhost", "host": "esx01", "plan": plan, "ways": ways}],
+        "hosts": [{"name": "esx01", "topology": host.to_dict()}],
+    }
+    inside = {"topology": guest(host, ways if known else {}).to_dict()}
+    role = [{"ansible.builtin.import_role": {"name": "sailloft.fleet.gpu_guest"}}]
+    given = {"gpu_guest_host": "localhost", "gpu_vm_read": read, "gpu_guest_topology_read": inside}
+    given["ansible_python_interpreter"] = sys.executable
+    status, output = play(tmp_path, role, "--diff", "--tags", "nccl", **given)
+    assert status == 0, output
+    assert ('+    <pci busid=\\"0000:03:00.0\\"' in output or '<pci busid="0000:03:00.0"' in output) == known
+    assert (SETTING in output) == known
+    assert ("NCCL gets no topology file" in output) == (not known)
 
 
 CONF = "# Ours\nNCCL_IB_TIMEOUT=22\n\n"

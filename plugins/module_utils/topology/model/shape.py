@@ -96,7 +96,8 @@ def _reader(text: str, module: str) -> Callable[[Any], Any]:
 
 def _scalar(name: str) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
-        if type(value) not in SCALARS[name]:
+        # Ansible's own numbers and texts, which filters get, are subclasses of Python's; so is bool one of int.
+        if not isinstance(value, SCALARS[name]) or (isinstance(value, bool) and name != "bool"):
             raise _WrongError(f"is {value!r:.60}, wanted {name}")
         if name == "str" and NO_TEXT.search(value):
             raise _WrongError(f"is {value!r:.60}, with a character that no text has")

@@ -54,6 +54,22 @@ def test_nested_parts_have_their_types(host):
     assert again.function("0000:13:00.0").ats.enabled is False
 
 
+def test_ansibles_own_numbers_and_texts_are_numbers_and_texts(host):
+    class Number(int):
+        pass
+
+    class Text(str):
+        pass
+
+    data = host.to_dict()
+    data["numa_nodes"][0]["id"] = Number(0)
+    data["cpu"]["vendor"] = Text(data["cpu"]["vendor"])
+    assert Host.from_dict(data).to_dict() == host.to_dict()
+    data["numa_nodes"][0]["id"] = True
+    with pytest.raises(TopologyError, match=r"numa_nodes\[0\]\.id is True, wanted int"):
+        Host.from_dict(data)
+
+
 def test_the_way_down(host):
     assert [step.address for step in host.path("0000:13:00.0")] == [
         "0000:10:00.0",
