@@ -99,7 +99,7 @@ def _scalar(name: str) -> Callable[[Any], Any]:
         # Ansible's own numbers and texts, which filters get, are subclasses of Python's; so is bool one of int.
         if not isinstance(value, SCALARS[name]) or (isinstance(value, bool) and name != "bool"):
             raise _WrongError(f"is {value!r:.60}, wanted {name}")
-        if name == "str" and NO_TEXT.search(value):
+        if isinstance(value, str) and NO_TEXT.search(value):
             raise _WrongError(f"is {value!r:.60}, with a character that no text has")
         return value
 
