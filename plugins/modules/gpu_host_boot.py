@@ -62,6 +62,13 @@ options:
         description: Which memory gets transparent huge pages.
         type: str
         choices: [always, madvise, never]
+      avic:
+        description:
+          - Whether KVM uses the virtual interrupt controller of AMD's CPUs. It is a kernel argument
+            (O(sailloft.fleet.kernel_arguments#module:avic)); here the running value is compared.
+          - Not applicable on other CPUs, on Zen 1 and 2 before Linux 6.18 (erratum 1235), and without x2AVIC before
+            Linux 6.0.
+        type: bool
       irqbalance_banned_cpus:
         description: The CPUs that irqbalance gives no interrupts, a list like V(2-47,50-95).
         type: str
@@ -146,6 +153,7 @@ KERNEL_SETTINGS = {
     "numa_balancing": {"type": "bool"},
     "ksm": {"type": "bool"},
     "transparent_huge_pages": {"type": "str", "choices": ["always", "madvise", "never"]},
+    "avic": {"type": "bool"},
     "irqbalance_banned_cpus": {"type": "str"},
 }
 

@@ -61,6 +61,14 @@ options:
     type: list
     elements: str
     default: []
+  avic:
+    description:
+      - Whether KVM uses the virtual interrupt controller of AMD's CPUs (C(kvm_amd.avic=)). By default the kernel
+        decides.
+      - Left out on hosts that have none, and where it is known to fail (see
+        O(sailloft.fleet.gpu_host_boot#module:kernel_settings.avic)).
+    type: bool
+    version_added: 0.1.0
   acs_by_port:
     description:
       - ACS by port as C(pci=config_acs=), as O(sailloft.fleet.pci_tuning#module:acs_by_port). It is set before the
@@ -165,6 +173,7 @@ def main() -> None:
             "pages": {"type": "list", "elements": "dict", "default": [], "options": page},
             "arguments": {"type": "list", "elements": "str", "default": []},
             "remove": {"type": "list", "elements": "str", "default": []},
+            "avic": {"type": "bool"},
             "acs_by_port": {
                 "type": "dict",
                 "options": {

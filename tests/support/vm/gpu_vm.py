@@ -261,6 +261,7 @@ def on_host() -> dict:
                     "numa_balancing": {"wanted": False, "seen": "0"},
                     "ksm": {"wanted": False, "seen": "0"},
                     "transparent_huge_pages": {"wanted": "madvise", "seen": "madvise"},
+                    "avic": {"wanted": True, "seen": "1"},
                     "irqbalance_banned_cpus": {"wanted": "2-3,6-7", "seen": "2-3,6-7"},
                 },
                 "also_set_by": [],

@@ -18,7 +18,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_ports, vfio_binding
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import acs_argument, boot_loader, vfio_consoles
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import (
+    acs_argument,
+    avic,
+    boot_loader,
+    vfio_consoles,
+)
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_command_line as command_line
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import host_drivers
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, TopologyError
@@ -75,7 +80,10 @@ def wanted(
 ) -> tuple[list[str], list[str]]:
     """Return the arguments and the names to remove, from ``ensure``'s data. Raises HostError."""
     given = _read(data)
-    arguments = _with_modules_off(_complete(given, for_iommu(_iommu(given), _vendor(system))), modules_off)
+    first = for_iommu(_iommu(given), _vendor(system))
+    if not avic.cannot(system):
+        first += _avic(given)
+    arguments = _with_modules_off(_complete(given, first), modules_off)
     arguments += [argument for argument in others if argument not in arguments]
     if acs.argument:
         arguments.append(acs.argument)
@@ -113,7 +121,7 @@ def _host(system: System, given: HostSettings) -> Host | None:
 
 def _read(data: Any) -> HostSettings:
     given = HostSettings("kernel_arguments", data)
-    given.only("arguments", "remove", "iommu", "pages", "acs_by_port", "vfio_binding")
+    given.only("arguments", "remove", "iommu", "pages", "avic", "acs_by_port", "vfio_binding")
     return given
 
 
@@ -121,12 +129,17 @@ def _iommu(given: HostSettings) -> str | None:
     return given.value("iommu", values.among(*IOMMU_MODES))
 
 
+def _avic(given: HostSettings) -> list[str]:
+    wanted = given.value("avic", values.flag)
+    return [] if wanted is None else [avic.argument(wanted)]
+
+
 def _complete(given: HostSettings, arguments: list[str]) -> list[str]:
-    """Return all arguments of ``given``, those for the IOMMU first. Raises HostError."""
+    """Return all arguments of ``given`` after the computed ``arguments``. Raises HostError."""
     if given.data.get("pages"):
         arguments = arguments + for_pages(hugepages.wanted({"pages": given.data["pages"]}))
     arguments = arguments + given.value("arguments", values.texts, [])
-    for name in ("intel_iommu", "iommu"):
+    for name in ("intel_iommu", "iommu", "kvm_amd.avic"):
         found = [argument for argument in arguments if command_line.key(argument) == name]
         if len(found) > 1:
             raise HostError(f"kernel_arguments: {' and '.join(found)} contradict each other", "leave one out")
@@ -137,8 +150,9 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
     """Make the next boot have exactly these arguments of their keys.
 
     ``{"iommu": "passthrough", "pages": [...], "arguments": ["pci=realloc"], "remove": ["quiet"]}``, all optional;
-    ``pages`` as in hugepages, ``acs_by_port`` as in pci_tuning, ``vfio_binding`` as there. ``reboot_required`` in the
-    facts is True if the running kernel was started with other arguments. Raises HostError.
+    ``pages`` as in hugepages, ``avic`` as in kernel_settings, ``acs_by_port`` as in pci_tuning, ``vfio_binding`` as
+    there. ``reboot_required`` in the facts is True if the running kernel was started with other arguments. Raises
+    HostError.
     """
     running = system.read("/proc/cmdline")
     if running is None:

@@ -7,7 +7,7 @@ profile of tuned: docs/gpu-host.md, "CPUs and memory of the host".
 
 Sources: Linux Documentation/admin-guide/pm/cpufreq.rst (scaling_governor), pm/cpuidle.rst (pm_qos_resume_latency_us),
 sysctl/kernel.rst (numa_balancing), mm/ksm.rst (run), mm/transhuge.rst (enabled);
-irqbalance(1) (IRQBALANCE_BANNED_CPULIST).
+irqbalance(1) (IRQBALANCE_BANNED_CPULIST). avic.py has those of AVIC.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.settings import HostSettings
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import irqbalance
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import avic, irqbalance
 
 CPUS = "/sys/devices/system/cpu"
 NUMA_BALANCING = "/proc/sys/kernel/numa_balancing"
@@ -40,10 +40,14 @@ RIVALS = {
 
 @dataclass
 class Reading:
-    """One setting on this host: the files with their texts now and as wanted; or why it has none."""
+    """One setting on this host: the files with their texts now and as wanted; or why it has none.
+
+    ``argument``: the kernel argument that sets it, if the running kernel does not let it change.
+    """
 
     files: dict[str, tuple[str, str]] = field(default_factory=dict)
     reason: str = ""
+    argument: str = ""
 
     @property
     def changes(self) -> dict[str, str]:
@@ -108,6 +112,13 @@ def _huge(system: System, wanted: str) -> Reading:
     return Reading({HUGE: (chosen[1], wanted)})
 
 
+def _avic(system: System, wanted: bool) -> Reading:
+    reason = avic.cannot(system)
+    if reason:
+        return Reading(reason=reason)
+    return Reading({avic.PARAMETER: (avic.seen(system), str(int(wanted)))}, argument=avic.argument(wanted))
+
+
 @dataclass(frozen=True)
 class Setting:
     """A setting: the check of its value, and how it is read on a host."""
@@ -123,6 +134,7 @@ SETTINGS: dict[str, Setting] = {
     "numa_balancing": Setting(values.flag, _switch(NUMA_BALANCING, "its kernel has no automatic NUMA balancing")),
     "ksm": Setting(values.flag, _switch(KSM, "its kernel does not merge pages (no KSM)")),
     "transparent_huge_pages": Setting(values.among("always", "madvise", "never"), _huge),
+    "avic": Setting(values.flag, _avic),
 }
 IRQBALANCE = "irqbalance_banned_cpus"
 NAMES = (*SETTINGS, IRQBALANCE)
@@ -151,6 +163,11 @@ def ensure(system: System, data: Any, check: bool = False) -> Outcome:
         report[name] = {"wanted": value}
         if reading.reason:
             report[name]["not_applicable"] = reading.reason
+            continue
+        if reading.argument:
+            report[name]["seen"] = reading.seen
+            if reading.changes:
+                outcome.pending.append(f"{name} is {reading.seen} until a boot with {reading.argument}")
             continue
         if reading.changes:
             outcome.differ(name, reading.seen, value)

@@ -158,6 +158,7 @@ KERNEL_SETTINGS = {
     "numa_balancing": ("automatic NUMA balancing of the host", "/proc/sys/kernel/numa_balancing"),
     "ksm": ("merging of equal pages on the host (KSM)", "/sys/kernel/mm/ksm/run"),
     "transparent_huge_pages": ("transparent huge pages of the host", "/sys/kernel/mm/transparent_hugepage/enabled"),
+    "avic": ("the virtual interrupt controller of AMD's CPUs (AVIC)", "/sys/module/kvm_amd/parameters/avic"),
     "irqbalance_banned_cpus": ("CPUs that get no interrupts from irqbalance", "/proc/PID/environ of irqbalance"),
 }
 

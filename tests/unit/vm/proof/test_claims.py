@@ -138,9 +138,13 @@ BREAKS = {
         lambda e: e.host_settings.kernel_settings["numa_balancing"].update(seen="1"),
         ["automatic NUMA balancing of the host"],
     ),
+    "AVIC waits for a boot": (
+        lambda e: e.host_settings.kernel_settings["avic"].update(seen="0"),
+        ["AMD's CPUs (AVIC)"],
+    ),
     "kernel settings not read": (
         lambda e: setattr(e.host_settings, "kernel_settings", None),
-        ["governor", "to wake", "NUMA balancing", "KSM", "transparent huge pages", "irqbalance"],
+        ["governor", "to wake", "NUMA balancing", "KSM", "transparent huge pages", "AVIC", "irqbalance"],
     ),
     "no IOMMU group": (
         lambda e: setattr(function(e.host, "0000:13:00.0"), "iommu_group", None),

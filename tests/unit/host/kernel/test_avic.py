@@ -1,0 +1,93 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import avic, kernel_arguments, kernel_settings
+
+ZEN2, ZEN3_OR_4, ZEN5 = 23, 25, 26
+
+
+def amd(server, family=ZEN3_OR_4, flags="fpu svm avic x2avic", release="6.12.25-amd64", running="N"):
+    """Give the server AMD's CPUs; ``running`` is the parameter of kvm_amd."""
+    cpu = f"processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: {family}\nmodel\t\t: 17\nflags\t\t: {flags}\n\n"
+    server.put("/proc/cpuinfo", cpu)
+    server.put("/proc/sys/kernel/osrelease", f"{release}\n")
+    if running:
+        server.put(avic.PARAMETER, f"{running}\n")
+    server.put("/etc/default/grub", 'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX=""\n')
+    server.run(["update-grub"])
+
+
+def arguments(server, wanted=True, **given):
+    return kernel_arguments.ensure(server, {"avic": wanted, **given}, check=True).facts["arguments"]
+
+
+def row(server, wanted=True):
+    outcome = kernel_settings.ensure(server, {"avic": wanted})
+    assert not outcome.changed
+    return outcome.facts["settings"]["avic"], outcome.pending
+
+
+@pytest.mark.parametrize(("wanted", "number"), [(True, "1"), (False, "0")])
+def test_it_is_an_argument_and_waits_for_the_boot(server, wanted, number):
+    amd(server, running={"1": "N", "0": "Y"}[number])
+    assert arguments(server, wanted) == [f"kvm_amd.avic={number}"]
+    found, pending = row(server, wanted)
+    assert found == {"wanted": wanted, "seen": {"1": "0", "0": "1"}[number]}
+    assert pending == [f"avic is {found['seen']} until a boot with kvm_amd.avic={number}"]
+    assert not [effect for effect in server.effects if "avic" in effect]
+    server.put(avic.PARAMETER, {"1": "Y\n", "0": "N\n"}[number])
+    assert row(server, wanted) == ({"wanted": wanted, "seen": number}, [])
+
+
+def test_left_alone_it_is_no_argument(server):
+    amd(server)
+    assert kernel_arguments.ensure(server, {}, check=True).facts["arguments"] == []
+    assert kernel_settings.ensure(server, {}).facts["settings"] == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"flags": "fpu svm"}, "no flag avic in /proc/cpuinfo"),
+        ({"flags": "fpu svm x2avic"}, "no flag avic in /proc/cpuinfo"),
+        ({"family": ZEN2, "flags": "svm avic", "release": "6.12.25"}, "erratum 1235"),
+        ({"family": ZEN2, "flags": "svm avic", "release": "6.18.1"}, ""),
+        ({"flags": "svm avic", "release": "5.15.0-100-generic"}, "guests with x2APIC then do without AVIC"),
+        ({"flags": "svm avic", "release": "6.0.1"}, ""),
+        ({"release": "5.15.0-100-generic"}, ""),
+        ({"family": ZEN5, "release": "6.10.0"}, ""),
+        ({"release": "unknown"}, "release of the running kernel is not known"),
+    ],
+)
+def test_where_it_is_not_to_be_set(server, given, reason):
+    amd(server, **given)
+    found, pending = row(server)
+    assert reason in found.get("not_applicable", "")
+    assert bool(reason) == ("not_applicable" in found) == (not pending) == (arguments(server) == [])
+
+
+def test_intels_cpus_have_none(server):
+    server.put("/proc/sys/kernel/osrelease", "6.12.25\n")
+    server.put("/proc/cpuinfo", "processor : 0\nvendor_id : GenuineIntel\ncpu family : 6\nflags : fpu vmx avic\n\n")
+    assert row(server)[0]["not_applicable"] == "its CPUs are not AMD's"
+
+
+def test_a_module_that_is_not_loaded_does_not_count_as_on(server):
+    amd(server, running="")
+    assert row(server)[0] == {"wanted": True, "seen": "kvm_amd is not loaded"}
+
+
+@pytest.mark.parametrize(("text", "seen"), [("Y", "1"), ("N", "0"), ("1", "1"), ("0", "0"), ("auto", "auto")])
+def test_the_forms_of_the_parameter(server, text, seen):
+    amd(server, running=text)
+    assert avic.seen(server) == seen
+
+
+def test_another_value_by_hand_is_a_contradiction(server):
+    amd(server)
+    with pytest.raises(HostError, match=r"kvm_amd.avic=1 and kvm_amd.avic=0 contradict each other"):
+        arguments(server, arguments=["kvm_amd.avic=0"])
