@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,12 @@ from ansible_collections.sailloft.fleet.plugins.filter.waves import waves
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
 # The plays that change the hosts of a group and have no waves or stages of their own.
 WAVES = {
+    ("gpu_hosts", "Set passthrough and virtual functions of ESXi hosts"),
     ("gpu_hosts", "Tune the GPU servers that need no reboot"),
     ("gpu_vms", "Define and start the GPU virtual machines"),
     ("gpu_vms", "Configure the guests"),
     ("boot_servers", "Configure the boot servers"),
+    ("gpu_nodes", "Set up the software of the GPU nodes"),
 }
 
 
@@ -50,8 +53,17 @@ def test_the_plays_that_change_hosts_of_a_group_have_waves():
     found = set()
     for file in PLAYBOOKS.glob("*.yml"):
         for play in yaml.safe_load(file.read_text()):
-            read = f"(groups.{play.get('hosts')} | default([]) | sailloft.fleet.waves(hostvars | default({{}})))"
+            # The first group of the play's pattern, which may be in a template; names are the hosts of two groups.
+            group = re.search(r"[a-z]+_[a-z]+", str(play.get("hosts")))
+            names = "names" if "names" in play.get("vars", {}) else f"groups.{group and group[0]} | default([])"
+            read = f"({names} | sailloft.fleet.waves(hostvars | default({{}})))"
             for keyword in ("serial", "max_fail_percentage"):
                 if play.get(keyword) == f"{{{{ {read}.{keyword} }}}}":
                     found.add((file.stem, play["name"], keyword))
     assert found == {(*each, keyword) for each in WAVES for keyword in ("serial", "max_fail_percentage")}
+
+
+def test_two_groups_are_one_list_in_the_order_of_the_pattern():
+    play = yaml.safe_load((PLAYBOOKS / "gpu_nodes.yml").read_text())[1]
+    groups = play["hosts"].split(":")
+    assert play["vars"]["names"] == "{{ " + " + ".join(f"(groups.{group} | default([]))" for group in groups) + " }}"
