@@ -5,6 +5,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+
+from switches import switch
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Switch
 
 
 class Box:
@@ -77,3 +82,19 @@ class Box:
             return [line for each, under in tree.items() for line in (" " * depth + each, *show(under, depth + 3))]
 
         return "\n".join(show(self.tree, 0)) + "\n"
+
+
+PORTS = ["Ethernet1/1", "Ethernet2/1", "Ethernet17"]
+
+
+REFERENCE = switch("eos", PORTS, cable_m=30)
+
+
+def held(wanted: Switch) -> Switch:
+    """``wanted`` less what EOS's configuration does not hold."""
+    ports = {port: replace(qos, headroom=(None,) * 8, cable_m=None) for port, qos in wanted.ports.items()}
+    return replace(wanted, ports=ports)
+
+
+def own(text: str) -> list[str]:
+    return re.findall(r"qos profile (\S+)", text)

@@ -7,7 +7,11 @@ pools and of pg_lossless_* stand for a platform's own.
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import sonic
 
 PORTS = ("Ethernet0", "Ethernet4", "Ethernet8")
 DSCP_AZURE = {str(dscp): {3: "3", 4: "4", 5: "2", 8: "0", 46: "5", 48: "6"}.get(dscp, "1") for dscp in range(64)}
@@ -146,3 +150,7 @@ def with_brackets(config: dict[str, Any]) -> dict[str, Any]:
     old["PORT_QOS_MAP"] = {ports: old["PORT_QOS_MAP"][first]}
     old["VERSIONS"]["DATABASE"]["VERSION"] = "version_1_0_6"
     return old
+
+
+def read(config: dict) -> Switch:
+    return sonic.parse(json.dumps(config), "leaf1")

@@ -1,5 +1,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""NICs are brought to a policy, by whatever tool the host has."""
+
 from __future__ import annotations
 
 import json
@@ -8,36 +10,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
-from nic_host import Dcb, NicHost
+from nic_policy import LOSSY, NIC, bring
 from switches import policies
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic import buffers, mlnx_qos
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import unit as at_boot
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
-from ansible_collections.sailloft.fleet.plugins.module_utils.nic import boot, ensure, persistence, read
-
-NIC = {"speed_gbit_s": 400, "cable_m": 5}
-LOSSY = {"classes": {"roce": {"mode": "lossy"}}}
-
-
-@pytest.fixture
-def host(tmp_path):
-    """Makes hosts of recordings."""
-
-    def make(recording="mlx5-vendor"):
-        made = NicHost(tmp_path / str(len(list(tmp_path.iterdir()))), recording)
-        for interface in ("ens1np0", "ens2np0", "dcb0"):
-            if made.exists(f"/sys/class/net/{interface}"):
-                made.dcb[interface] = Dcb()
-        return made
-
-    return make
-
-
-def bring(system, nics=None, policy=None, rdma_class=None, check=False):
-    wanted = ensure.settings(policy or {}, {"mlx5_0": NIC} if nics is None else nics, rdma_class)
-    return ensure.ensure(system, wanted, check)
+from ansible_collections.sailloft.fleet.plugins.module_utils.nic import ensure, read
 
 
 def test_the_reference_policy_on_the_vendors_driver(host):
@@ -213,151 +192,6 @@ def test_firmware_that_runs_dcbx_and_a_willing_interface_give_it_up(host):
     assert not bring(system).changed
 
 
-# Buffers
-
-
-def test_the_drivers_formula():
-    # 400 Gbit/s, 5 m, MTU 9216: (301 + 2.16 * 5) * 400 + 2.72 * 9216, the driver's fractions cut off.
-    assert buffers.xoff_bytes(400, 5, 9216) == (301 + 10) * 400 + 25067
-    # The driver reckons with no less than 40 Gbit/s.
-    assert buffers.xoff_bytes(10, 5, 9216) == buffers.xoff_bytes(40, 5, 9216)
-
-
-def test_buffers_are_the_drivers_where_no_cable_is_given(host):
-    system = host()
-    bring(system, {"mlx5_0": {"speed_gbit_s": 400}})
-    assert system.dcb["ens1np0"].buffer["prio_buffer"] == [0] * 8
-
-
-def test_each_lossless_priority_has_a_buffer_and_the_rest_keeps_its_own(host):
-    system = host()
-    bring(system)
-    need = buffers.lossless_bytes(400, 5, 9000)
-    assert need % 4096 == 0
-    assert need > buffers.xoff_bytes(400, 5, 9000) + 9216
-    assert system.dcb["ens1np0"].buffer["buffer_size"] == [262016, need, 0, 0, 0, 0, 0, 0]
-    assert system.dcb["ens1np0"].pfc["delay"] == 5
-
-
-def test_a_full_port_gives_from_the_others(host):
-    system = host()
-    system.dcb["ens1np0"].buffer["total_size"] = 262016
-    bring(system)
-    sizes = system.dcb["ens1np0"].buffer["buffer_size"]
-    assert sum(sizes) <= 262016
-    assert sizes[0] == (262016 - sizes[1]) // 4096 * 4096
-    assert not bring(system).changed
-
-
-def test_a_port_too_small_is_refused(host):
-    system = host()
-    system.dcb["ens1np0"].buffer["total_size"] = 160000
-    with pytest.raises(HostError, match=r"at 400 Gbit/s over 5 m needs a buffer of \d+ bytes.*leave cable_m out"):
-        bring(system)
-    assert system.effects == []
-
-
-# Refusals
-
-
-@pytest.mark.parametrize(
-    ("nics", "message"),
-    [
-        ({}, "not a dictionary of at least one NIC"),
-        ({"mlx5_7": {}}, "mlx5_7: no such RDMA device on this host; there are mlx5_0, mlx5_2, mlx5_9"),
-        ({"mlx5_9": {}}, "its link is InfiniBand"),
-        ({"../mlx5_0": {}}, "not a name of an RDMA device"),
-        ({"mlx5_0": {"speed": 400}}, "unknown setting 'speed'"),
-        ({"mlx5_0": {"speed_gbit_s": "fast"}}, "speed_gbit_s 'fast' is not a whole number"),
-        ({"mlx5_0": {"cable_m": 5}}, "cable_m without speed_gbit_s"),
-        ({"mlx5_0": [400]}, "not a dictionary"),
-    ],
-)
-def test_bad_nics_are_refused_before_anything_is_touched(host, nics, message):
-    system = host("mlx5-upstream")
-    with pytest.raises(HostError, match=message):
-        bring(system, nics)
-    assert system.effects == []
-
-
-def test_an_unknown_class_is_refused(host):
-    with pytest.raises(HostError, match="there is no class 'storage'; there are roce"):
-        bring(host(), rdma_class="storage")
-
-
-@pytest.mark.parametrize(
-    ("arrange", "message"),
-    [
-        (lambda dcb: dcb.ets.update(ets_cap=4), r"has 4 traffic classes \(0 to 3\), and the policy uses 6"),
-        (lambda dcb: dcb.pfc.update(pfc_cap=0), "can have 0 lossless priorities, and the policy has 1"),
-        (lambda dcb: dcb.ets.update(prio_tc=[0] * 7), r"it printed prio_tc .*, not 8 entries"),
-        (lambda dcb: dcb.ets.update(tc_bw=[101] * 8), "it printed tc_bw"),
-        (lambda dcb: dcb.app.append(["AF31", 3]), "it printed dscp_prio"),
-        (lambda dcb: setattr(dcb, "pfc", "priority 3 is on"), "it printed no JSON: 'priority 3 is on'"),
-        (lambda dcb: setattr(dcb, "pfc", "[]"), "it printed no object"),
-    ],
-)
-def test_a_driver_that_cannot_and_garbage_are_refused(host, arrange, message):
-    system = host()
-    arrange(system.dcb["ens2np0"])
-    with pytest.raises(HostError, match=message):
-        bring(system, {"mlx5_0": {}, "mlx5_1": {}})
-    assert system.effects == []  # not even the NIC before it
-
-
-def test_lossless_without_pfc_is_refused_and_lossy_is_not(host):
-    system = host()
-    system.refused["no pfc"] = ""
-    with pytest.raises(HostError, match=r"mlx5_0 \(ens1np0\): it cannot have pfc: its driver has no such part of DCB"):
-        bring(system)
-    assert system.effects == []
-    assert bring(system, policy=LOSSY).changed
-    assert not bring(system, policy=LOSSY).changed
-
-
-def test_a_lossless_priority_that_the_driver_refuses_names_what_was_done(host):
-    system = host()
-    system.refused["pfc"] = "Unknown error 234"  # the kernel's -22 as a byte
-    with pytest.raises(HostError) as caught:
-        bring(system, {"mlx5_0": {"speed_gbit_s": 400}})
-    said = str(caught.value)
-    assert said.startswith("mlx5_0: pfc was refused: 'dcb pfc set dev ens1np0")
-    assert "Invalid argument; done before: mlx5_0 ip_mtu_bytes, mlx5_0 queues, mlx5_0 dscp_to_priority" in said
-    del system.refused["pfc"]
-    assert list(bring(system, {"mlx5_0": {"speed_gbit_s": 400}}).after) == ["mlx5_0 pfc"]
-
-
-@pytest.mark.parametrize(("forgets", "field"), [("ets", "priority_to_class"), ("/cnp_dscp", "cnp_dscp")])
-def test_what_the_driver_does_not_keep_is_told(host, forgets, field):
-    system = host()
-    system.put("/sys/class/net/ens1np0/ecn/roce_np/cnp_dscp", "4\n")
-    system.forgets.add(forgets)
-    with pytest.raises(HostError, match=rf"mlx5_0: the driver was told {field} and does not have it: it reads back"):
-        bring(system)
-
-
-def test_pfc_stays_off_where_the_driver_refused_its_buffer_without_a_word(host):
-    system = host()
-    system.forgets.add("buffer")
-    with pytest.raises(HostError, match=r"told priority_to_buffer and does not have it.*told so far: mlx5_0 ip_mtu"):
-        bring(system)
-    assert system.dcb["ens1np0"].pfc["prio_pfc"] == [False] * 8
-
-
-def test_without_any_tool(host):
-    system = host()
-    system.tools = set()
-    with pytest.raises(HostError, match=r"cannot have trust: neither dcb \(package iproute2\) nor mlnx_qos is install"):
-        bring(system)
-
-
-def test_a_kernels_file_with_garbage(host):
-    system = host()
-    system.put("/sys/class/net/ens1np0/ecn/roce_np/cnp_dscp", "forty-eight\n")
-    with pytest.raises(HostError, match=r"cnp_dscp holds 'forty-eight', which is no number"):
-        bring(system)
-
-
 # mlnx_qos
 
 
@@ -403,94 +237,6 @@ def test_mlnx_qos_with_garbage(host):
     system.mlnx_qos = "Interface name is required\n"
     with pytest.raises(HostError, match="it printed what no mlnx_qos"):
         bring(system)
-
-
-# Over a reboot
-
-
-def test_the_unit_comes_before_workloads_and_its_code_is_whole(host):
-    wanted = ensure.settings({}, {"mlx5_0": NIC}, None)
-    system = host()
-    done = at_boot.ensure(system, persistence.SERVICE, wanted, python="/usr/bin/python3")
-    assert done.changed
-    assert not at_boot.ensure(system, persistence.SERVICE, wanted, python="/usr/bin/python3").changed
-    unit = system.read(persistence.SERVICE.unit_file)
-    assert "Before=kubelet.service containerd.service docker.service slurmd.service" in unit.splitlines()
-    assert "ExecStart=/usr/bin/python3 /usr/lib/sailloft/roce_host.pyz /etc/sailloft/roce_host.json" in unit
-    assert json.loads(system.read(persistence.SERVICE.settings)) == wanted
-
-
-def test_a_boot_does_what_the_module_did_and_waits_for_a_late_driver(host):
-    system, waited, said = host(), [], []
-    wanted = ensure.settings({}, {"mlx5_0": NIC}, None)
-    late = system.dcb.pop("ens1np0")
-
-    def wait(seconds):
-        waited.append(seconds)
-        if len(waited) == 3:
-            system.dcb["ens1np0"] = late
-
-    assert boot.apply(system, wanted, said.append, wait) == ""
-    assert len(waited) == 3
-    assert any(line.startswith("mlx5_0 pfc: [] -> [3]") for line in said)
-    assert not ensure.ensure(system, wanted).changed
-
-
-def test_a_boot_without_the_nic_says_so_in_the_end(host):
-    wanted = ensure.settings({}, {"mlx5_7": {}}, None)
-    assert "mlx5_7: no such RDMA device" in boot.apply(host(), wanted, print, lambda _seconds: None)
-
-
-def test_a_boot_that_fails_says_why_on_stderr(tmp_path, monkeypatch, capsys):
-    """By the very start of the boot's program, on this machine, which has no such device."""
-    monkeypatch.setattr(boot, "PATIENCE_SECONDS", boot.PAUSE_SECONDS)  # one try
-    saved = tmp_path / "roce_host.json"
-    assert boot.main([str(saved)]) == 1
-    assert capsys.readouterr() == ("", f"there is no {saved}: run the role roce_host again\n")
-    saved.write_text(json.dumps(ensure.settings({}, {"mlx5_7": {}}, None)))
-    assert boot.main([str(saved)]) == 1
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("mlx5_7: no such RDMA device on this host; ")
-
-
-def test_the_folder_of_rdma_cm_goes_again_where_reading_made_it(host):
-    system = host()
-    mine = "/sys/kernel/config/rdma_cm/mlx5_9"
-    with read.connections(system, "mlx5_9") as path:
-        assert path == f"{mine}/ports/1/default_roce_tos"
-        assert system.exists(mine)
-    assert not system.exists(mine)
-    system.put(f"{mine}/ports/1/default_roce_tos", "106")
-    with read.connections(system, "mlx5_9") as path:
-        assert system.read(path) == "106"
-    assert system.exists(mine)
-
-
-def test_what_no_reading_made_is_not_brought_back(host):
-    system = host()
-    bad = {"mlx5_0": {"name": "mlx5_0", "interface": "ens1np0", "priority_to_class": [1]}}
-    with pytest.raises(HostError) as refused:
-        ensure.restore(system, bad)
-    assert str(refused.value) == (
-        "mlx5_0: not a NIC as roce_nic_info returns it (priority_to_class has not 8 entries); give its result as it is"
-    )
-    assert system.effects == []
-
-
-@pytest.mark.parametrize("check", [False, True])
-def test_what_no_tool_sets_any_more_is_not_brought_back(host, check):
-    system = host()
-    before = {"mlx5_0": ensure.shown(read.read(system, ["mlx5_0"])["mlx5_0"])}
-    system.tools = set()
-    del system.effects[:]
-    with pytest.raises(HostError) as refused:
-        ensure.restore(system, before, check)
-    assert str(refused.value) == (
-        "mlx5_0 (ens1np0): its DCB cannot be set: neither dcb (package iproute2) nor mlnx_qos is installed; "
-        "make 'dcb ets show' work on it, or leave it out"
-    )
-    assert system.effects == []
 
 
 # Any policy
@@ -543,22 +289,3 @@ def test_what_was_there_is_brought_back(host, recording):
     done = ensure.restore(system, json.loads(json.dumps(before)))
     assert done.facts["nics"] == before
     assert not ensure.restore(system, before).changed
-
-
-def test_what_was_saved_for_the_boot_is_brought_back_or_goes(host, monkeypatch):
-    system = host()
-    ran = []
-    monkeypatch.setattr(system, "run", lambda argv, stdin=None: ran.append(argv) or "")
-    assert at_boot.saved(system, persistence.SERVICE) is None
-    wanted = ensure.settings({}, {"mlx5_0": NIC}, None)
-    at_boot.ensure(system, persistence.SERVICE, wanted)
-    assert at_boot.saved(system, persistence.SERVICE) == wanted
-    system.put(persistence.SERVICE.wants, "")
-    paths = [getattr(persistence.SERVICE, each) for each in ("unit_file", "settings", "code")]
-    assert at_boot.remove(system, persistence.SERVICE, check=True).changed
-    assert all(system.exists(path) for path in paths)
-    assert at_boot.remove(system, persistence.SERVICE).changed
-    assert not any(system.exists(path) for path in paths)
-    assert ["systemctl", "disable", "sailloft-roce-host.service"] in ran
-    system.put(persistence.SERVICE.settings, "no JSON")
-    assert at_boot.saved(system, persistence.SERVICE) is None

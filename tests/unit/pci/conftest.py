@@ -2,26 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Callable
 
 import pytest
+from recorded_config import recorded_bytes
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.config import ConfigSpace
-
-RECORDED = Path(__file__).parents[2] / "recordings" / "config"
-
-
-def recorded_bytes(name: str) -> bytes:
-    data = bytearray()
-    for line in (RECORDED / f"{name}.txt").read_text(encoding="utf-8").splitlines():
-        head, _colon, rest = line.partition(": ")
-        if head == "length":
-            data.extend(bytes(int(rest) - len(data)))
-        elif not line.startswith("#"):
-            data.extend(bytes(int(head, 16) - len(data)))
-            data.extend(bytes.fromhex(rest))
-    return bytes(data)
 
 
 @pytest.fixture

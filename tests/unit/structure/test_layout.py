@@ -98,7 +98,9 @@ def test_no_folder_is_large(top):
     assert {folder: size for folder, size in sizes.items() if size > MOST_FILES} == {}
 
 
-def test_a_long_file_says_why():
-    long = [path for path in FILES if len(path.read_text(encoding="utf-8").splitlines()) > MOST_LINES]
-    docstrings = {path: ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "" for path in long}
-    assert {str(path.relative_to(LIBRARY)) for path in long if REASON not in docstrings[path]} == set()
+@pytest.mark.parametrize("top", [LIBRARY, ROOT / "tests"], ids=lambda path: path.name)
+def test_a_long_file_says_why(top):
+    texts = {path: path.read_text(encoding="utf-8") for path in top.rglob("*.py")}
+    long = {path: text for path, text in texts.items() if len(text.splitlines()) > MOST_LINES}
+    docstrings = {path: ast.get_docstring(ast.parse(text)) or "" for path, text in long.items()}
+    assert {str(path.relative_to(ROOT)) for path in long if REASON not in docstrings[path]} == set()

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import switches
+from cumulus_tree import BY_HAND, PORTS, as_text, reference, tree_of
 from hypothesis import given, settings
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
@@ -21,64 +22,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Headroom,
     PortQos,
     Queue,
-    Switch,
     Watchdog,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.cumulus import names_of
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax import block_yaml
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import cumulus
-
-PORTS = ["swp1", "swp2", "swp3s0"]
-# What `nv config show` prints where an engineer typed `nv set qos roce` and little else.
-BY_HAND = """- header:
-    model: MSN4600C
-    nvue-api-version: nvue_v1
-    rev-id: 1.0
-    version: Cumulus Linux 5.9.2
-- set:
-    bridge:
-      domain:
-        br_default:
-          vlan:
-            '10':
-              vni:
-                '10': {}
-    interface:
-      eth0:
-        ip:
-          address:
-            dhcp: {}
-          vrf: mgmt
-        type: eth
-      swp1-3,5:
-        link:
-          mtu: 9216
-        type: swp
-      swp2:
-        description: 'to gpu02: mlx5_0'
-    qos:
-      roce:
-        enable: on
-        mode: lossless
-    system:
-      config:
-        snippet:
-          frr.conf: |
-            dump bgp routes-mrt /tmp/x
-      hostname: leaf1
-"""
-
-
-def reference(**changes: Any) -> Switch:
-    return switches.switch("cumulus", PORTS, **changes)
-
-
-def tree_of(switch: Switch) -> dict[str, Any]:
-    return json.loads(cumulus.render(switch))[0]["set"]
-
-
-def as_text(tree: dict[str, Any]) -> str:
-    return json.dumps([{"header": {"version": "Cumulus Linux 5.9.2"}}, {"set": tree}])
 
 
 def leaves(node: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -86,24 +32,6 @@ def leaves(node: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[s
         if isinstance(value, dict) and value:
             yield from leaves(value, (*path, key))
         yield (*path, key)
-
-
-def apply(patch: str, tree: dict[str, Any]) -> dict[str, Any]:
-    """Apply a patch as NVUE does: null removes, all else is merged."""
-
-    def merge(into: dict[str, Any], more: dict[str, Any]) -> None:
-        for key, value in more.items():
-            if value is None:
-                into.pop(key, None)
-            elif isinstance(value, dict) and isinstance(into.get(key), dict):
-                merge(into[key], value)
-            else:
-                into[key] = value
-
-    result = copy.deepcopy(tree)
-    if patch:
-        merge(result, json.loads(patch)[0]["set"])
-    return result
 
 
 def test_the_reference_comes_back():
@@ -147,7 +75,11 @@ UNUSUAL = {
     "cnp": {"dscp": 20, "traffic_class": 7, "queue": 4},
     "default": {"traffic_class": 1, "queue": 3},
 }
+
+
 WORDS_BY_DEFAULT = ("on", "enable", "dwrr", {"ecn": "disable"})
+
+
 OTHER_WORD = {"enable": "disable", "disable": "enable", "on": "off", "l3": "l2", "strict": "dwrr", "dwrr": "strict",
               "alpha_1": "alpha_2"}  # fmt: skip
 
@@ -341,84 +273,3 @@ def test_what_nvue_keeps_once_must_be_the_same_on_all_ports():
     slow = replace(wanted.ports["swp1"], watchdog=Watchdog(400, 200, "drop"))
     with pytest.raises(FabricError, match="PFC watchdog differs"):
         cumulus.render(replace(wanted, ports={**wanted.ports, "swp2": slow}))
-
-
-FOREIGN = [
-    block_yaml.read(BY_HAND)[1]["set"],
-    {"interface": {"swp1-3": {"link": {"mtu": 1500}, "qos": {"link-pause": {"profile": "p"}}}},
-     "qos": {"link-pause": {"p": {"rx": "enable"}}, "pfc": {"default-global": {"switch-priority": {"2": {}}}},
-             "egress-queue-mapping": {"default-global": {"switch-priority": {"1-2": {"traffic-class": 3}}}},
-             "congestion-control": {"default-global": {"traffic-class": {"0": {"ecn": "enable"}}}}}},
-    {"interface": {}, "qos": {}},
-]  # fmt: skip
-
-
-def apart(node: Any) -> Any:
-    """The settings as NVUE keeps them: a key each, no ranges."""
-    if not isinstance(node, dict):
-        return node
-    return {name: apart(value) for key, value in node.items() for name in names_of(key, "")}
-
-
-@pytest.mark.parametrize("running", FOREIGN)
-@pytest.mark.parametrize("changes", [{}, {"pfc": (), "headroom": (None,) * 8, "watchdog": None}])
-def test_remediation_makes_the_wanted_of_what_is_there_and_leaves_the_rest(running, changes):
-    wanted = reference(**changes)
-    patch = cumulus.remediation(as_text(running), wanted)
-    after = apply(patch, apart(running))
-    seen = cumulus.parse(as_text(after), "leaf1")
-    assert {port: seen.ports[port] for port in PORTS} == wanted.ports
-    assert cumulus.remediation(as_text(after), wanted) == ""
-    assert after.get("bridge") == running.get("bridge")
-    assert after["qos"].get("link-pause") == running["qos"].get("link-pause")
-
-
-@pytest.mark.parametrize(
-    ("profile", "rewrite", "rewritten"),
-    [
-        ("default-global", "l3", PORTS),
-        ("default-global", "both", PORTS),
-        ("default-global", "l2", []),
-        ("default-global", None, []),
-        ("own", "l3", PORTS[:1]),
-        ("own", None, []),
-    ],
-)
-def test_a_port_that_rewrites_dscps_is_seen_and_stops(profile, rewrite, rewritten):
-    tree = tree_of(reference())
-    flag = {"rewrite": rewrite} if rewrite else {}
-    tree["qos"]["remark"] = {profile: {**flag, "switch-priority": {"3": {"dscp": 10}}}}
-    if profile == "own":
-        tree["interface"][PORTS[0]]["qos"]["remark"] = {"profile": "own"}
-    seen = cumulus.parse(as_text(tree), "leaf1").ports
-    assert [port for port in PORTS if seen[port].rewrites_dscp] == rewritten
-    after = apply(cumulus.remediation(as_text(tree), reference()), tree)
-    assert cumulus.parse(as_text(after), "leaf1") == reference()
-    assert after["qos"]["remark"][profile]["switch-priority"] == {"3": {"dscp": 10}}
-    if not rewritten:
-        assert after == tree
-
-
-def test_the_words_of_later_releases_are_no_difference():
-    text = cumulus.render(reference()).replace('"enable"', '"enabled"').replace('"on"', '"enabled"')
-    assert cumulus.parse(text, "leaf1") == reference()
-    assert cumulus.remediation(text, reference()) == ""
-
-
-def test_remediation_of_a_change_removes_only_our_own_profile_and_what_it_has_besides():
-    before = reference()
-    after = reference(ip_mtu_bytes=9000, queues=tuple(
-        each and replace(each, ecn=each.ecn and Ecn(1, 2, 3)) for each in before.ports["swp1"].queues
-    ))  # fmt: skip
-    running = tree_of(before)
-    running["qos"]["congestion-control"]["theirs"] = {"traffic-class": {"1": {"ecn": "enable"}}}
-    (scheduler,) = running["qos"]["egress-scheduler"]
-    running["qos"]["egress-scheduler"][scheduler]["traffic-class"]["5"] = {"mode": "strict"}
-    patch = json.loads(cumulus.remediation(as_text(running), after))[0]["set"]
-    (old,) = tree_of(before)["qos"]["congestion-control"]
-    (new,) = tree_of(after)["qos"]["congestion-control"]
-    assert set(patch["qos"]) == {"congestion-control", "egress-scheduler"}
-    assert patch["qos"]["congestion-control"] == {old: None, new: tree_of(after)["qos"]["congestion-control"][new]}
-    assert patch["qos"]["egress-scheduler"] == {scheduler: {"traffic-class": {"5": None}}}
-    assert patch["interface"]["swp1"] == {"qos": {"congestion-control": {"profile": new}}, "link": {"mtu": 9000}}
-    assert set(patch) == {"qos", "interface"}

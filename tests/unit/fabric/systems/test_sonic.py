@@ -1,40 +1,31 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""SONiC: what is rendered is read back, and whatever is changed is seen."""
+
 from __future__ import annotations
 
 import copy
 import json
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
-from sonic_configs import PORTS, default_config, with_brackets
+from sonic_configs import PORTS, read
 from switches import ECN, policies, switch
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import (
-    ECMP_FIELDS,
     Ecn,
     Headroom,
-    Pools,
-    PortQos,
     Queue,
     Switch,
     Watchdog,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import sonic
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_wanted import HASH_FIELDS
 
 
 def rendered(wanted: Switch) -> dict:
     return json.loads(sonic.render(wanted))
-
-
-def read(config: dict) -> Switch:
-    return sonic.parse(json.dumps(config), "leaf1")
-
-
-def first(config: dict) -> PortQos:
-    return read(config).ports[PORTS[0]]
 
 
 def test_it_is_registered():
@@ -234,256 +225,3 @@ def test_each_setting_that_is_changed_is_seen():
         broken[table][key][field] = OTHER.get(field, str(int(value) ^ 3) if number else "nobody")
         expected = no_term and (table, field) not in seen_whatever
         assert (outcome(broken) == before) is expected, f"{table}|{key}|{field}"
-
-
-# What the images have.
-
-
-def test_sonics_default_puts_roce_into_class_1_and_its_cnp_is_not_strict():
-    switch_read = read(default_config())
-    assert list(switch_read.ports) == list(PORTS)
-    assert switch_read.ecmp_fields is None
-    qos = switch_read.ports["Ethernet0"]
-    assert qos.dscp_to_class[26] == 1
-    assert qos.dscp_to_class[48] == 6
-    assert qos.pfc == (3, 4)
-    assert qos.queues[1] == Queue(False, 14)
-    assert qos.queues[6] == Queue(False, 14)
-    assert qos.queues[3] == qos.queues[4] == Queue(False, 15, Ecn(1048576, 2097152, 5))
-    assert qos.queues[7] is None
-    assert qos.class_to_priority == (0, 0, 0, 3, 4, 0, 0, 7)
-    assert qos.headroom[3] == qos.headroom[4] == Headroom(1248, 96928, 2496, -3, 1248)
-    assert [at for at, each in enumerate(qos.headroom) if each] == [3, 4]
-    assert qos.watchdog == Watchdog(200, 200, "drop")
-    assert qos.ip_mtu_bytes == 9100
-
-
-def test_references_in_brackets_and_keys_of_several_ports_mean_the_same():
-    assert read(with_brackets(default_config())) == read(default_config())
-
-
-def test_headroom_is_in_a_groups_size_where_the_switch_has_no_pool_of_it():
-    """The SKU of the example inventory's leaf, ACS-MSN4700: the file that is rendered is what a patch would write."""
-    shared, own = Pools(1, 1), Pools(1, 0, 1)
-    for pools, size in ((None, 19_456), (shared, 19_456), (own, 19_456 + 38_912)):
-        wanted = replace(switch("sonic", list(PORTS)), pools=pools)
-        tables = json.loads(sonic.render(wanted))
-        profile = tables["BUFFER_PROFILE"][tables["BUFFER_PG"]["Ethernet0|3"]["profile"]]
-        assert (profile["size"], profile["xoff"]) == (str(size), "38912")
-        assert sonic.parse(sonic.render(wanted), "leaf1").ports == wanted.ports
-
-
-def test_a_lossless_group_that_the_switch_reckons_itself_shows_no_headroom():
-    """The dynamic buffer model (buffers_config.j2, dynamic_mode)."""
-    config = default_config()
-    for port in PORTS:
-        config["BUFFER_PG"][f"{port}|3-4"] = {"profile": "NULL"}
-    assert first(config).headroom == (None,) * 8
-
-
-def test_headroom_of_0_bytes_is_seen_as_such():
-    """sonic-net/SONiC#480."""
-    config = default_config()
-    config["BUFFER_PROFILE"]["pg_lossless_100000_5m_profile"]["xoff"] = "0"
-    assert first(config).headroom[3] == Headroom(1248, 0, 2496, -3, 1248)
-
-
-def test_headroom_within_a_groups_size_is_not_its_reserve():
-    config = default_config()
-    config["BUFFER_PROFILE"]["pg_lossless_100000_5m_profile"].update(size="98176", xon="1248", xoff="96928")
-    assert first(config).headroom[3].reserved_bytes == 1248
-
-
-def test_a_static_threshold_has_no_alpha():
-    config = default_config()
-    profile = config["BUFFER_PROFILE"]["pg_lossless_100000_5m_profile"]
-    del profile["dynamic_th"]
-    profile["static_th"] = "1000000"
-    assert first(config).headroom[3] is None
-
-
-def test_an_empty_pfc_enable_is_lossy():
-    config = default_config()
-    config["PORT_QOS_MAP"]["Ethernet0"]["pfc_enable"] = ""
-    assert first(config).pfc == ()
-
-
-@pytest.mark.parametrize(("field", "value"), [("wred_green_enable", "false"), ("ecn", "ecn_none"), ("ecn", "ecn_red")])
-def test_a_profile_that_does_not_mark_green_packets_is_no_ecn(field, value):
-    """sonic-net/sonic-buildimage#4545: thresholds alone mark nothing."""
-    config = default_config()
-    config["WRED_PROFILE"]["AZURE_LOSSLESS"][field] = value
-    assert first(config).queues[3] == Queue(False, 15)
-
-
-def test_green_is_what_counts_of_colours():
-    config = default_config()
-    config["WRED_PROFILE"]["AZURE_LOSSLESS"].update(ecn="ecn_green", yellow_min_threshold="1", red_max_threshold="2")
-    assert first(config).queues[3].ecn == Ecn(1048576, 2097152, 5)
-
-
-def test_weights_become_shares():
-    config = default_config()
-    config["SCHEDULER"] = {"scheduler.0": {"type": "STRICT"}, "scheduler.1": {"type": "DWRR", "weight": "7"}}
-    assert [queue and queue.bandwidth_percent for queue in first(config).queues] == [*[None] * 3, 50, 50, *[None] * 3]
-    assert first(config).queues[6].strict
-    config["SCHEDULER"]["scheduler.1"] = {}  # WRR of weight 1 by the model
-    assert first(config).queues[3].bandwidth_percent == 50
-
-
-def test_a_watchdog_that_does_not_watch_all_that_pauses_is_none():
-    config = default_config()
-    config["PORT_QOS_MAP"]["Ethernet0"]["pfcwd_sw_enable"] = "3"
-    assert first(config).watchdog is None
-    del config["PORT_QOS_MAP"]["Ethernet0"]["pfcwd_sw_enable"]
-    assert first(config).watchdog is None
-    config["VERSIONS"]["DATABASE"]["VERSION"] = "version_2_0_4"
-    assert first(config).watchdog == Watchdog(200, 200, "drop")
-    del config["PFC_WD"]["Ethernet0"]
-    assert first(config).watchdog is None
-
-
-def test_a_port_without_a_map_has_the_switchs():
-    config = default_config()
-    del config["PORT_QOS_MAP"]["Ethernet0"]["dscp_to_tc_map"]
-    assert first(config).dscp_to_class[3] == 3
-    del config["PORT_QOS_MAP"]["global"]
-    assert set(first(config).dscp_to_class) == {None}
-
-
-def test_the_map_from_priorities_to_groups_is_followed():
-    """The platforms are "mellanox" and "barefoot" (qos_config.j2)."""
-    config = default_config()
-    config["PFC_PRIORITY_TO_PRIORITY_GROUP_MAP"] = {"AZURE": {"3": "4", "4": "3"}}
-    config["PORT_QOS_MAP"]["Ethernet0"]["pfc_to_pg_map"] = "AZURE"
-    config["BUFFER_PG"]["Ethernet0|3"] = config["BUFFER_PG"].pop("Ethernet0|3-4")
-    qos = first(config)
-    assert qos.class_to_priority == (None, None, None, 4, 3, None, None, None)
-    assert qos.headroom[3] is None
-    assert qos.headroom[4] is not None
-
-
-def test_of_several_priorities_of_a_group_the_one_with_pfc_pauses():
-    config = default_config()
-    config["PFC_PRIORITY_TO_PRIORITY_GROUP_MAP"] = {"AZURE": {"0": "3", "3": "3", "4": "3"}}
-    config["PORT_QOS_MAP"]["Ethernet0"]["pfc_to_pg_map"] = "AZURE"
-    assert first(config).class_to_priority[3] == 3
-    config["PORT_QOS_MAP"]["Ethernet0"]["pfc_enable"] = ""
-    assert first(config).class_to_priority[3] == 0
-
-
-def test_the_hash_that_roce_packets_take_counts():
-    config = default_config()
-    config["SWITCH_HASH"] = {"GLOBAL": {"ecmp_hash": ["IN_PORT", "DST_IP", "SRC_IP", "L4_SRC_PORT"]}}
-    assert read(config).ecmp_fields == ("destination_ip", "source_ip", "source_port")
-    config["SWITCH_HASH"]["GLOBAL"]["ecmp_hash_ipv4_rdma"] = ["DST_IP", "RDMA_BTH_DEST_QP"]
-    assert read(config).ecmp_fields == ("destination_ip",)
-    config["SWITCH_HASH"]["GLOBAL"] = {"lag_hash": ["SRC_IP"]}
-    assert read(config).ecmp_fields is None
-    assert set(ECMP_FIELDS) == set(HASH_FIELDS)
-
-
-def test_classes_above_7_that_no_dscp_is_in_are_passed_over():
-    """DualToR's maps have them (sonic-net/SONiC#950)."""
-    config = default_config()
-    config["TC_TO_QUEUE_MAP"]["AZURE"]["8"] = "0"
-    config["TC_TO_PRIORITY_GROUP_MAP"]["AZURE"]["8"] = "0"
-    assert read(config) == read(default_config())
-
-
-def test_queues_of_the_cpu_and_above_7_are_no_ports():
-    config = default_config()
-    config["QUEUE"]["CPU|0-47"] = {"scheduler": "scheduler.0"}
-    config["QUEUE"]["Ethernet0|8-9"] = {"scheduler": "scheduler.0"}
-    assert read(config) == read(default_config())
-
-
-def test_nothing_set_is_nothing_seen():
-    assert read({}) == Switch("leaf1", "sonic", {}, None)
-    assert read({"PORT": {"Ethernet0": {"speed": "100000"}}}).ports == {"Ethernet0": PortQos()}
-
-
-# Garbage.
-
-
-def put(*path_and_value):
-    *path, last, value = path_and_value
-
-    def change(config):
-        for each in path:
-            config = config.setdefault(each, {})
-        config[last] = value
-
-    return change
-
-
-BAD = [
-    (put("QUEUE", ["x"]), "leaf1: QUEUE: "),
-    (put("QUEUE", "Ethernet0|3", "x"), "leaf1: QUEUE|Ethernet0|3: "),
-    (put("QUEUE", "Ethernet0", {}), "leaf1: QUEUE|Ethernet0: "),
-    (put("QUEUE", "Ethernet0|5-3", {}), "leaf1: QUEUE|Ethernet0|5-3: "),
-    (put("QUEUE", "Ethernet0|3-4", {"scheduler": "scheduler.0"}), "Ethernet0 3 stands in QUEUE|Ethernet0|3 too"),
-    (put("QUEUE", "host|asic0|Ethernet0|3", {}), "VOQ"),
-    (put("QUEUE", ",|3", {}), "leaf1: QUEUE|,|3: "),
-    (put("QUEUE", "Ethernet0|3", "scheduler", ["a"]), "leaf1: QUEUE|Ethernet0|3: scheduler"),
-    (
-        put("QUEUE", "Ethernet0|3", "scheduler", "none"),
-        "refers to SCHEDULER|none, which is missing; add SCHED",
-    ),
-    (put("QUEUE", "Ethernet0|3", "scheduler", "[WRED_PROFILE|AZURE_LOSSLESS]"), "refers to WRED_PROFILE, not to SCHED"),
-    (put("QUEUE", "Ethernet0|3", "wred_profile", "none"), "WRED_PROFILE|none, which is missing"),
-    (
-        put("PORT_QOS_MAP", "Ethernet0", "dscp_to_tc_map", "none"),
-        "PORT_QOS_MAP|Ethernet0: dscp_to_tc_map refers",
-    ),
-    (put("PORT_QOS_MAP", "Ethernet0", "pfc_to_pg_map", "none"), "PFC_PRIORITY_TO_PRIORITY_GROUP_MAP|none"),
-    (put("PORT_QOS_MAP", "Ethernet0", "pfc_enable", "3,8"), "pfc_enable '8' is not a whole number of 0 to 7"),
-    (put("PORT_QOS_MAP", "Ethernet0", "pfcwd_sw_enable", "x"), "leaf1: PORT_QOS_MAP|Ethernet0: pfcwd_sw_enable 'x'"),
-    (put("PORT_QOS_MAP", "Ethernet4,Ethernet0", {}), "stands in PORT_QOS_MAP|Ethernet"),
-    (put("DSCP_TO_TC_MAP", "AZURE", "64", "1"), "leaf1: DSCP_TO_TC_MAP|AZURE: key '64'"),
-    (put("DSCP_TO_TC_MAP", "AZURE", "26", "8"), "leaf1: DSCP_TO_TC_MAP|AZURE: value of 26: 8, and this project"),
-    (put("TC_TO_QUEUE_MAP", "AZURE", "3", "9"), "leaf1: TC_TO_QUEUE_MAP|AZURE: value of 3: 9, and this"),
-    (put("TC_TO_QUEUE_MAP", "AZURE", "3", "16"), "leaf1: TC_TO_QUEUE_MAP|AZURE: value of 3: '16' is not a whole"),
-    (put("TC_TO_QUEUE_MAP", "AZURE", "3", None), "leaf1: TC_TO_QUEUE_MAP|AZURE: value of 3: None"),
-    (put("MAP_PFC_PRIORITY_TO_QUEUE", "AZURE", "8", "1"), "leaf1: MAP_PFC_PRIORITY_TO_QUEUE|AZURE: key '8'"),
-    (put("SCHEDULER", "scheduler.0", "weight", "0"), "leaf1: SCHEDULER|scheduler.0: weight '0'"),
-    (put("SCHEDULER", "scheduler.0", "weight", "٣"), "leaf1: SCHEDULER|scheduler.0: weight"),
-    (put("SCHEDULER", "scheduler.0", "type", "FAIR"), "leaf1: SCHEDULER|scheduler.0: type 'FAIR' is unknown"),
-    (
-        put("WRED_PROFILE", "AZURE_LOSSLESS", "green_min_threshold", "1 MB"),
-        "WRED_PROFILE|AZURE_LOSSLESS: green_min",
-    ),
-    (put("WRED_PROFILE", "AZURE_LOSSLESS", "green_min_threshold", "9999999"), "is above green_max_threshold 2097152"),
-    (put("WRED_PROFILE", "AZURE_LOSSLESS", "green_drop_probability", "101"), "not a whole number of 0 to 100"),
-    (put("BUFFER_PG", "Ethernet0|0", "profile", "none"), "BUFFER_PROFILE|none, which is missing"),
-    (put("BUFFER_PROFILE", "pg_lossless_100000_5m_profile", "pool", "none"), "BUFFER_POOL|none, which is missing"),
-    (put("BUFFER_PROFILE", "pg_lossless_100000_5m_profile", "dynamic_th", "8"), "dynamic_th '8'"),
-    (put("BUFFER_PROFILE", "pg_lossless_100000_5m_profile", "xoff", "-1"), "xoff '-1'"),
-    (put("PFC_WD", "Ethernet0", "detection_time", "20"), "leaf1: PFC_WD|Ethernet0: detection_time '20'"),
-    (put("PFC_WD", "Ethernet0", "action", "panic"), "leaf1: PFC_WD|Ethernet0: action 'panic'"),
-    (put("PORT", "Ethernet0", "mtu", "9217"), "leaf1: PORT|Ethernet0: mtu '9217'"),
-    (put("SWITCH_HASH", "GLOBAL", "ecmp_hash", [1]), "leaf1: SWITCH_HASH|GLOBAL: ecmp_hash [1]"),
-]
-
-
-@pytest.mark.parametrize(("change", "said"), BAD, ids=range(len(BAD)))
-def test_what_is_no_configuration_is_refused_with_table_key_and_next_step(change, said):
-    config = default_config()
-    change(config)
-    with pytest.raises(FabricError) as refused:
-        read(config)
-    assert said in str(refused.value)
-    assert refused.value.remedy
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "7", '"x"', "[" * 100_000])
-def test_what_is_no_json_of_tables_is_refused(text):
-    with pytest.raises(FabricError, match=r"leaf1: ConfigDB: .*sonic-cfggen"):
-        sonic.parse(text, "leaf1")
-
-
-def test_numbers_and_booleans_of_json_are_taken_for_their_text():
-    config = default_config()
-    config["PORT"]["Ethernet0"]["mtu"] = 9100
-    config["WRED_PROFILE"]["AZURE_LOSSLESS"].update(green_min_threshold=1048576, wred_green_enable=True)
-    assert read(config) == read(default_config())

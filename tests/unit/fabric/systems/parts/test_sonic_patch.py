@@ -1,71 +1,23 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Patches lead from any configuration to the policy, and no further."""
+
 from __future__ import annotations
 
 import copy
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from patched_sonic import LOSSY, TABLES, apply, jsonpatch, patch, patches
 from sonic_configs import PORTS, default_config, with_brackets
 from switches import policies, switch
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Pools, Queue, Switch, Watchdog
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import references
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Watchdog
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import sonic
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_wanted import (
-    MAPS,
-    PFC_TO_PG,
-    PFC_TO_PG_TABLE,
-    wanted_port,
-)
-
-jsonpatch = pytest.importorskip("jsonpatch")
-
-LOSSY = {"classes": {"roce": {"mode": "lossy"}}}
-TABLES = {*MAPS.values(), PFC_TO_PG_TABLE, "SCHEDULER", "WRED_PROFILE", "BUFFER_PROFILE", "BUFFER_POOL"}
-REFERENCES = {*MAPS, PFC_TO_PG, "scheduler", "wred_profile", "profile", "pool"}
-
-
-def patch(config: dict, wanted: Switch) -> list[dict[str, Any]]:
-    """All operations of the patches, in the order in which they are applied."""
-    return [each for one in patches(config, wanted) for each in one]
-
-
-def patches(config: dict, wanted: Switch) -> list[list[dict[str, Any]]]:
-    text = sonic.remediation(json.dumps(config), wanted)
-    return [json.loads(each) for each in text.split("\n\n")] if text else []
-
-
-def check_steps(config: dict, operations: list[dict[str, Any]]) -> dict:
-    """Applies one operation after the other: nothing may refer to what is missing, at any time."""
-    config = copy.deepcopy(config)
-    for operation in operations:
-        config = jsonpatch.apply_patch(config, [copy.deepcopy(operation)], in_place=True)
-        names = {"NULL"}.union(*(config.get(table, {}) for table in TABLES))
-        for table in ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG", "BUFFER_QUEUE", "BUFFER_PROFILE"):
-            for entry in config.get(table, {}).values():
-                for field in REFERENCES & entry.keys():
-                    assert names.intersection(references({field: entry[field]})), operation
-    return config
-
-
-def apply(config: dict, wanted: Switch) -> dict:
-    """The configuration after the patch, which must be what is wanted and need no other."""
-    before = copy.deepcopy(config)
-    operations = patch(config, wanted)
-    after = jsonpatch.apply_patch(config, json.loads(json.dumps(operations)))
-    assert config == before
-    assert check_steps(config, operations) == after
-    read = sonic.parse(json.dumps(after), wanted.name)
-    assert {port: read.ports[port] for port in wanted.ports} == wanted.ports
-    assert read.ecmp_fields == wanted.ecmp_fields
-    assert all(after.values()), "the updater takes no empty table"
-    assert patch(after, wanted) == []
-    return after
 
 
 def test_from_sonics_default_to_the_reference():
@@ -200,126 +152,6 @@ def test_no_table_is_left_empty(watchdogs):
     assert "PFC_WD" not in after
 
 
-def test_a_platforms_profile_of_lossy_queues_is_kept_and_used():
-    config = default_config()
-    config["BUFFER_PROFILE"]["q_lossy_profile"] = {"dynamic_th": "3", "pool": "egress_lossy_pool", "size": "0"}
-    for key, entry in config["BUFFER_QUEUE"].items():
-        if not key.endswith("3-4"):
-            entry["profile"] = "q_lossy_profile"
-    after = apply(config, switch("sonic", list(PORTS), LOSSY))
-    used = {key: entry["profile"] for key, entry in after["BUFFER_QUEUE"].items() if key.startswith("Ethernet0|")}
-    assert used == {
-        "Ethernet0|0-2": "q_lossy_profile",
-        "Ethernet0|3": "q_lossy_profile",
-        "Ethernet0|4": "egress_lossless_profile",  # no class has it
-        "Ethernet0|5-6": "q_lossy_profile",
-    }
-
-
-def test_a_platform_that_maps_priorities_to_groups_gets_them_all():
-    config = default_config()
-    config["PFC_PRIORITY_TO_PRIORITY_GROUP_MAP"] = {"AZURE": {"3": "3", "4": "4"}}
-    for port in PORTS:
-        config["PORT_QOS_MAP"][port]["pfc_to_pg_map"] = "AZURE"
-    after = apply(config, switch("sonic", list(PORTS), {"classes": {"roce": {"traffic_class": 5}}}))
-    own = after["PFC_PRIORITY_TO_PRIORITY_GROUP_MAP"][after["PORT_QOS_MAP"]["Ethernet0"]["pfc_to_pg_map"]]
-    assert own == {str(at): str(at) for at in range(8)}
-    assert "PFC_PRIORITY_TO_PRIORITY_GROUP_MAP" not in apply(default_config(), switch("sonic", list(PORTS)))
-
-
-def test_headroom_is_each_groups_own_where_the_pool_holds_none():
-    config = default_config()
-    del config["BUFFER_POOL"]["ingress_lossless_pool"]["xoff"]
-    after = apply(config, switch("sonic", list(PORTS)))
-    profile = after["BUFFER_PROFILE"][after["BUFFER_PG"]["Ethernet0|3"]["profile"]]
-    assert (profile["size"], profile["xon"], profile["xoff"]) == (str(19456 + 38912), "0", "38912")
-
-
-@pytest.mark.parametrize(
-    ("asic", "line", "pools", "written"),
-    [
-        # pg_profile_lookup.ini: size, xon, xoff, xon_offset. NVIDIA's size holds xoff, and its pools hold none.
-        ("spectrum3", (200, 5), False, ("55296", "19456", "35840", None)),
-        ("spectrum3", (400, 5), False, ("86016", "37888", "38912", None)),
-        ("spectrum4", (800, 5), False, ("304128", "38912", "257024", None)),
-        ("tomahawk3", (400, 5), True, ("2540", "2540", "178562", "2540")),
-        ("tomahawk4", (400, 5), True, ("9144", "9144", "371348", "9144")),
-        ("tomahawk5", (400, 5), True, ("8636", "0", "425958", "3556")),
-    ],
-)
-def test_a_profile_is_written_as_its_vendor_has_it(asic, line, pools, written):
-    config = default_config()
-    if not pools:
-        del config["BUFFER_POOL"]["ingress_lossless_pool"]["xoff"]
-    room = ASICS[asic].headroom[line]
-    wanted = switch("sonic", list(PORTS), headroom=(None,) * 3 + (room,) + (None,) * 4)
-    after = apply(config, wanted)
-    profile = after["BUFFER_PROFILE"][after["BUFFER_PG"]["Ethernet0|3"]["profile"]]
-    assert tuple(profile.get(field) for field in ("size", "xon", "xoff", "xon_offset")) == written
-
-
-def pooled(pools, **changes):
-    """The default configuration with other pools, brought to a switch that was planned with ``pools``."""
-    config = default_config()
-    for field, value in changes.items():
-        if value is None:
-            del config["BUFFER_POOL"]["ingress_lossless_pool"][field]
-        else:
-            config["BUFFER_POOL"]["ingress_lossless_pool"][field] = value
-    return apply(config, replace(switch("sonic", list(PORTS)), pools=pools))
-
-
-OWN = {"xoff": None}
-
-
-def test_pools_as_planned():
-    shared = Pools(32_689_152, 2_058_240)
-    assert pooled(shared)["BUFFER_PG"]["Ethernet0|3"]
-    assert pooled(shared, xoff="2058241", size="32689153")
-    assert pooled(shared, size=None)  # the image sizes it
-    assert pooled(Pools(32_689_152, 0, 32_689_152), **OWN)
-    assert pooled(None, size="1")  # nothing was planned with any
-
-
-@pytest.mark.parametrize(
-    ("pools", "changes", "why"),
-    [
-        (Pools(32_689_153, 2_058_240), {}, "its size is 32689152 bytes, and the plan assumes 32689153"),
-        (Pools(32_689_152, 2_058_241), {}, "its xoff is 2058240 bytes, and the plan assumes 2058241"),
-        (Pools(32_689_152, 2_058_240), OWN, "its xoff is 0 bytes, and the plan assumes 2058240"),
-        (Pools(32_689_152, 0, 40_000_000), {}, "its xoff is 2058240 bytes, and the plan assumes 0"),
-        (
-            Pools(32_689_152, 0, 32_689_151),
-            OWN,
-            "the ingress pools have 32689152 bytes, and the headroom of all ports leaves 32689151 of the buffer",
-        ),
-    ],
-)
-def test_other_pools_than_those_that_were_planned_with(pools, changes, why):
-    with pytest.raises(FabricError) as refused:
-        pooled(pools, **changes)
-    assert str(refused.value) == (
-        f"leaf1: BUFFER_POOL|ingress_lossless_pool: {why}; describe the switch's pools in roce_asics (like, source, "
-        "pool_bytes, headroom_pool_bytes, lossy_pool_bytes), or change them"
-    )
-
-
-@pytest.mark.parametrize("pools", [True, False])
-def test_every_profile_is_read_back_as_it_was_written(pools):
-    qos = switch("sonic", ["Ethernet0"]).ports["Ethernet0"]
-    for asic in ASICS.values():
-        for room in asic.headroom.values():
-            entry = wanted_port(replace(qos, headroom=(None,) * 3 + (room,) + (None,) * 4), False, pools)
-            tables = {
-                "BUFFER_PG": {"Ethernet0|3": {"profile": entry.groups[3]}},
-                "BUFFER_PROFILE": {},
-                "BUFFER_POOL": {},
-            }
-            tables["BUFFER_POOL"]["ingress_lossless_pool"] = {"xoff": "4194304"} if pools else {}
-            tables["BUFFER_PROFILE"][entry.groups[3]] = entry.shared["BUFFER_PROFILE", entry.groups[3]]
-            assert sonic.parse(json.dumps(tables), "leaf1").ports["Ethernet0"].headroom[3] == room
-
-
 def test_the_watchdog_polls_often_enough():
     config = default_config()
     config["PFC_WD"]["GLOBAL"]["POLL_INTERVAL"] = "400"
@@ -393,63 +225,6 @@ def test_a_range_goes_by_a_patch_of_its_own_before_its_parts_come():
     assert {"op": "remove", "path": "/BUFFER_PG/Ethernet0|3-4"} in first
     assert {each["op"] for each in first} == {"remove"}
     assert "/BUFFER_PG/Ethernet0|3" in [each["path"] for each in second]
-
-
-LACKING = [
-    (("PORT", "Ethernet8"), "leaf1: PORT|Ethernet8: the switch has no such port"),
-    (("BUFFER_POOL", "ingress_lossless_pool"), "leaf1: BUFFER_POOL|ingress_lossless_pool: headroom needs this pool"),
-    (("BUFFER_PROFILE", "ingress_lossy_profile"), "leaf1: BUFFER_PROFILE|ingress_lossy_profile: the policy needs"),
-    (("BUFFER_PROFILE", "egress_lossless_profile"), "leaf1: BUFFER_PROFILE|egress_lossless_profile: the policy needs"),
-    (("BUFFER_PROFILE", "egress_lossy_profile"), "leaf1: BUFFER_PROFILE|egress_lossy_profile: neither q_lossy_profile"),
-]
-
-
-@pytest.mark.parametrize(("path", "said"), LACKING)
-def test_what_the_image_lacks_is_said_with_the_next_step(path, said):
-    config = default_config()
-    del config[path[0]][path[1]]
-    del config["BUFFER_QUEUE"]
-    with pytest.raises(FabricError) as refused:
-        patch(config, switch("sonic", list(PORTS)))
-    assert said in str(refused.value)
-    assert refused.value.remedy
-
-
-def test_what_sonic_cannot_hold_is_refused_before_it_is_handed_out():
-    qos = switch("sonic", list(PORTS)).ports["Ethernet0"]
-    queues = (Queue(False, 10), Queue(False, 20), *qos.queues[2:])  # 80% with the 50 of queue 3
-    with pytest.raises(FabricError, match="leaf1: Ethernet0: SONiC would not hold queues as wanted"):
-        patch(default_config(), switch("sonic", list(PORTS), queues=queues))
-
-
-def test_what_could_not_be_read_afterwards_is_refused():
-    config = default_config()
-    del config["BUFFER_PROFILE"]["pg_lossless_100000_5m_profile"]  # group 4, which no class has, refers to it
-    with pytest.raises(FabricError, match=r"leaf1: BUFFER_PG\|Ethernet0\|4: profile refers to"):
-        patch(config, switch("sonic", list(PORTS)))
-
-
-def test_a_cable_is_not_sonics_to_hold():
-    without, told = (patch(default_config(), switch("sonic", list(PORTS), cable_m=metres)) for metres in (None, 30))
-    assert told == without != []
-
-
-def test_a_pause_without_headroom_is_refused():
-    with pytest.raises(FabricError, match="leaf1: Ethernet0: priority 3 pauses and has no headroom"):
-        patch(default_config(), switch("sonic", list(PORTS), headroom=(None,) * 8))
-
-
-def test_a_static_pool_is_refused():
-    config = default_config()
-    config["BUFFER_POOL"]["ingress_lossless_pool"]["mode"] = "static"
-    with pytest.raises(FabricError, match="an alpha needs a dynamic pool"):
-        patch(config, switch("sonic", list(PORTS)))
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"QUEUE": []}', '{"QUEUE": {"Ethernet0|3": "x"}}'])
-def test_what_is_no_configuration_is_refused(text):
-    with pytest.raises(FabricError, match="leaf1: "):
-        sonic.remediation(text, switch("sonic", list(PORTS)))
 
 
 def test_the_same_input_the_same_patch():

@@ -1,15 +1,13 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The configuration of the role boot_server, checked by the servers themselves."""
+"""The role boot_server: its configuration checked by the servers themselves, its input, publishing."""
 
 from __future__ import annotations
 
 import hashlib
-import http.client
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -17,15 +15,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from boot_server_role import dnsmasq_configuration, nginx_configuration, render
+from boot_server_role import dnsmasq_configuration, render
 from playing import ANSIBLE, ansible_playbook
 
 from ansible_collections.sailloft.fleet.plugins.filter.rsync_failure import rsync_failure
 
-ROOT = Path(__file__).parents[3]
-NODES = [{"name": "bm01", "mac": "52:54:00:aa:bb:01", "address": "10.9.0.11"}]
+ROOT = Path(__file__).parents[4]
 CONTENT = b"layer" * 1000
-NGINX, DNSMASQ = (shutil.which(name, path="/usr/sbin:/usr/bin:/sbin") for name in ("nginx", "dnsmasq"))
+DNSMASQ = shutil.which("dnsmasq", path="/usr/sbin:/usr/bin:/sbin")
+NODES = [{"name": "bm01", "mac": "52:54:00:aa:bb:01", "address": "10.9.0.11"}]
 
 
 def dnsmasq(mode: str, **changed: object) -> str:
@@ -294,100 +292,6 @@ def test_the_checks_come_first():
     names, first = yaml.safe_load((ROOT / "roles/boot_server/tasks/main.yml").read_text())[:2]
     assert "sailloft.fleet.role_variables" in names
     assert first["ansible.builtin.import_tasks"] == "check.yml"
-
-
-@pytest.fixture
-def server(tmp_path: Path):
-    """nginx with a store: asks it. Its folder is the test's."""
-    if not NGINX:
-        pytest.skip("no nginx on this machine (bindep.txt)")
-    for folder in ("blobs", "images/x", "channels", "nodes", "identity", "current"):
-        (tmp_path / "store" / folder).mkdir(parents=True)
-        (tmp_path / "store" / folder / "file").write_bytes(CONTENT)
-    (tmp_path / "store" / "blobs" / ".file.new").write_bytes(CONTENT)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    file = tmp_path / "nginx.conf"
-    (tmp_path / "tftp").mkdir()
-    for name in ("ipxe.efi", ".hidden"):
-        (tmp_path / "tftp" / name).write_bytes(b"iPXE")
-    file.write_text(nginx_configuration(tmp_path, tmp_path / "store", port, tmp_path / "tftp"))
-    command = [NGINX, "-e", tmp_path / "error.log", "-c", file]
-    subprocess.run([*command, "-t", "-q"], check=True)
-    process = subprocess.Popen([*command, "-g", "daemon off;"], stderr=subprocess.DEVNULL)
-
-    def ask(path: str, method: str = "GET", **headers: str) -> http.client.HTTPResponse:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-        connection.request(method, path, headers=headers)
-        answer = connection.getresponse()
-        answer.content = answer.read()
-        connection.close()
-        return answer
-
-    deadline = time.monotonic() + 10
-    while True:
-        try:
-            ask("/")
-            break
-        except OSError:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-    yield ask
-    process.terminate()
-    process.wait(10)
-
-
-def test_the_store_is_served_and_nothing_else(server):
-    for path in ("/blobs/file", "/images/x/file", "/channels/file", "/nodes/file", "/identity/file"):
-        answer = server(path)
-        assert (answer.status, answer.content) == (200, CONTENT), path
-        assert (answer.headers["Cache-Control"] == "no-store") == (
-            path.split("/")[1] in ("channels", "nodes", "identity")
-        )
-    answer = server("/boot/ipxe.efi")
-    assert (answer.status, answer.content, answer.headers["Content-Type"]) == (200, b"iPXE", "application/efi")
-    # As EDK2 asks for its length first.
-    answer = server("/boot/ipxe.efi", "HEAD")
-    assert (answer.status, answer.headers["Content-Length"]) == (200, "4")
-    for path in (
-        "/",
-        "/boot/",
-        "/boot/../store/nodes/file",
-        "/boot/.hidden",
-        "/blobs/",
-        "/blobs/absent",
-        "/blobs/.file.new",
-        "/current/file",
-        "/nodes/../../nginx.conf",
-    ):
-        assert server(path).status in (400, 403, 404), path
-    for path in ("/blobs/file", "/nodes/file", "/boot/ipxe.efi", "/report"):
-        for method in ("POST", "PUT", "DELETE"):
-            assert server(path, method).status in (403, 405), (path, method)
-
-
-def test_a_transfer_can_be_gone_on_with(server):
-    answer = server("/blobs/file", Range="bytes=4990-")
-    assert (answer.status, answer.content) == (206, CONTENT[4990:])
-
-
-def test_reports_are_logged_by_field(server, tmp_path):
-    answer = server(
-        '/report?event=refused&node=bm01&image=abc&file=blobs/x&wanted=1&seen=2&server=http://a&reason=a%20%22b"'
-    )
-    assert (answer.status, answer.content) == (204, b"")
-    log = tmp_path / "sailloft-report.log"
-    # It is written after the answer is sent.
-    deadline = time.monotonic() + 10
-    while not log.read_text().endswith("\n"):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    entry = json.loads(log.read_text())
-    wanted = {"event": "refused", "node": "bm01", "image": "abc", "file": "blobs/x", "wanted": "1", "seen": "2"}
-    wanted |= {"server": "http://a", "reason": 'a%20%22b"'}
-    assert {name: entry[name] for name in wanted} == wanted
-    assert entry["address"] == "127.0.0.1"
 
 
 @pytest.mark.skipif(not shutil.which("rsync"), reason="no rsync on this machine (bindep.txt)")

@@ -1,0 +1,69 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Apply SONiC's patches with jsonpatch, and check the references after each operation."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Switch
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.sonic_tables import references
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import sonic
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_wanted import (
+    MAPS,
+    PFC_TO_PG,
+    PFC_TO_PG_TABLE,
+)
+
+jsonpatch = pytest.importorskip("jsonpatch")
+
+
+LOSSY = {"classes": {"roce": {"mode": "lossy"}}}
+
+
+TABLES = {*MAPS.values(), PFC_TO_PG_TABLE, "SCHEDULER", "WRED_PROFILE", "BUFFER_PROFILE", "BUFFER_POOL"}
+
+
+REFERENCES = {*MAPS, PFC_TO_PG, "scheduler", "wred_profile", "profile", "pool"}
+
+
+def patch(config: dict, wanted: Switch) -> list[dict[str, Any]]:
+    """All operations of the patches, in the order in which they are applied."""
+    return [each for one in patches(config, wanted) for each in one]
+
+
+def patches(config: dict, wanted: Switch) -> list[list[dict[str, Any]]]:
+    text = sonic.remediation(json.dumps(config), wanted)
+    return [json.loads(each) for each in text.split("\n\n")] if text else []
+
+
+def check_steps(config: dict, operations: list[dict[str, Any]]) -> dict:
+    """Applies one operation after the other: nothing may refer to what is missing, at any time."""
+    config = copy.deepcopy(config)
+    for operation in operations:
+        config = jsonpatch.apply_patch(config, [copy.deepcopy(operation)], in_place=True)
+        names = {"NULL"}.union(*(config.get(table, {}) for table in TABLES))
+        for table in ("PORT_QOS_MAP", "QUEUE", "BUFFER_PG", "BUFFER_QUEUE", "BUFFER_PROFILE"):
+            for entry in config.get(table, {}).values():
+                for field in REFERENCES & entry.keys():
+                    assert names.intersection(references({field: entry[field]})), operation
+    return config
+
+
+def apply(config: dict, wanted: Switch) -> dict:
+    """The configuration after the patch, which must be what is wanted and need no other."""
+    before = copy.deepcopy(config)
+    operations = patch(config, wanted)
+    after = jsonpatch.apply_patch(config, json.loads(json.dumps(operations)))
+    assert config == before
+    assert check_steps(config, operations) == after
+    read = sonic.parse(json.dumps(after), wanted.name)
+    assert {port: read.ports[port] for port in wanted.ports} == wanted.ports
+    assert read.ecmp_fields == wanted.ecmp_fields
+    assert all(after.values()), "the updater takes no empty table"
+    assert patch(after, wanted) == []
+    return after

@@ -1,0 +1,119 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Junos's configuration by another hand, understood or refused with its place."""
+
+from __future__ import annotations
+
+import pytest
+from junos_switch import BY_HAND
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn, Queue, Watchdog
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import junos
+
+CNP = "set class-of-service congestion-notification-profile cnp"
+
+
+def test_a_configuration_by_hand_is_understood():
+    seen = junos.parse(BY_HAND, "leaf1")
+    assert list(seen.ports) == ["et-0/0/0", "et-0/0/2:0"]
+    assert seen.queue_buffer_bytes == 20_000_000
+    assert seen.ecmp_fields is None
+    port = seen.ports["et-0/0/0"]
+    assert {dscp: at for dscp, at in enumerate(port.dscp_to_class) if at is not None} == {26: 4, 28: 4, 48: 3}
+    assert port.class_to_queue == (None, None, None, 3, 4, None, None, None)
+    assert port.class_to_priority == (None, None, None, None, 3, None, None, None)
+    assert port.priority_to_queue == (None, None, None, 4, None, None, None, None)
+    assert port.queues[3:5] == (Queue(True), Queue(False, 0, Ecn(11_000_000, 18_000_000, 100)))
+    assert (port.pfc, port.watchdog) == ((3,), Watchdog(200, 200, "drop"))
+    assert port.ip_mtu_bytes == 9000
+    assert seen.ports["et-0/0/2:0"].ip_mtu_bytes == 9216 - 22
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field", "value"),
+    [
+        ("input dscp code-point 011100 pfc", "input dscp code-point 011101 pfc", "pfc", ()),
+        ("flow-control-queue 4", "flow-control-queue 3", "pfc", ()),
+        (f"{CNP} output ieee-802.1 code-point 011 flow-control-queue 4\n", "", "priority_to_queue",
+         (None, None, None, 3, 4, None, None, None)),
+        ("no-loss pfc-priority 3", "pfc-priority 3", "pfc", ()),
+        ("pfc-priority 3", "pfc-priority 5", "pfc", ()),
+        ("set class-of-service interfaces et-* congestion-notification-profile cnp\n", "", "pfc", ()),
+        ("pfc-watchdog\n", "pfc-watchdog detection 5\n", "watchdog", Watchdog(500, 200, "drop")),
+        ("set interfaces et-0/0/0 mtu 9216\n", "", "ip_mtu_bytes", None),
+        # 9,000 bytes do not fit into the 2,500 that headroom is reckoned for, nor into those of one of two DSCPs.
+        ("set system", "set system", "cable_m", 0),
+        ("011100 pfc", "011100 pfc mru 9014", "cable_m", 0),
+        ("mtu 9000", "mtu 2486", "cable_m", 100),
+        ("mtu 9000", "mtu 2487", "cable_m", 0),
+        ("set system", "deactivate class-of-service interfaces et-* congestion-notification-profile\nset system", "pfc",
+         ()),
+        ("set system", "set class-of-service interfaces et-0/0/0 unit 7 classifiers dscp default\nset system",
+         "dscp_to_class", (None,) * 64),
+    ],
+)  # fmt: skip
+def test_what_breaks_it_is_seen(old, new, field, value):
+    assert old in BY_HAND
+    assert getattr(junos.parse(BY_HAND.replace(old, new), "leaf1").ports["et-0/0/0"], field) == value
+
+
+def test_the_mru_of_all_dscps_is_the_packets():
+    text = BY_HAND.replace("011010 pfc", "011010 pfc mru 9014").replace("011100 pfc", "011100 pfc mru 9014")
+    assert junos.parse(text, "leaf1").ports["et-0/0/0"].cable_m == 100
+    text += f"{CNP} input cable-length 30\n"
+    assert junos.parse(text, "leaf1").ports["et-0/0/0"].cable_m == 30
+
+
+def test_thresholds_are_not_seen_where_the_profile_is_not_used():
+    profile = "drop-profile-map loss-priority any protocol any drop-profile dp1"
+    for what in ("explicit-congestion-notification", profile):
+        line = f"set class-of-service schedulers s1 {what}\n"
+        assert line in BY_HAND
+        assert junos.parse(BY_HAND.replace(line, ""), "leaf1").ports["et-0/0/0"].queues[4] == Queue(False, 0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("scheduler-map sm1", "scheduler-map sm2", "et-0/0/0: scheduler-maps sm2 is not there"),
+        ("classifiers dscp mydscp\n", "classifiers dscp other\n", "classifiers dscp other is not there"),
+        ("congestion-notification-profile cnp\n", "congestion-notification-profile x\n", "profile x is not there"),
+        ("scheduler s1\n", "scheduler s9\n", "schedulers s9 is not there"),
+        ("drop-profile dp1", "drop-profile dp9", "schedulers s1: drop-profiles dp9 is not there"),
+        ("sm1 forwarding-class CNP", "sm1 forwarding-class CNQ", "forwarding class CNQ is not there"),
+        ("class CNP queue-num 3", "class CNP priority low", "class CNP: it has no queue-num"),
+        ("queue-num 4", "queue-num four", "queue-num 'four'"),
+        ("fill-level [ 55 90 ]", "fill-level [ 90 55 ]", "dp1: fill levels"),
+        ("fill-level [ 55 90 ]", "fill-level 55", "dp1: fill levels"),
+        ("fill-level [ 55 90 ]", "fill-level [ 55 90", "line 7: a list"),
+        ("fill-level [ 55 90 ]", "fill-level [ 55 900 ]", "'900'"),
+        ("drop-probability [ 0 100 ]", "drop-probability [ 5 100 ]", "no straight line"),
+        ("code-points nc1", "code-points nc9", "'nc9'"),
+        ("set class-of-service apply-macro sailloft queue-buffer-bytes 20000000\n", "", "how many bytes that has"),
+        ("set system host-name leaf1", "system { host-name leaf1; }", "line 3: 'system"),
+        ("forwarding-class CNP loss-priority low code-points nc1", "import mydscp", "imports itself"),
+        ("mtu 9216", "mtu jumbo", "et-0/0/0: mtu 'jumbo'"),
+        ("mtu 9216", "mtu 65536", "et-0/0/0: mtu '65536'"),
+        ("mtu 9216", "mtu 255", "et-0/0/0: mtu '255'"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_place(old, new, named):
+    assert old in BY_HAND
+    with pytest.raises(FabricError) as caught:
+        junos.parse(BY_HAND.replace(old, new), "leaf1")
+    assert str(caught.value).startswith("leaf1: Junos configuration: ")
+    assert named in str(caught.value)
+
+
+@pytest.mark.parametrize("mtu", [256, 65535])
+def test_the_least_and_the_largest_mtu_are_read(mtu):
+    lines = (line for line in BY_HAND.replace("mtu 9216", f"mtu {mtu}").splitlines() if "family inet" not in line)
+    seen = junos.parse("\n".join(lines), "leaf1")
+    assert seen.ports["et-0/0/0"].ip_mtu_bytes == mtu - 14  # an untagged frame's header
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "## Last commit\n", "hello", "error: syntax error", "{}", "set", '"'])
+def test_what_is_no_configuration_is_refused(text):
+    with pytest.raises(FabricError, match="leaf1"):
+        junos.parse(text, "leaf1")

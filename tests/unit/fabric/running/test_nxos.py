@@ -1,0 +1,116 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""NX-OS's running configuration, whoever worded it, is read or refused with its line."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nxos_switch import BY_HAND, REFERENCE, held
+from switches import switch
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import ECMP_FIELDS, PortQos, Queue
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import nxos
+
+
+def test_another_hand_says_the_same():
+    wanted = switch("nxos", ["Ethernet1/1", "Ethernet1/2", "Ethernet1/3", "Ethernet1/5"])
+    assert nxos.parse(BY_HAND, "leaf1") == held(wanted)
+    assert nxos.remediation(BY_HAND, wanted) == ""
+
+
+def test_lists_and_ranges_of_dscps():
+    text = BY_HAND.replace("match dscp af31", "match dscp 24-26,30")
+    classes = nxos.parse(text, "leaf1").ports["Ethernet1/1"].dscp_to_class
+    assert [dscp for dscp, group in enumerate(classes) if group == 3] == [24, 25, 26, 30]
+
+
+def test_the_first_class_that_matches_counts():
+    text = BY_HAND.replace("match dscp cs6", "match dscp 26,48")
+    assert nxos.parse(text, "leaf1").ports["Ethernet1/1"].dscp_to_class[26] == 3
+
+
+def test_a_no_drop_class_without_room_for_the_ports_packets_shows_in_its_mtu():
+    text = BY_HAND.replace("  mtu 9216\n  pause", "  pause")
+    assert nxos.parse(text, "leaf1").ports["Ethernet1/1"].ip_mtu_bytes == 1500
+
+
+def test_a_switch_without_qos_says_what_it_does():
+    read = nxos.parse("hostname leaf1\ninterface Ethernet1/1\n", "leaf1")
+    queues = (Queue(False, 100), *(None,) * 7)
+    assert read.ports["Ethernet1/1"] == PortQos(queues=queues, ip_mtu_bytes=1500)
+    assert read.ecmp_fields == ECMP_FIELDS
+
+
+def test_the_protocol_and_ports_of_the_hash():
+    text = "ip load-sharing address destination port destination\n" + nxos.render(replace(REFERENCE, ecmp_fields=None))
+    assert nxos.parse(text, "leaf1").ecmp_fields == ("destination_ip", "destination_port", "protocol")
+    assert nxos.remediation(text, REFERENCE) == ("ip load-sharing address source-destination port source-destination\n")
+
+
+IN = (
+    "class-map type qos match-all A\n  match dscp 26\n  match cos 3\n"
+    "policy-map type qos P\n  class A\n    set qos-group 3\n"
+)
+
+
+ON = "interface Ethernet1/1\n  service-policy type qos input P\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", "leaf1: configuration: no line of it is NX-OS's"),
+        ('{"ins_api": {"code": "501"}}', "no line of it is NX-OS's"),
+        ("hostname a\n% Invalid command at '^' marker.", "line 2 .* not a line of NX-OS's configuration"),
+        (
+            "hostname a\nqos map dscp 26 to traffic-class 3",
+            "line 2 .* not a line of NX-OS's configuration; correct the",
+        ),
+        ("hostname a\nbanner motd #\nhello", "ends within a banner"),
+        (ON, "line 2 .* there is no policy-map type qos P; define it, or detach it"),
+        ("system qos\n  service-policy type network-qos N\ninterface Ethernet1/1", "no policy-map type network-qos N"),
+        (IN.replace("match dscp 26\n  ", "match dscp 26-\n  ") + ON, "'' is not a number of 0 to 63"),
+        (IN + ON, "line 1 .* depends on more than itself; match DSCPs alone"),
+        (IN.replace("class A", "class B") + ON, "line 5 'class B': there is no class-map type qos B"),
+        (IN.replace("group 3", "group 8").replace("  match cos 3\n", "") + ON, "'8' is not a number of 0 to 7"),
+        ("hostname a\nservice-policy type qos input P", "line 2 .* it stands under nothing"),
+        ("interface Ethernet\n", "'Ethernet' is neither a port nor a range"),
+        (
+            "interface Ethernet1/1\n  priority-flow-control mo",
+            "line 2 'priority-flow-control mo': not a setting of NX-OS",
+        ),
+        ("interface Ethernet1/1\n  service-policy type qos", "line 2 'service-policy type qos': not a setting"),
+        ("hostname a\npriority-flow-control watch-dog interval", "line 2 .* not a setting of the watchdog"),
+        ("hostname a\nip load-sharing address both", "line 2 .* not a way of NX-OS to share load"),
+        (nxos.render(REFERENCE).replace("drop-probability 100 weight 0 ecn", ""), "does not say where marking begins"),
+        (nxos.render(REFERENCE).replace(" kbytes ", " packets "), "how many bytes packets are is not said"),
+        (
+            nxos.render(REFERENCE).replace("percent 50\n    random", "perc\n    random"),
+            "not a setting of NX-OS's queues",
+        ),
+        (nxos.render(REFERENCE).replace("pause pfc-cos 3", "pause pfc"), "'pause pfc': not a pause of NX-OS"),
+        (nxos.render(REFERENCE).replace("pfc-cos 3", "pfc-cos 9"), "'9' is not a number of 0 to 7"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_its_line(text, error):
+    with pytest.raises(FabricError, match=error):
+        nxos.parse(text, "leaf1")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from([nxos.render(REFERENCE), BY_HAND]), st.data())
+def test_a_damaged_text_is_read_or_refused(text, data):
+    """No text ends in anything but a Switch or a FabricError."""
+    at = data.draw(st.integers(0, len(text)))
+    broken = text[:at] + data.draw(st.sampled_from(["", "x", " ", "\n", "-", "9", "!", "\t\t"])) + text[at:]
+    for each in (broken, text[:at], text[at:]):
+        with suppress(FabricError):
+            nxos.parse(each, "leaf1")
+        with suppress(FabricError):
+            nxos.remediation(each, REFERENCE)

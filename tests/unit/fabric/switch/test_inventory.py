@@ -1,0 +1,133 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Switches and hosts of an inventory, read or refused."""
+
+from __future__ import annotations
+
+import pytest
+from planned_switches import LEAF, change, read
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+
+UP = ("leaf1", "ports", "swp3")
+
+
+DOWN = ("spine1", "ports", "Ethernet1")
+
+
+FAR = {"switch": "spine1", "port": "Ethernet1"}
+
+
+BAD_SWITCHES = [
+    ({}, "switches: there are none"),
+    ([LEAF], "switches: there are none"),
+    ({"leaf1": None}, "switch leaf1: not a dictionary"),
+    (change(("leaf1", "os"), "x"), "switch leaf1: unknown setting 'os'"),
+    (
+        change(("leaf1", "system"), None),
+        "roce_switch_system is missing; there are cut, few, named, parts, percents, plain, pools, reckons, sizes",
+    ),
+    (
+        change(("leaf1", "system"), "ios"),
+        "switch leaf1: system 'ios' is unknown; there are cut, few, named, parts, percents, plain, pools, reckons",
+    ),
+    (change(("leaf1", "asic"), None), "switch leaf1: roce_switch_asic is missing; there are jericho2, "),
+    (change(("leaf1", "asic"), "asic9"), "switch leaf1: ASIC 'asic9' is unknown; there are jericho2, "),
+    (change(("leaf1", "ports"), None), "switch leaf1: no ports are given"),
+    (change(("leaf1", "ports"), {}), "switch leaf1: no ports are given"),
+    (change(("leaf1", "ports"), ["swp1"]), "switch leaf1: ports: not a dictionary"),
+    (
+        change(("leaf1", "ports", "a\nb"), {}),
+        "port 'a\\nb': 'a\\nb' contains '\\n', which is not a printable character",
+    ),
+    (change(("leaf1", "ports", ""), {}), "switch leaf1: port '': the text is empty"),
+    (change(("leaf1", "ports", 5), {}), "switch leaf1: port 5: 5 is not text; write it in quotes"),
+    (
+        change(("leaf1", "system"), "named"),
+        "switch leaf1: port swp1: the system has no port of such a name; write it as Ethernet0",
+    ),
+    (change((*UP, "peer", "port"), "a\0"), "port swp3: peer: port: 'a\\x00' contains '\\x00', which is not a"),
+    (change(("leaf1", "ports", "SWP1"), {"speed_gbit_s": 200}), "port SWP1 is there twice, the other time as swp1"),
+    (change(("leaf1", "ports", "swp1"), "up"), "switch leaf1: port swp1: not a dictionary"),
+    (change((*UP, "speed_gbit_s"), None), "port swp3: speed_gbit_s is missing"),
+    (change((*UP, "speed_gbit_s"), 399), "port swp3: speed_gbit_s 399 is no speed of Ethernet; there are 1, 2,"),
+    (change((*UP, "speed_gbit_s"), "400G"), "port swp3: speed_gbit_s '400G' is not a whole number"),
+    (change((*UP, "cable_m"), 0), "port swp3: cable_m 0 is not"),
+    (change((*UP, "lane"), 1), "port swp3: unknown setting 'lane'"),
+    (change((*UP, "peer"), "spine1"), "port swp3: peer: not a dictionary"),
+    (change((*UP, "peer"), {"port": "x"}), "peer: not one host or one switch"),
+    (change((*UP, "peer"), {**FAR, "host": "x"}), "peer: not one host or one switch"),
+    (change((*UP, "peer"), {"switch": "spine1"}), "peer: port is missing"),
+    (change((*UP, "peer"), {"switch": "spine1", "port": 1}), "peer: port 1 is not a text"),
+    (change((*UP, "peer", "switch"), "spine2"), "port swp3: its peer, switch spine2, is not in the inventory"),
+    (change((*UP, "peer", "port"), "Ethernet2"), "port swp3: its peer, switch spine1, has no port Ethernet2"),
+    (
+        change((*DOWN, "peer", "port"), "swp2"),
+        "switch leaf1: port swp3: it names switch spine1's Ethernet1 as its peer, ",
+    ),
+    (change((*DOWN, "peer"), None), "which names none; correct"),
+    (
+        change((*UP, "peer"), {"switch": "leaf1", "port": "swp3"}),
+        "it names switch leaf1's swp3 as its peer, which names switch leaf1's swp3",
+    ),
+    (
+        change((*UP, "speed_gbit_s"), 200),
+        "its speed_gbit_s is 200, and 400 at the other end, switch spine1's Ethernet1",
+    ),
+    (change((*DOWN, "cable_m"), 31), "switch leaf1: port swp3: its cable_m is 30, and 31 at the other end"),
+    (change((*DOWN, "cable_m"), None), "its cable_m is 30, and None at the other end"),
+    (change(("leaf1", "ports", "swp1", "peer", "host"), "spine1"), "its peer, host spine1, is a switch"),
+    (change(("leaf1", "ports", "swp1", "peer", "host"), "gpu09"), "its peer, host gpu09, is not in the inventory"),
+    (
+        change(("leaf1", "ports", "swp1", "peer", "host"), "gpu02"),
+        "has no NIC mlx5_0 in roce_host_nics; describe gpu02's",
+    ),
+    (
+        change(("leaf1", "ports", "swp1", "peer", "port"), "mlx5_7"),
+        "has no NIC mlx5_7 in roce_host_nics; there are mlx5_0",
+    ),
+    (change(("leaf1", "ports", "swp1", "speed_gbit_s"), 100), "is 100, and 200 at the other end, host gpu01's mlx5_0"),
+    (
+        change(("leaf1", "ports", "swp1", "peer", "port"), "mlx5_1"),
+        "switch leaf1: port swp2: host gpu01's mlx5_1 is at switch leaf1: port swp1 too",
+    ),
+    (change(("leaf1", "headroom"), {}), "switch leaf1: headroom is not a list"),
+    (change(("leaf1", "headroom"), [{"speed_gbit_s": 400}]), "headroom, row 1: cable_m is missing"),
+    (
+        change(("leaf1", "headroom"), [{"speed_gbit_s": 400, "cable_m": 5, "headroom_bytes": 60_000}] * 2),
+        "headroom, row 2: 400 Gbit/s and 5 m are there twice",
+    ),
+]
+
+
+@pytest.mark.parametrize(("switches", "message"), BAD_SWITCHES, ids=[message for _rest, message in BAD_SWITCHES])
+def test_switches_refused(switches, message):
+    with pytest.raises(FabricError) as refused:
+        read(switches)
+    assert message in str(refused.value)
+
+
+def test_a_host_whose_nics_are_not_given_is_only_looked_for():
+    (leaf, *_others) = read(change(("leaf1", "ports", "swp1", "peer", "host"), "gpu03"))
+    assert str(leaf.ports["swp1"].peer) == "host gpu03's mlx5_0"
+    both = change(("leaf1", "ports", "swp1", "peer"), {"host": "gpu03", "port": "a"})
+    both["leaf1"]["ports"]["swp2"]["peer"] = {"host": "gpu03", "port": "a"}
+    with pytest.raises(FabricError, match="port swp2: host gpu03's a is at switch leaf1: port swp1 too"):
+        read(both)
+
+
+def test_hosts_that_are_not_given_are_not_looked_for():
+    (leaf, _spine) = read(change(("leaf1", "ports", "swp1", "peer", "host"), "gpu09"), hosts=None)
+    assert str(leaf.ports["swp1"].peer) == "host gpu09's mlx5_0"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "message"),
+    [
+        ({"gpu01": 5}, "host gpu01: roce_host_nics: not a dictionary"),
+        ({"gpu01": {"mlx5_0": 5}}, "host gpu01: roce_host_nics: mlx5_0: not a dictionary"),
+    ],
+)
+def test_hosts_refused(hosts, message):
+    with pytest.raises(FabricError, match=message):
+        read(hosts=hosts)

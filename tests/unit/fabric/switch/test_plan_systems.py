@@ -1,0 +1,205 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Plans follow from what a switch system can hold."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from fractions import Fraction
+
+import pytest
+from planned_switches import STORAGE, change, one, planned
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import BufferShares, Ecn, Pools
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy import thresholds
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch import registry
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
+
+
+def test_a_system_that_sends_no_pauses_needs_no_asic():
+    soft = {"sw01": {"system": "soft", "ports": {"eth1": {"speed_gbit_s": 10}}}}
+    qos = planned({"classes": {"roce": {"mode": "lossy"}}}, soft)["sw01"].ports["eth1"]
+    assert qos.headroom == (None,) * 8
+    assert qos.queues[3].ecn == thresholds.reference_ecn(10, 9100)
+
+
+def test_a_system_that_sends_no_pauses_can_have_no_lossless_class():
+    two = {"classes": {"roce": {"mode": "lossy"}, "storage": {**STORAGE, "mode": "lossless"}}}
+    for policy, name in ((None, "roce"), (two, "storage")):
+        with pytest.raises(FabricError) as refused:
+            planned(policy, {"sw01": {"system": "soft", "ports": {"eth1": {"speed_gbit_s": 10}}}})
+        assert str(refused.value) == (
+            f"switch sw01: the policy's class {name} is lossless, and soft has no PFC: it sends none; make the class "
+            "lossy (roce_policy: classes: mode), or take this switch out of roce_switches"
+        )
+
+
+def test_a_system_that_reckons_headroom_itself_is_told_the_cable():
+    reckons = change(("leaf1", "system"), "reckons")
+    wanted = planned(None, reckons)
+    assert [qos.cable_m for qos in wanted["leaf1"].ports.values()] == [3, 3, 30]
+    assert wanted["spine1"].ports["Ethernet1"].cable_m is None
+    assert planned({"classes": {"roce": {"mode": "lossy"}}}, reckons)["leaf1"].ports["swp1"].cable_m is None
+
+
+def test_a_system_that_counts_in_percent_is_given_what_it_can_hold():
+    given = one(ports=32, queue_buffer_bytes=7_000_000)
+    given["leaf1"]["system"] = "percents"
+    switch = planned(None, given)["leaf1"]
+    assert switch.queue_buffer_bytes == 7_000_000
+    # Of 73,000 and 730,000 bytes, of which 1% and 10% are the most that is not more.
+    assert switch.ports["swp0"].queues[3].ecn == Ecn(70_000, 700_000, 100)
+    given["leaf1"]["queue_buffer_bytes"] = 30_000_000
+    with pytest.raises(FabricError, match=r"ECN of 300000 to 600000 bytes at 100% marks 0\.00% of packets, and"):
+        planned(None, given)
+    other = deepcopy(given["leaf1"])
+    given["leaf1"]["queue_buffer_bytes"] = 7_000_000
+    with pytest.raises(FabricError, match="switch leaf2: port swp0"):  # what leaf1 can hold is not taken for it
+        planned(None, {**given, "leaf2": other})
+    assert planned(None, {**given, "leaf2": one(ports=32)["leaf1"]})["leaf2"].ports["swp0"].queues[3].ecn == Ecn(
+        73_000, 730_000, 100
+    )
+    del given["leaf1"]["queue_buffer_bytes"]
+    with pytest.raises(FabricError, match="switch leaf1: roce_switch_queue_buffer_bytes is missing, of which this"):
+        planned(None, given)
+    given["leaf1"]["queue_buffer_bytes"] = 7_000
+    with pytest.raises(FabricError, match="queue_buffer_bytes 7000 is not a whole number of 100000 to 64000000000"):
+        planned(None, given)
+
+
+def test_a_system_is_planned_with_the_parts_into_which_it_cuts_the_buffer():
+    taken = 32 * (47_104 + 212_992)
+    (whole,), (parts,) = (planned(None, one(ports=32, system=each)).values() for each in ("plain", "parts"))
+    assert whole.ports["swp0"].queues[3].ecn == Ecn(73_000, 730_000, 100)
+    half = thresholds.pfc_queue_bytes(Fraction(60_817_392 - taken, 2), 32, 3, 0)
+    assert parts.ports["swp0"].queues[3].ecn.minimum_bytes == int(half / Fraction(28, 10)) // 1000 * 1000
+
+
+def test_a_system_with_pools_is_told_those_that_it_was_planned_with():
+    taken = 32 * (47_104 + 212_992)
+    own = planned(None, one(ports=32, system="pools"))["leaf1"].pools
+    assert own == Pools((60_817_392 - taken) // 2, 0, 60_817_392 - taken)
+    shared = planned(None, one("tomahawk3", ports=32, system="pools"))["leaf1"].pools
+    assert shared == Pools(66_394_076, 27_200_352)
+    lossy = {"classes": {"roce": {"mode": "lossy"}}}
+    assert planned(lossy, one(ports=32, system="pools"))["leaf1"].pools is None
+    assert planned(None, one(ports=32))["leaf1"].pools is None
+
+
+def test_a_system_with_default_parts_is_planned_with_them_unless_the_pools_are_the_users():
+    given = one("tomahawk3", ports=32, system="cut")
+    switch = planned(None, given)["leaf1"]
+    q = thresholds.pfc_queue_bytes(Fraction(66_394_076 * 9, 100), 32, 3, -2)
+    assert switch.shares == BufferShares(9, 45)
+    assert switch.ports["swp0"].queues[3].ecn == Ecn(10_000, (10_000 + int((q - 10_000) * 5)) // 1000 * 1000, 100)
+    own = {"like": "tomahawk3", "source": "a test", "pool_bytes": 40_000_000, "headroom_pool_bytes": 16_000_000}
+    switch = planned(None, {"leaf1": {**given["leaf1"], "asic": "own"}}, asics={"own": own})["leaf1"]
+    assert switch.shares == BufferShares(61, 25)  # of 66,394,076, in whole percents that are as much
+    assert switch.ports["swp0"].queues[3].ecn.minimum_bytes > 60_000
+
+
+def test_a_system_that_sizes_headroom_alone_needs_no_rows():
+    own = {"source": "a test", "buffer_bytes": 40_000_000, "pool_bytes": 20_000_000, "cell_bytes": 208}
+    own["lossless_classes"] = 1
+    given = one("own", ports=32, system="sizes", cable=3)
+    ports = planned(None, given, asics={"own": {**own, "alpha_exponent": 0}})["leaf1"].ports
+    assert ports["swp0"].headroom == (None,) * 8
+    assert ports["swp0"].cable_m == 3
+    assert ports["swp0"].queues[3].ecn == Ecn(55_000, 550_000, 100)  # 20,000,000 / 128 / 2.8
+    with pytest.raises(FabricError) as refused:
+        planned(None, given, asics={"own": own})
+    assert str(refused.value) == (
+        "switch leaf1: how much of the pool one priority of own may use before it pauses is not known; give the "
+        "exponent of alpha as alpha_exponent in roce_asics"
+    )
+    with pytest.raises(FabricError, match="switch leaf1: port swp0: not 4; take 3"):
+        planned(None, one("tomahawk3", system="sizes", cable=4))
+
+
+def test_a_system_that_keeps_headroom_for_some_lengths_is_planned_with_these():
+    assert planned(None, one("tomahawk3", system="steps"))["leaf1"].ports["swp0"].headroom[3].xoff_bytes == 201_930
+
+
+def test_a_system_is_not_planned_on_an_asic_that_it_does_not_run_on():
+    assert planned(None, one("spectrum3", system="few"))
+    with pytest.raises(FabricError) as refused:
+        planned(None, one("tomahawk3", system="few"))
+    assert str(refused.value) == (
+        "switch leaf1: few runs on no switch with Broadcom Tomahawk 3; there are spectrum3; or give the switch's own "
+        "numbers and their source in roce_asics"
+    )
+    with pytest.raises(FabricError, match="switch leaf1: few has other queues there; there are spectrum3; or give"):
+        planned(None, one("jericho2", system="few"))
+    own = {"tomahawk3": {"like": "tomahawk3", "source": "a test"}}
+    assert planned(None, one("tomahawk3", system="few"), asics=own)
+
+
+@pytest.mark.parametrize(
+    ("system", "asics"),
+    [
+        ("cumulus", {"spectrum", "spectrum2", "spectrum3", "spectrum4"}),
+        ("junos", {"tomahawk2", "tomahawk3", "tomahawk4", "tomahawk5", "trident3", "trident4"}),
+        ("eos", {"tomahawk2", "tomahawk3", "tomahawk4", "tomahawk5", "trident3", "trident4"}),
+        ("dell_sonic", {"tomahawk2", "tomahawk3", "tomahawk4", "tomahawk5", "trident3", "trident4"}),
+        ("nxos", set()),
+        ("sonic", set(ASICS)),
+    ],
+)
+def test_which_system_runs_on_which_asic(system, asics):
+    module = registry.SYSTEMS[system]
+    name = {"sonic": "Ethernet0", "cumulus": "swp1", "junos": "et-0/0/1", "eos": "Ethernet1/1", "nxos": "Ethernet1/1"}
+    taken = set()
+    for asic in ASICS:
+        each = one(asic, ports=0)["leaf1"]
+        each = {**each, "system": system, "ports": {name.get(system, "Eth1/1"): {"speed_gbit_s": 100}}}
+        each["queue_buffer_bytes"] = 5_000_000
+        if asic in asics:
+            assert read_switches({"leaf1": each})
+            taken.add(asic)
+            continue
+        with pytest.raises(FabricError, match=r"runs on no switch with|EOS has the queues of Jericho 2 as tx-queue"):
+            read_switches({"leaf1": each})
+    assert taken == asics
+    assert not hasattr(module, "ASICS") or set(module.ASICS) == asics
+
+
+@pytest.mark.parametrize(
+    ("system", "good", "bad", "example"),
+    [
+        ("sonic", ["Ethernet0", "Ethernet511"], ["swp1", "Ethernet01", "Ethernet0 ", "Eth1/1"], "Ethernet0"),
+        ("cumulus", ["swp1", "swp64s7"], ["Ethernet0", "swp"], "swp1, or swp1s0 for a part of one"),
+        ("eos", ["Ethernet1/1", "Port-Channel9"], ["Et1/1", "swp1"], "Ethernet1/1, or Port-Channel1"),
+        ("nxos", ["Ethernet1/1", "port-channel9"], ["eth1/1", "Ethernet1"], "Ethernet1/1, or port-channel1"),
+        ("junos", ["et-0/0/1", "et-0/0/1:3"], ["et0", "ae0"], "et-0/0/1"),
+        (
+            "dell_sonic",
+            ["Eth1/1", "Eth1/1/2", "Ethernet0"],
+            ["swp1", "Eth1"],
+            "Eth1/1, or Ethernet0 where interface naming is native",
+        ),
+        (
+            "linux",
+            ["eth1", "enp1s0f0np0"],
+            ["a b", "sixteen-letters-"],
+            "enp1s0f0np0: 15 letters, digits, '_', '.' and '-' at most",
+        ),
+    ],
+)
+def test_a_port_is_named_as_its_system_does(system, good, bad, example):
+    def read_one(port):
+        own = {"source": "a test", "buffer_bytes": 9_000_000, "pool_bytes": 9_000_000, "cell_bytes": 64}
+        given = {"system": system, "asic": "own", "ports": {port: {"speed_gbit_s": 100}}}
+        return read_switches(
+            {"leaf1": {**given, "queue_buffer_bytes": 5_000_000}}, asics={"own": {**own, "lossless_classes": 2}}
+        )
+
+    for port in good:
+        assert list(read_one(port)[0].ports) == [port]
+    for port in bad:
+        with pytest.raises(FabricError) as refused:
+            read_one(port)
+        assert str(refused.value) == (
+            f"switch leaf1: port {port}: the system has no port of such a name; write it as {example}"
+        )

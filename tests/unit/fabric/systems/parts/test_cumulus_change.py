@@ -1,0 +1,117 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Remediation of Cumulus: what is wanted is set, what is ours goes, what others wrote stays."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from cumulus_tree import BY_HAND, PORTS, as_text, reference, tree_of
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Ecn
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.running.cumulus import names_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.syntax import block_yaml
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import cumulus
+
+
+def apply(patch: str, tree: dict[str, Any]) -> dict[str, Any]:
+    """Apply a patch as NVUE does: null removes, all else is merged."""
+
+    def merge(into: dict[str, Any], more: dict[str, Any]) -> None:
+        for key, value in more.items():
+            if value is None:
+                into.pop(key, None)
+            elif isinstance(value, dict) and isinstance(into.get(key), dict):
+                merge(into[key], value)
+            else:
+                into[key] = value
+
+    result = copy.deepcopy(tree)
+    if patch:
+        merge(result, json.loads(patch)[0]["set"])
+    return result
+
+
+FOREIGN = [
+    block_yaml.read(BY_HAND)[1]["set"],
+    {"interface": {"swp1-3": {"link": {"mtu": 1500}, "qos": {"link-pause": {"profile": "p"}}}},
+     "qos": {"link-pause": {"p": {"rx": "enable"}}, "pfc": {"default-global": {"switch-priority": {"2": {}}}},
+             "egress-queue-mapping": {"default-global": {"switch-priority": {"1-2": {"traffic-class": 3}}}},
+             "congestion-control": {"default-global": {"traffic-class": {"0": {"ecn": "enable"}}}}}},
+    {"interface": {}, "qos": {}},
+]  # fmt: skip
+
+
+def apart(node: Any) -> Any:
+    """The settings as NVUE keeps them: a key each, no ranges."""
+    if not isinstance(node, dict):
+        return node
+    return {name: apart(value) for key, value in node.items() for name in names_of(key, "")}
+
+
+@pytest.mark.parametrize("running", FOREIGN)
+@pytest.mark.parametrize("changes", [{}, {"pfc": (), "headroom": (None,) * 8, "watchdog": None}])
+def test_remediation_makes_the_wanted_of_what_is_there_and_leaves_the_rest(running, changes):
+    wanted = reference(**changes)
+    patch = cumulus.remediation(as_text(running), wanted)
+    after = apply(patch, apart(running))
+    seen = cumulus.parse(as_text(after), "leaf1")
+    assert {port: seen.ports[port] for port in PORTS} == wanted.ports
+    assert cumulus.remediation(as_text(after), wanted) == ""
+    assert after.get("bridge") == running.get("bridge")
+    assert after["qos"].get("link-pause") == running["qos"].get("link-pause")
+
+
+@pytest.mark.parametrize(
+    ("profile", "rewrite", "rewritten"),
+    [
+        ("default-global", "l3", PORTS),
+        ("default-global", "both", PORTS),
+        ("default-global", "l2", []),
+        ("default-global", None, []),
+        ("own", "l3", PORTS[:1]),
+        ("own", None, []),
+    ],
+)
+def test_a_port_that_rewrites_dscps_is_seen_and_stops(profile, rewrite, rewritten):
+    tree = tree_of(reference())
+    flag = {"rewrite": rewrite} if rewrite else {}
+    tree["qos"]["remark"] = {profile: {**flag, "switch-priority": {"3": {"dscp": 10}}}}
+    if profile == "own":
+        tree["interface"][PORTS[0]]["qos"]["remark"] = {"profile": "own"}
+    seen = cumulus.parse(as_text(tree), "leaf1").ports
+    assert [port for port in PORTS if seen[port].rewrites_dscp] == rewritten
+    after = apply(cumulus.remediation(as_text(tree), reference()), tree)
+    assert cumulus.parse(as_text(after), "leaf1") == reference()
+    assert after["qos"]["remark"][profile]["switch-priority"] == {"3": {"dscp": 10}}
+    if not rewritten:
+        assert after == tree
+
+
+def test_the_words_of_later_releases_are_no_difference():
+    text = cumulus.render(reference()).replace('"enable"', '"enabled"').replace('"on"', '"enabled"')
+    assert cumulus.parse(text, "leaf1") == reference()
+    assert cumulus.remediation(text, reference()) == ""
+
+
+def test_remediation_of_a_change_removes_only_our_own_profile_and_what_it_has_besides():
+    before = reference()
+    after = reference(ip_mtu_bytes=9000, queues=tuple(
+        each and replace(each, ecn=each.ecn and Ecn(1, 2, 3)) for each in before.ports["swp1"].queues
+    ))  # fmt: skip
+    running = tree_of(before)
+    running["qos"]["congestion-control"]["theirs"] = {"traffic-class": {"1": {"ecn": "enable"}}}
+    (scheduler,) = running["qos"]["egress-scheduler"]
+    running["qos"]["egress-scheduler"][scheduler]["traffic-class"]["5"] = {"mode": "strict"}
+    patch = json.loads(cumulus.remediation(as_text(running), after))[0]["set"]
+    (old,) = tree_of(before)["qos"]["congestion-control"]
+    (new,) = tree_of(after)["qos"]["congestion-control"]
+    assert set(patch["qos"]) == {"congestion-control", "egress-scheduler"}
+    assert patch["qos"]["congestion-control"] == {old: None, new: tree_of(after)["qos"]["congestion-control"][new]}
+    assert patch["qos"]["egress-scheduler"] == {scheduler: {"traffic-class": {"5": None}}}
+    assert patch["interface"]["swp1"] == {"qos": {"congestion-control": {"profile": new}}, "link": {"mtu": 9000}}
+    assert set(patch) == {"qos", "interface"}

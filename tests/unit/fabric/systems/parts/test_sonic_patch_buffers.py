@@ -1,0 +1,139 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Patches of buffer pools, profiles and groups."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from patched_sonic import LOSSY, apply
+from sonic_configs import PORTS, default_config
+from switches import switch
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Pools
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import sonic
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems.parts.sonic_wanted import wanted_port
+
+
+def test_a_platforms_profile_of_lossy_queues_is_kept_and_used():
+    config = default_config()
+    config["BUFFER_PROFILE"]["q_lossy_profile"] = {"dynamic_th": "3", "pool": "egress_lossy_pool", "size": "0"}
+    for key, entry in config["BUFFER_QUEUE"].items():
+        if not key.endswith("3-4"):
+            entry["profile"] = "q_lossy_profile"
+    after = apply(config, switch("sonic", list(PORTS), LOSSY))
+    used = {key: entry["profile"] for key, entry in after["BUFFER_QUEUE"].items() if key.startswith("Ethernet0|")}
+    assert used == {
+        "Ethernet0|0-2": "q_lossy_profile",
+        "Ethernet0|3": "q_lossy_profile",
+        "Ethernet0|4": "egress_lossless_profile",  # no class has it
+        "Ethernet0|5-6": "q_lossy_profile",
+    }
+
+
+def test_a_platform_that_maps_priorities_to_groups_gets_them_all():
+    config = default_config()
+    config["PFC_PRIORITY_TO_PRIORITY_GROUP_MAP"] = {"AZURE": {"3": "3", "4": "4"}}
+    for port in PORTS:
+        config["PORT_QOS_MAP"][port]["pfc_to_pg_map"] = "AZURE"
+    after = apply(config, switch("sonic", list(PORTS), {"classes": {"roce": {"traffic_class": 5}}}))
+    own = after["PFC_PRIORITY_TO_PRIORITY_GROUP_MAP"][after["PORT_QOS_MAP"]["Ethernet0"]["pfc_to_pg_map"]]
+    assert own == {str(at): str(at) for at in range(8)}
+    assert "PFC_PRIORITY_TO_PRIORITY_GROUP_MAP" not in apply(default_config(), switch("sonic", list(PORTS)))
+
+
+def test_headroom_is_each_groups_own_where_the_pool_holds_none():
+    config = default_config()
+    del config["BUFFER_POOL"]["ingress_lossless_pool"]["xoff"]
+    after = apply(config, switch("sonic", list(PORTS)))
+    profile = after["BUFFER_PROFILE"][after["BUFFER_PG"]["Ethernet0|3"]["profile"]]
+    assert (profile["size"], profile["xon"], profile["xoff"]) == (str(19456 + 38912), "0", "38912")
+
+
+@pytest.mark.parametrize(
+    ("asic", "line", "pools", "written"),
+    [
+        # pg_profile_lookup.ini: size, xon, xoff, xon_offset. NVIDIA's size holds xoff, and its pools hold none.
+        ("spectrum3", (200, 5), False, ("55296", "19456", "35840", None)),
+        ("spectrum3", (400, 5), False, ("86016", "37888", "38912", None)),
+        ("spectrum4", (800, 5), False, ("304128", "38912", "257024", None)),
+        ("tomahawk3", (400, 5), True, ("2540", "2540", "178562", "2540")),
+        ("tomahawk4", (400, 5), True, ("9144", "9144", "371348", "9144")),
+        ("tomahawk5", (400, 5), True, ("8636", "0", "425958", "3556")),
+    ],
+)
+def test_a_profile_is_written_as_its_vendor_has_it(asic, line, pools, written):
+    config = default_config()
+    if not pools:
+        del config["BUFFER_POOL"]["ingress_lossless_pool"]["xoff"]
+    room = ASICS[asic].headroom[line]
+    wanted = switch("sonic", list(PORTS), headroom=(None,) * 3 + (room,) + (None,) * 4)
+    after = apply(config, wanted)
+    profile = after["BUFFER_PROFILE"][after["BUFFER_PG"]["Ethernet0|3"]["profile"]]
+    assert tuple(profile.get(field) for field in ("size", "xon", "xoff", "xon_offset")) == written
+
+
+def pooled(pools, **changes):
+    """The default configuration with other pools, brought to a switch that was planned with ``pools``."""
+    config = default_config()
+    for field, value in changes.items():
+        if value is None:
+            del config["BUFFER_POOL"]["ingress_lossless_pool"][field]
+        else:
+            config["BUFFER_POOL"]["ingress_lossless_pool"][field] = value
+    return apply(config, replace(switch("sonic", list(PORTS)), pools=pools))
+
+
+OWN = {"xoff": None}
+
+
+def test_pools_as_planned():
+    shared = Pools(32_689_152, 2_058_240)
+    assert pooled(shared)["BUFFER_PG"]["Ethernet0|3"]
+    assert pooled(shared, xoff="2058241", size="32689153")
+    assert pooled(shared, size=None)  # the image sizes it
+    assert pooled(Pools(32_689_152, 0, 32_689_152), **OWN)
+    assert pooled(None, size="1")  # nothing was planned with any
+
+
+@pytest.mark.parametrize(
+    ("pools", "changes", "why"),
+    [
+        (Pools(32_689_153, 2_058_240), {}, "its size is 32689152 bytes, and the plan assumes 32689153"),
+        (Pools(32_689_152, 2_058_241), {}, "its xoff is 2058240 bytes, and the plan assumes 2058241"),
+        (Pools(32_689_152, 2_058_240), OWN, "its xoff is 0 bytes, and the plan assumes 2058240"),
+        (Pools(32_689_152, 0, 40_000_000), {}, "its xoff is 2058240 bytes, and the plan assumes 0"),
+        (
+            Pools(32_689_152, 0, 32_689_151),
+            OWN,
+            "the ingress pools have 32689152 bytes, and the headroom of all ports leaves 32689151 of the buffer",
+        ),
+    ],
+)
+def test_other_pools_than_those_that_were_planned_with(pools, changes, why):
+    with pytest.raises(FabricError) as refused:
+        pooled(pools, **changes)
+    assert str(refused.value) == (
+        f"leaf1: BUFFER_POOL|ingress_lossless_pool: {why}; describe the switch's pools in roce_asics (like, source, "
+        "pool_bytes, headroom_pool_bytes, lossy_pool_bytes), or change them"
+    )
+
+
+@pytest.mark.parametrize("pools", [True, False])
+def test_every_profile_is_read_back_as_it_was_written(pools):
+    qos = switch("sonic", ["Ethernet0"]).ports["Ethernet0"]
+    for asic in ASICS.values():
+        for room in asic.headroom.values():
+            entry = wanted_port(replace(qos, headroom=(None,) * 3 + (room,) + (None,) * 4), False, pools)
+            tables = {
+                "BUFFER_PG": {"Ethernet0|3": {"profile": entry.groups[3]}},
+                "BUFFER_PROFILE": {},
+                "BUFFER_POOL": {},
+            }
+            tables["BUFFER_POOL"]["ingress_lossless_pool"] = {"xoff": "4194304"} if pools else {}
+            tables["BUFFER_PROFILE"][entry.groups[3]] = entry.shared["BUFFER_PROFILE", entry.groups[3]]
+            assert sonic.parse(json.dumps(tables), "leaf1").ports["Ethernet0"].headroom[3] == room

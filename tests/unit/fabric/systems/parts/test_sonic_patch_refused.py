@@ -1,0 +1,70 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Configurations and policies that no patch is made for."""
+
+from __future__ import annotations
+
+import pytest
+from patched_sonic import patch
+from sonic_configs import PORTS, default_config
+from switches import switch
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Queue
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import sonic
+
+LACKING = [
+    (("PORT", "Ethernet8"), "leaf1: PORT|Ethernet8: the switch has no such port"),
+    (("BUFFER_POOL", "ingress_lossless_pool"), "leaf1: BUFFER_POOL|ingress_lossless_pool: headroom needs this pool"),
+    (("BUFFER_PROFILE", "ingress_lossy_profile"), "leaf1: BUFFER_PROFILE|ingress_lossy_profile: the policy needs"),
+    (("BUFFER_PROFILE", "egress_lossless_profile"), "leaf1: BUFFER_PROFILE|egress_lossless_profile: the policy needs"),
+    (("BUFFER_PROFILE", "egress_lossy_profile"), "leaf1: BUFFER_PROFILE|egress_lossy_profile: neither q_lossy_profile"),
+]
+
+
+@pytest.mark.parametrize(("path", "said"), LACKING)
+def test_what_the_image_lacks_is_said_with_the_next_step(path, said):
+    config = default_config()
+    del config[path[0]][path[1]]
+    del config["BUFFER_QUEUE"]
+    with pytest.raises(FabricError) as refused:
+        patch(config, switch("sonic", list(PORTS)))
+    assert said in str(refused.value)
+    assert refused.value.remedy
+
+
+def test_what_sonic_cannot_hold_is_refused_before_it_is_handed_out():
+    qos = switch("sonic", list(PORTS)).ports["Ethernet0"]
+    queues = (Queue(False, 10), Queue(False, 20), *qos.queues[2:])  # 80% with the 50 of queue 3
+    with pytest.raises(FabricError, match="leaf1: Ethernet0: SONiC would not hold queues as wanted"):
+        patch(default_config(), switch("sonic", list(PORTS), queues=queues))
+
+
+def test_what_could_not_be_read_afterwards_is_refused():
+    config = default_config()
+    del config["BUFFER_PROFILE"]["pg_lossless_100000_5m_profile"]  # group 4, which no class has, refers to it
+    with pytest.raises(FabricError, match=r"leaf1: BUFFER_PG\|Ethernet0\|4: profile refers to"):
+        patch(config, switch("sonic", list(PORTS)))
+
+
+def test_a_cable_is_not_sonics_to_hold():
+    without, told = (patch(default_config(), switch("sonic", list(PORTS), cable_m=metres)) for metres in (None, 30))
+    assert told == without != []
+
+
+def test_a_pause_without_headroom_is_refused():
+    with pytest.raises(FabricError, match="leaf1: Ethernet0: priority 3 pauses and has no headroom"):
+        patch(default_config(), switch("sonic", list(PORTS), headroom=(None,) * 8))
+
+
+def test_a_static_pool_is_refused():
+    config = default_config()
+    config["BUFFER_POOL"]["ingress_lossless_pool"]["mode"] = "static"
+    with pytest.raises(FabricError, match="an alpha needs a dynamic pool"):
+        patch(config, switch("sonic", list(PORTS)))
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"QUEUE": []}', '{"QUEUE": {"Ethernet0|3": "x"}}'])
+def test_what_is_no_configuration_is_refused(text):
+    with pytest.raises(FabricError, match="leaf1: "):
+        sonic.remediation(text, switch("sonic", list(PORTS)))

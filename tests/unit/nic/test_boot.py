@@ -1,0 +1,120 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""NICs after a reboot, and after the backup of their settings."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from nic_policy import NIC
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import unit as at_boot
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.nic import boot, ensure, persistence, read
+
+# Over a reboot
+
+
+def test_the_unit_comes_before_workloads_and_its_code_is_whole(host):
+    wanted = ensure.settings({}, {"mlx5_0": NIC}, None)
+    system = host()
+    done = at_boot.ensure(system, persistence.SERVICE, wanted, python="/usr/bin/python3")
+    assert done.changed
+    assert not at_boot.ensure(system, persistence.SERVICE, wanted, python="/usr/bin/python3").changed
+    unit = system.read(persistence.SERVICE.unit_file)
+    assert "Before=kubelet.service containerd.service docker.service slurmd.service" in unit.splitlines()
+    assert "ExecStart=/usr/bin/python3 /usr/lib/sailloft/roce_host.pyz /etc/sailloft/roce_host.json" in unit
+    assert json.loads(system.read(persistence.SERVICE.settings)) == wanted
+
+
+def test_a_boot_does_what_the_module_did_and_waits_for_a_late_driver(host):
+    system, waited, said = host(), [], []
+    wanted = ensure.settings({}, {"mlx5_0": NIC}, None)
+    late = system.dcb.pop("ens1np0")
+
+    def wait(seconds):
+        waited.append(seconds)
+        if len(waited) == 3:
+            system.dcb["ens1np0"] = late
+
+    assert boot.apply(system, wanted, said.append, wait) == ""
+    assert len(waited) == 3
+    assert any(line.startswith("mlx5_0 pfc: [] -> [3]") for line in said)
+    assert not ensure.ensure(system, wanted).changed
+
+
+def test_a_boot_without_the_nic_says_so_in_the_end(host):
+    wanted = ensure.settings({}, {"mlx5_7": {}}, None)
+    assert "mlx5_7: no such RDMA device" in boot.apply(host(), wanted, print, lambda _seconds: None)
+
+
+def test_a_boot_that_fails_says_why_on_stderr(tmp_path, monkeypatch, capsys):
+    """By the very start of the boot's program, on this machine, which has no such device."""
+    monkeypatch.setattr(boot, "PATIENCE_SECONDS", boot.PAUSE_SECONDS)  # one try
+    saved = tmp_path / "roce_host.json"
+    assert boot.main([str(saved)]) == 1
+    assert capsys.readouterr() == ("", f"there is no {saved}: run the role roce_host again\n")
+    saved.write_text(json.dumps(ensure.settings({}, {"mlx5_7": {}}, None)))
+    assert boot.main([str(saved)]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("mlx5_7: no such RDMA device on this host; ")
+
+
+def test_the_folder_of_rdma_cm_goes_again_where_reading_made_it(host):
+    system = host()
+    mine = "/sys/kernel/config/rdma_cm/mlx5_9"
+    with read.connections(system, "mlx5_9") as path:
+        assert path == f"{mine}/ports/1/default_roce_tos"
+        assert system.exists(mine)
+    assert not system.exists(mine)
+    system.put(f"{mine}/ports/1/default_roce_tos", "106")
+    with read.connections(system, "mlx5_9") as path:
+        assert system.read(path) == "106"
+    assert system.exists(mine)
+
+
+def test_what_no_reading_made_is_not_brought_back(host):
+    system = host()
+    bad = {"mlx5_0": {"name": "mlx5_0", "interface": "ens1np0", "priority_to_class": [1]}}
+    with pytest.raises(HostError) as refused:
+        ensure.restore(system, bad)
+    assert str(refused.value) == (
+        "mlx5_0: not a NIC as roce_nic_info returns it (priority_to_class has not 8 entries); give its result as it is"
+    )
+    assert system.effects == []
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_what_no_tool_sets_any_more_is_not_brought_back(host, check):
+    system = host()
+    before = {"mlx5_0": ensure.shown(read.read(system, ["mlx5_0"])["mlx5_0"])}
+    system.tools = set()
+    del system.effects[:]
+    with pytest.raises(HostError) as refused:
+        ensure.restore(system, before, check)
+    assert str(refused.value) == (
+        "mlx5_0 (ens1np0): its DCB cannot be set: neither dcb (package iproute2) nor mlnx_qos is installed; "
+        "make 'dcb ets show' work on it, or leave it out"
+    )
+    assert system.effects == []
+
+
+def test_what_was_saved_for_the_boot_is_brought_back_or_goes(host, monkeypatch):
+    system = host()
+    ran = []
+    monkeypatch.setattr(system, "run", lambda argv, stdin=None: ran.append(argv) or "")
+    assert at_boot.saved(system, persistence.SERVICE) is None
+    wanted = ensure.settings({}, {"mlx5_0": NIC}, None)
+    at_boot.ensure(system, persistence.SERVICE, wanted)
+    assert at_boot.saved(system, persistence.SERVICE) == wanted
+    system.put(persistence.SERVICE.wants, "")
+    paths = [getattr(persistence.SERVICE, each) for each in ("unit_file", "settings", "code")]
+    assert at_boot.remove(system, persistence.SERVICE, check=True).changed
+    assert all(system.exists(path) for path in paths)
+    assert at_boot.remove(system, persistence.SERVICE).changed
+    assert not any(system.exists(path) for path in paths)
+    assert ["systemctl", "disable", "sailloft-roce-host.service"] in ran
+    system.put(persistence.SERVICE.settings, "no JSON")
+    assert at_boot.saved(system, persistence.SERVICE) is None

@@ -1,0 +1,110 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""NICs, drivers and policies that are refused, and what a driver does not keep."""
+
+from __future__ import annotations
+
+import pytest
+from nic_policy import LOSSY, bring
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("nics", "message"),
+    [
+        ({}, "not a dictionary of at least one NIC"),
+        ({"mlx5_7": {}}, "mlx5_7: no such RDMA device on this host; there are mlx5_0, mlx5_2, mlx5_9"),
+        ({"mlx5_9": {}}, "its link is InfiniBand"),
+        ({"../mlx5_0": {}}, "not a name of an RDMA device"),
+        ({"mlx5_0": {"speed": 400}}, "unknown setting 'speed'"),
+        ({"mlx5_0": {"speed_gbit_s": "fast"}}, "speed_gbit_s 'fast' is not a whole number"),
+        ({"mlx5_0": {"cable_m": 5}}, "cable_m without speed_gbit_s"),
+        ({"mlx5_0": [400]}, "not a dictionary"),
+    ],
+)
+def test_bad_nics_are_refused_before_anything_is_touched(host, nics, message):
+    system = host("mlx5-upstream")
+    with pytest.raises(HostError, match=message):
+        bring(system, nics)
+    assert system.effects == []
+
+
+def test_an_unknown_class_is_refused(host):
+    with pytest.raises(HostError, match="there is no class 'storage'; there are roce"):
+        bring(host(), rdma_class="storage")
+
+
+@pytest.mark.parametrize(
+    ("arrange", "message"),
+    [
+        (lambda dcb: dcb.ets.update(ets_cap=4), r"has 4 traffic classes \(0 to 3\), and the policy uses 6"),
+        (lambda dcb: dcb.pfc.update(pfc_cap=0), "can have 0 lossless priorities, and the policy has 1"),
+        (lambda dcb: dcb.ets.update(prio_tc=[0] * 7), r"it printed prio_tc .*, not 8 entries"),
+        (lambda dcb: dcb.ets.update(tc_bw=[101] * 8), "it printed tc_bw"),
+        (lambda dcb: dcb.app.append(["AF31", 3]), "it printed dscp_prio"),
+        (lambda dcb: setattr(dcb, "pfc", "priority 3 is on"), "it printed no JSON: 'priority 3 is on'"),
+        (lambda dcb: setattr(dcb, "pfc", "[]"), "it printed no object"),
+    ],
+)
+def test_a_driver_that_cannot_and_garbage_are_refused(host, arrange, message):
+    system = host()
+    arrange(system.dcb["ens2np0"])
+    with pytest.raises(HostError, match=message):
+        bring(system, {"mlx5_0": {}, "mlx5_1": {}})
+    assert system.effects == []  # not even the NIC before it
+
+
+def test_lossless_without_pfc_is_refused_and_lossy_is_not(host):
+    system = host()
+    system.refused["no pfc"] = ""
+    with pytest.raises(HostError, match=r"mlx5_0 \(ens1np0\): it cannot have pfc: its driver has no such part of DCB"):
+        bring(system)
+    assert system.effects == []
+    assert bring(system, policy=LOSSY).changed
+    assert not bring(system, policy=LOSSY).changed
+
+
+def test_a_lossless_priority_that_the_driver_refuses_names_what_was_done(host):
+    system = host()
+    system.refused["pfc"] = "Unknown error 234"  # the kernel's -22 as a byte
+    with pytest.raises(HostError) as caught:
+        bring(system, {"mlx5_0": {"speed_gbit_s": 400}})
+    said = str(caught.value)
+    assert said.startswith("mlx5_0: pfc was refused: 'dcb pfc set dev ens1np0")
+    assert "Invalid argument; done before: mlx5_0 ip_mtu_bytes, mlx5_0 queues, mlx5_0 dscp_to_priority" in said
+    del system.refused["pfc"]
+    assert list(bring(system, {"mlx5_0": {"speed_gbit_s": 400}}).after) == ["mlx5_0 pfc"]
+
+
+@pytest.mark.parametrize(("forgets", "field"), [("ets", "priority_to_class"), ("/cnp_dscp", "cnp_dscp")])
+def test_what_the_driver_does_not_keep_is_told(host, forgets, field):
+    system = host()
+    system.put("/sys/class/net/ens1np0/ecn/roce_np/cnp_dscp", "4\n")
+    system.forgets.add(forgets)
+    with pytest.raises(HostError, match=rf"mlx5_0: the driver was told {field} and does not have it: it reads back"):
+        bring(system)
+
+
+def test_pfc_stays_off_where_the_driver_refused_its_buffer_without_a_word(host):
+    system = host()
+    system.forgets.add("buffer")
+    with pytest.raises(HostError, match=r"told priority_to_buffer and does not have it.*told so far: mlx5_0 ip_mtu"):
+        bring(system)
+    assert system.dcb["ens1np0"].pfc["prio_pfc"] == [False] * 8
+
+
+def test_without_any_tool(host):
+    system = host()
+    system.tools = set()
+    with pytest.raises(HostError, match=r"cannot have trust: neither dcb \(package iproute2\) nor mlnx_qos is install"):
+        bring(system)
+
+
+def test_a_kernels_file_with_garbage(host):
+    system = host()
+    system.put("/sys/class/net/ens1np0/ecn/roce_np/cnp_dscp", "forty-eight\n")
+    with pytest.raises(HostError, match=r"cnp_dscp holds 'forty-eight', which is no number"):
+        bring(system)

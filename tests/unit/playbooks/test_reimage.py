@@ -1,0 +1,67 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""playbooks/reimage.yml on a fleet whose every part is real but the boot (fleet_machines.py)."""
+
+from __future__ import annotations
+
+import pytest
+from fleet_machines import boot, mac
+from fleet_site import NEW, OLD, URLS, needs_root
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving.node_scripts import ensure
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels
+
+pytestmark = [needs_root, pytest.mark.fleet]
+
+
+@pytest.mark.long
+def test_a_boot_server_that_is_lost_ends_an_imaging_anew(fleet):
+    fleet.add_server("boot02", last=False)
+    (fleet.folder / "boot02" / "up").unlink()
+    status, output = fleet.play("reimage.yml", "-l", "bm02")
+    assert status == 2, output
+    assert "Bring boot02 back" in " ".join(output.split())
+    assert fleet.boots() == []
+
+
+def row(node, **image):
+    return {"name": node, "mac": mac(node), "servers": URLS, **(image or {"channel": "stable"})}
+
+
+@pytest.mark.long
+def test_a_node_that_left_the_site_loses_its_script_by_name_alone(fleet):
+    ensure(fleet.store, [row("bm09")], False)
+    status, output = fleet.play("node_scripts.yml")
+    assert status == 0, output
+    assert "scripts of nodes that the inventory does not have: bm09." in " ".join(output.split())
+    assert len(channels.node_scripts(fleet.store)) == 5
+    status, output = fleet.play("node_scripts.yml", "-l", "bm01", node_boot_removed=["bm09"])
+    assert status == 0, output
+    assert sorted(channels.node_scripts(fleet.store)) == sorted(mac(node).replace(":", "-") for node in fleet.nodes)
+    assert fleet.boots() == []
+
+
+def test_one_node_is_imaged_anew_and_no_other_is_touched(fleet):
+    # A canary of another operator, and a node that this checkout does not know yet.
+    ensure(fleet.store, [row("bm01", digest=NEW.digest), row("bm09")], False)
+    before = channels.node_scripts(fleet.store)
+    status, output = fleet.play("reimage.yml")
+    assert status != 0
+    assert "say which (-l NODE)" in output
+    status, output = fleet.play("reimage.yml", "-l", "bm02", node_boot_server_urls=["http://127.0.0.2"])
+    assert status == 0, output
+    assert fleet.boots() == ["bm02 old channel"]
+    after = channels.node_scripts(fleet.store)
+    ours = mac("bm02").replace(":", "-")
+    assert "set servers http://127.0.0.2\n" in after.pop(ours)
+    assert after == {name: text for name, text in before.items() if name != ours}
+
+
+@pytest.mark.long
+def test_a_node_that_can_say_nothing_is_imaged_anew(fleet):
+    fleet.fate({("bm02", OLD): "mute"})
+    boot(fleet.folder, "bm02")
+    fleet.fate({})
+    status, output = fleet.play("reimage.yml", "-l", "bm02")
+    assert status == 0, output
+    assert fleet.boots() == ["bm02 old channel"] * 2

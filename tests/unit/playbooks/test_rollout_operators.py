@@ -1,0 +1,144 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Rollouts of several operators, and what a run that ended elsewhere left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from fleet_machines import boot
+from fleet_site import NEW, ROOT, needs_root
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import channels, holds
+
+pytestmark = [needs_root, pytest.mark.fleet]
+
+
+def test_a_controller_that_dies_is_followed_by_one_that_goes_on(fleet):
+    arguments = fleet.command("rollout.yml", node_boot_rollout_image="gpu-node", node_boot_rollout_waves=["1", "2"])
+    with (fleet.folder / "first.log").open("w") as log:
+        first = subprocess.Popen(
+            arguments, cwd=ROOT, env=fleet.environment(), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    until = time.monotonic() + 240
+    while len(fleet.boots()) < 2 and time.monotonic() < until:
+        time.sleep(0.2)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    assert fleet.channel() == "new"
+    # Its hold is taken over: the process was one of this machine.
+    (left,) = holds.read_all(fleet.store)
+    assert (left.holder.process, left.scope.channel, left.scope.nodes) == (first.pid, "stable", tuple(fleet.nodes))
+    status, output = fleet.roll_out()
+    assert status == 0, output
+    assert f"{left.name}): that process has ended, its hold is taken over" in " ".join(output.split())
+    assert set(fleet.runs().values()) == {"new"}
+    assert len(fleet.boots()) == 4
+
+
+def start(fleet, playbook, *arguments, **variables):
+    """A playbook as another operator runs it; returns the process, whose output goes to the file other.log."""
+    with (fleet.folder / "other.log").open("w") as log:
+        command = fleet.command(playbook, *arguments, **variables)
+        return subprocess.Popen(command, cwd=ROOT, env=fleet.environment(), stdout=log, stderr=subprocess.STDOUT)
+
+
+def waiting_drain(fleet):
+    """A drain that says that it has begun by the file NODE/draining, and waits for the file "go"."""
+    begun = str(fleet.folder / "{{ inventory_hostname }}" / "draining")
+    return {"command": ["sh", "-c", f"touch {begun}; until [ -e {fleet.folder}/go ]; do sleep 0.2; done"]}
+
+
+def until_draining(fleet, node, process):
+    until = time.monotonic() + 300
+    while not (fleet.folder / node / "draining").exists():
+        assert process.poll() is None, (fleet.folder / "other.log").read_text()
+        assert time.monotonic() < until
+        time.sleep(0.2)
+
+
+def test_a_second_operator_is_refused_what_the_first_ones_rollout_holds(fleet):
+    variables = {"node_boot_rollout_image": "gpu-node", "node_boot_rollout_waves": ["100%"]}
+    first = start(fleet, "rollout.yml", node_boot_drain=waiting_drain(fleet), **variables)
+    try:
+        until_draining(fleet, "bm01", first)
+        (held,) = holds.read_all(fleet.store)
+        scripts = channels.node_scripts(fleet.store)
+        for playbook, arguments, what in (
+            ("reimage.yml", ["-l", "bm02"], "node bm02"),
+            ("rollout.yml", [], "nodes bm01, bm02, bm03, bm04"),
+            ("collect_images.yml", [], "the whole store"),
+        ):
+            status, output = fleet.play(playbook, *arguments, node_boot_rollout_digest=NEW.digest)
+            assert status == 2, output
+            holder = held.holder
+            who = f"{what}: held by {holder.user} on {holder.host} since {holder.since} (rollout.yml, process"
+            said = " ".join(output.split())
+            assert (
+                f"boot01: {who} {first.pid}: channel stable and 4 nodes (bm01, bm02, bm03, bm04); {held.name})" in said
+            )
+            assert f"take its hold over with -e node_boot_take_over={held.name}" in said
+        assert holds.read_all(fleet.store) == [held]
+        assert channels.node_scripts(fleet.store) == scripts
+        assert fleet.boots() == []
+        (fleet.folder / "go").touch()
+        assert first.wait(600) == 0, (fleet.folder / "other.log").read_text()
+    finally:
+        first.kill()
+        first.wait()
+    assert set(fleet.runs().values()) == {"new"}
+
+
+@pytest.mark.long
+def test_a_second_operator_with_other_nodes_goes_on(fleet):
+    first = start(fleet, "reimage.yml", "-l", "bm01", node_boot_drain=waiting_drain(fleet))
+    try:
+        until_draining(fleet, "bm01", first)
+        status, output = fleet.play("reimage.yml", "-l", "bm02")
+        assert status == 0, output
+        assert fleet.boots() == ["bm02 old channel"]
+        (fleet.folder / "go").touch()
+        assert first.wait(600) == 0, (fleet.folder / "other.log").read_text()
+    finally:
+        first.kill()
+        first.wait()
+    assert fleet.boots() == ["bm02 old channel", "bm01 old channel"]
+
+
+@pytest.mark.long
+def test_a_hold_of_a_run_that_ended_elsewhere_is_taken_over_by_name(fleet):
+    second = fleet.add_server("boot02")
+    holder = holds.Holder("anne", "ctl9", "", 4711, "rollout.yml", "2026-11-22T12:00:00Z")
+    left = holds.Hold("hold-0000000a", holder, holds.Scope(("bm02",), "stable"))
+    # Only the second server has it: what the first took is released.
+    holds.take(second, left)
+    status, output = fleet.play("reimage.yml", "-l", "bm02")
+    assert status == 2, output
+    said = " ".join(output.split())
+    assert "boot02: node bm02: held by anne on ctl9 since 2026-11-22T12:00:00Z (rollout.yml, process 4711:" in said
+    assert holds.read_all(fleet.store) == []
+    status, output = fleet.play("reimage.yml", "-l", "bm02", "--check")
+    assert status == 0, output
+    assert "this run would be refused: node bm02: held by anne on ctl9" in " ".join(output.split())
+    assert holds.read_all(second) == [left]
+    assert fleet.boots() == []
+    status, output = fleet.play("reimage.yml", "-l", "bm02", node_boot_take_over=["hold-0000000a"])
+    assert status == 0, output
+    assert fleet.boots() == ["bm02 old channel"]
+    assert holds.read_all(second) == []
+
+
+@pytest.mark.long
+def test_a_rollout_that_was_cut_takes_back_a_node_that_can_say_nothing(fleet):
+    fleet.fate({("bm01", NEW): "mute"})
+    channels.promote(fleet.store, "stable", NEW.digest)
+    boot(fleet.folder, "bm01")
+    status, output = fleet.roll_out()
+    assert status != 0
+    assert fleet.boots()[1:] == ["bm01 old channel"]
+    assert set(fleet.runs().values()) == {"old"}
+    assert "bm01 failed in the rollout" in output

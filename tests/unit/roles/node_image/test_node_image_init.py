@@ -1,0 +1,196 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The first stage's functions in BusyBox's own shell, on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+from first_stage import CONTENT, DIGEST, Behaviour, shell
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import boot_report
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest as manifests
+
+pytestmark = pytest.mark.skipif(not shutil.which("busybox"), reason="no busybox on this machine (bindep.txt)")
+
+
+def test_pauses_double_with_a_jitter_of_their_half(tmp_path):
+    said = shell(tmp_path, "for round in 0 1 2 3 6 40; do pause_ms $round; pause_ms $round; done").split()
+    times = list(map(int, said))
+    for at, mean_ms in enumerate((1000, 2000, 4000, 8000, 64000, 64000)):
+        pair = times[2 * at : 2 * at + 2]
+        assert all(mean_ms / 2 <= time_ms < mean_ms * 1.5 for time_ms in pair)
+        assert pair[0] != pair[1]
+
+
+def test_after_the_stated_time_it_reboots(tmp_path):
+    script = "restart() { echo rebooting: $1; exit; }; deadline_s=0; pause 0"
+    assert re.fullmatch(r"rebooting: no image after [01] s\n", shell(tmp_path, script))
+
+
+def test_servers_are_shuffled(tmp_path):
+    said = shell(tmp_path, "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo $(shuffled http://a/,http://b,http://c); done")
+    orders = set(said.splitlines())
+    assert len(orders) > 1
+    assert all(sorted(order.split()) == ["http://a", "http://b", "http://c"] for order in orders)
+
+
+def test_arguments_are_those_given_first(tmp_path):
+    said = shell(tmp_path, 'echo "$mac $node"; argument absent', "BOOTIF=01-AA-BB-cc-00-11-22 sailloft.node=other *")
+    assert said == "aa:bb:cc:00:11:22 n1\n"
+
+
+def test_a_signature_holds_or_does_not(tmp_path):
+    for name in ("key", "other"):
+        pair = ["-p", tmp_path / f"{name}.pub", "-s", tmp_path / f"{name}.sec"]
+        subprocess.run(["minisign", "-G", "-W", *pair], check=True, stdout=subprocess.DEVNULL)
+    signed = tmp_path / "manifest"
+    signed.write_text("{}\n")
+    for name in ("key", "other"):
+        command = ["minisign", "-S", "-W", "-s", tmp_path / f"{name}.sec", "-m", signed, "-x", tmp_path / f"{name}.sig"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    script = f"""
+        public_key={tmp_path}/key.pub
+        for each in key other; do
+            check_signature {signed} {tmp_path}/$each.sig && echo holds || echo $reason
+        done
+    """
+    holds, refused = shell(tmp_path, script).splitlines()
+    assert holds == "holds"
+    assert re.match("the signature does not hold: .+", refused)
+
+
+@pytest.mark.parametrize(("turn", "reason"), [("missing", "404"), ("good", "the signature does not hold: ")])
+def test_a_manifest_without_its_signature_is_never_used(tmp_path, serve, turn, reason):
+    """There is none on any server, or what is there is none: nothing is read of the manifest, and the node reboots."""
+    subprocess.run(
+        ["minisign", "-G", "-W", "-p", tmp_path / "key.pub", "-s", tmp_path / "key.sec"],
+        check=True,
+        capture_output=True,
+    )
+    behaviour = Behaviour("good", turn)
+    url = serve(behaviour)
+    script = f"""
+        restart() {{ echo "rebooting: $1"; exit; }}
+        manifest_value() {{ echo "the manifest is read"; }}
+        servers='{url}' deadline_s=0 public_key={tmp_path}/key.pub signature_limit_bytes={len(CONTENT)}
+        fetch_manifest
+        echo "went on"
+    """
+    said = shell(tmp_path, script)
+    assert f"images/{DIGEST}/manifest.json.minisig from {url}: " in said
+    assert reason in said
+    # 1 s where the clock's second changes meanwhile.
+    assert re.search(r"\nrebooting: no image after [01] s\n$", said)
+    assert "went on" not in said
+    assert "the manifest is read" not in said
+    assert [path for path, _offset in behaviour.asked] == [
+        f"/images/{DIGEST}/manifest.json",
+        f"/images/{DIGEST}/manifest.json.minisig",
+    ]
+
+
+def a_manifest() -> manifests.Manifest:
+    inputs = {
+        "sha256": "f" * 64,
+        "name": "x",
+        "verity": {"data_bytes": 1, "salt": "00"},
+        "list": [{"name": "x"}],
+        "text": "]",
+    }
+    layers = tuple(
+        manifests.ManifestLayer(
+            name, "0" * 64, digit * 64, 8192, "9" * 64, manifests.Verity(4096, "7" * 64, salt), inputs
+        )
+        for name, digit, salt in (("base", "1", "aabb"), ("top", "2", ""))
+    )
+    return manifests.Manifest(
+        name="gpu-node",
+        distribution="debian",
+        suite="bookworm",
+        architecture="amd64",
+        kernel=manifests.Kernel("6.1.0-31", "3" * 64, 1),
+        first_stage=manifests.FirstStage("4" * 64, 1),
+        kernel_arguments=('name="x"', "a"),
+        writable_mib=512,
+        layers=layers,
+        packages=(manifests.Package("version", "1", "amd64", "base"),),
+        sbom_sha256="5" * 64,
+    )
+
+
+def test_the_manifest_is_read_as_it_is_written(tmp_path):
+    file = tmp_path / "manifest.json"
+    file.write_bytes(manifests.dump(a_manifest()))
+    script = f"""
+        manifest_layers {file}
+        for each in format name writable_mib; do manifest_value {file} $each ''; done
+        manifest_value {file} version kernel
+    """
+    assert shell(tmp_path, script).splitlines() == [
+        f"base {'1' * 64} 8192 4096 {'7' * 64} aabb",
+        f"top {'2' * 64} 8192 4096 {'7' * 64} -",
+        "sailloft-image/1",
+        "gpu-node",
+        "512",
+        "6.1.0-31",
+    ]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change its root")
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("good", ""),
+        ("ends with an error", ""),
+        ("no loader", "/sbin/init of the image cannot be started: "),
+        ("no interpreter", "/sbin/init of the image cannot be started: "),
+        ("not executable", "/sbin/init of the image cannot be started: "),
+        ("link to nothing", "/sbin/init of the image cannot be started: "),
+        ("folder", "/sbin/init of the image cannot be started: "),
+        ("none", "the image has no /sbin/init; put systemd-sysv into a layer"),
+    ],
+)
+def test_an_init_that_cannot_be_started_is_a_failure_before_there_is_no_way_back(tmp_path, kind, said):
+    (tmp_path / "root/sbin").mkdir(parents=True)
+    init = tmp_path / "root/sbin/init"
+    if kind in ("good", "ends with an error"):
+        shutil.copy(shutil.which("busybox"), init.with_name("busybox"))
+        # What busybox calls itself decides what it is.
+        script = f"#!/sbin/busybox sh\nexit {'0' if kind == 'good' else '1'}\n"
+        init.write_text(script)
+    elif kind == "no loader":
+        shutil.copy(shutil.which("true"), init)
+    elif kind == "link to nothing":
+        init.symlink_to("/lib/systemd/systemd")
+    elif kind == "folder":
+        init.mkdir()
+    elif kind != "none":
+        init.write_text("#!/bin/absent\n")
+    if kind not in ("none", "link to nothing"):
+        init.chmod(0o644 if kind == "not executable" else 0o755)
+    script = f'fail() {{ echo "FAILED: $1"; exit; }}; new_root={tmp_path}/root; require_init; echo started'
+    told = shell(tmp_path, script)
+    assert told.startswith(f"FAILED: {said}") if said else told == "started\n"
+
+
+def test_the_report_is_read_as_it_is_written(tmp_path):
+    script = """
+        begin one; begin two; begin ''
+        image_name=i writable_mib=2 layer_server=http://a
+        layers_json='{"name": "base", "sha256": "%s", "verity": false}'
+        warn 'said "so"' >$folder/out; warn 'a \\ b' >$folder/out
+        write_report
+    """.replace("%s", DIGEST)
+    said = shell(tmp_path, script, 'x="y\\z"')
+    report = boot_report.load(said, "n1")
+    assert report.arguments.endswith('x="y\\z"')
+    assert report.warnings == ('said "so"', "a \\ b")
+    assert [phase.name for phase in report.phases] == ["one", "two"]
+    assert (report.writable_bytes, report.layers[0].verity) == (2 << 20, False)
+    assert json.loads(said)["kernel"] == report.kernel

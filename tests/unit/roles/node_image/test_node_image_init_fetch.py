@@ -1,0 +1,206 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The first stage fetches files from servers that misbehave."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from first_stage import CONTENT, DIGEST, INIT, Behaviour, shell
+
+pytestmark = pytest.mark.skipif(not shutil.which("busybox"), reason="no busybox on this machine (bindep.txt)")
+
+
+def fetched(tmp_path: Path, servers: list[str], settings: str = "", more: str = "") -> str:
+    """Fetch the file from these servers, in this order; it is good in the end."""
+    script = f"""
+        servers='{" ".join(servers)}'
+        {settings}
+        fetch blobs/x {tmp_path}/file {len(CONTENT)} check_digest {DIGEST}
+        echo "good from $server"
+    """
+    said = shell(tmp_path, script, more)
+    assert (tmp_path / "file").read_bytes() == CONTENT
+    return said
+
+
+def test_a_good_server_is_asked_once(tmp_path, serve):
+    behaviour = Behaviour("good")
+    url = serve(behaviour)
+    assert fetched(tmp_path, [url]) == f"good from {url}\n"
+    assert behaviour.asked == [("/blobs/x", 0)]
+
+
+def test_a_cut_transfer_goes_on_at_another_server(tmp_path, serve):
+    first, second = Behaviour("cut"), Behaviour("good")
+    urls = [serve(first), serve(second)]
+    assert f"good from {urls[1]}" in fetched(tmp_path, urls)
+    assert second.asked == [("/blobs/x", 300_000)]
+
+
+def test_a_cut_transfer_goes_on_at_the_same_server_after_a_pause(tmp_path, serve):
+    behaviour = Behaviour("cut", "cut", "good")
+    said = fetched(tmp_path, [serve(behaviour)])
+    assert [offset for _path, offset in behaviour.asked] == [0, 300_000, 600_000]
+    assert said.count("slept") == 2
+
+
+def test_a_server_without_ranges_begins_anew(tmp_path, serve):
+    behaviour = Behaviour("cut", "good", ranges=False)
+    fetched(tmp_path, [serve(behaviour)])
+    assert [offset for _path, offset in behaviour.asked] == [0, 300_000]
+
+
+def test_a_stalled_transfer_is_left_for_another_server(tmp_path, serve):
+    first, second = Behaviour("stalls"), Behaviour("good")
+    urls = [serve(first), serve(second)]
+    said = fetched(tmp_path, urls, "window_s=4 progress_s=1")
+    assert "sailloft: 0 of 1 MiB, " in said
+    assert "too slow, " in said
+    assert " bytes in 4 s where 1048576 are asked; 100000 bytes are here" in said
+    assert second.asked == [("/blobs/x", 100_000)]
+
+
+def test_the_times_are_those_that_the_docs_state(tmp_path):
+    said = shell(tmp_path, "echo $window_s $least_bytes_s $patience_s")
+    assert said == "20 262144 60\n"
+    text = " ".join((INIT.parents[4] / "docs/image-boot.md").read_text().split())
+    assert "brings less than 256 KiB/s over 20 s" in text
+    assert "the rest of the file in 60 s" in text
+
+
+@pytest.mark.parametrize("turn", ["silent", "stalls", "drips", "drips single bytes"])
+def test_a_server_below_the_least_rate_is_left_within_a_window_even_past_the_deadline(tmp_path, serve, turn):
+    """A slow server first, a good one next: the node neither waits nor reboots."""
+    first, second = Behaviour(turn), Behaviour("good")
+    urls = [serve(first), serve(second)]
+    script = f"""
+        restart() {{ echo "rebooting: $1"; exit; }}
+        servers='{" ".join(urls)}' window_s=3 deadline_s=0
+        begun_at=$(whole_uptime_s)
+        fetch blobs/x {tmp_path}/file {len(CONTENT)} check_digest {DIGEST}
+        echo "took $(($(whole_uptime_s) - begun_at)) s"
+    """
+    said = shell(tmp_path, script)
+    assert (tmp_path / "file").read_bytes() == CONTENT
+    assert "rebooting" not in said
+    assert said.count("too slow, ") == 1
+    assert int(re.search(r"took (\d+) s", said).group(1)) in (3, 4, 5)
+    assert len(first.asked) == len(second.asked) == 1
+
+
+@pytest.mark.parametrize("turn", ["silent", "drips"])
+def test_with_slow_servers_only_the_node_reboots_after_one_round(tmp_path, serve, turn):
+    urls = [serve(Behaviour(turn)), serve(Behaviour(turn))]
+    script = f"""
+        restart() {{ echo "rebooting: $1"; exit; }}
+        servers='{" ".join(urls)}' window_s=2 deadline_s=0
+        fetch blobs/x {tmp_path}/file {len(CONTENT)} check_digest {DIGEST}
+    """
+    said = shell(tmp_path, script)
+    assert said.count("too slow, ") == 2
+    assert re.search(r"rebooting: no image after [01] s\n$", said)
+
+
+@pytest.mark.parametrize(("turn", "reboots"), [("steady and cut", False), ("steady wrong", True)])
+def test_the_time_of_a_transfer_that_keeps_the_least_rate_does_not_count(tmp_path, serve, turn, reboots):
+    """Unless what it brought was refused."""
+    urls = [serve(Behaviour(turn, "good"))]
+    script = f"""
+        restart() {{ echo "rebooting: $1"; exit; }}
+        servers='{urls[0]}' deadline_s=$(($(whole_uptime_s) + 1))
+        fetch blobs/x {tmp_path}/file {len(CONTENT)} check_digest {DIGEST}
+        echo good
+    """
+    said = shell(tmp_path, script)
+    assert ("rebooting: no image after" in said) == reboots
+    assert said.endswith("good\n") != reboots
+
+
+def test_a_server_that_would_take_long_is_left_for_another_that_may_be_faster(tmp_path, serve):
+    first, second = Behaviour("steady"), Behaviour("good")
+    urls = [serve(first), serve(second)]
+    said = fetched(tmp_path, urls, "window_s=2 patience_s=1")
+    assert f"good from {urls[1]}" in said
+    assert "too slow, " in said
+    assert "bytes in 2 s where 2097152 are asked" in said
+    # Where it is the only one, it is held to the least rate.
+    assert "too slow" not in fetched(tmp_path, [serve(Behaviour("steady"))], "window_s=2 patience_s=1")
+
+
+def test_each_round_asks_half_as_much_down_to_the_least_rate(tmp_path):
+    several = "servers='http://a http://b'; for round in 0 1 2 3 9 40; do asked_bytes_s $round 600000000; done"
+    assert shell(tmp_path, several).split() == ["10000000", "5000000", "2500000", "1250000", "262144", "262144"]
+    assert shell(tmp_path, "servers='http://a'; asked_bytes_s 0 600000000") == "262144\n"
+    assert shell(tmp_path, "servers='http://a http://b'; asked_bytes_s 0 60") == "262144\n"
+
+
+def test_a_dead_server_and_one_that_has_no_such_file_are_passed_over(tmp_path, serve):
+    urls = ["http://127.0.0.1:9", serve(Behaviour("missing")), serve(Behaviour("good"))]
+    said = fetched(tmp_path, urls)
+    assert "Connection refused" in said
+    assert "404" in said
+    assert "slept" not in said
+
+
+def test_the_server_that_was_good_is_asked_first_from_then_on(tmp_path, serve):
+    urls = ["http://127.0.0.1:9", serve(Behaviour("good"))]
+    again = f"fetch blobs/y {tmp_path}/file {len(CONTENT)} check_digest {DIGEST}"
+    said = shell(tmp_path, f"servers='{' '.join(urls)}'; {again}; {again}; echo $servers")
+    assert said.count("Connection refused") == 1
+    assert said.splitlines()[-1] == f"{urls[1]} {urls[0]}"
+
+
+def test_wrong_bytes_are_refused_named_and_reported(tmp_path, serve):
+    sink = Behaviour("missing")
+    bad, good = serve(Behaviour("wrong")), serve(Behaviour("good"))
+    said = fetched(tmp_path, [bad, good], more=f"sailloft.report={serve(sink)}/report")
+    seen = hashlib.sha256(CONTENT[:-1] + b"x").hexdigest()
+    assert f"REFUSED: node n1: blobs/x from {bad}: sha256 wanted {DIGEST}, seen {seen}" in said
+    path = sink.asked[0][0]
+    assert path.startswith(f"/report?event=refused&node=n1&image={DIGEST}&uptime_s=")
+    assert f"&file=blobs/x&wanted={DIGEST}&seen={seen}&server={bad}&reason=sha256%20wanted%20" in path
+
+
+def test_bytes_of_two_servers_that_do_not_fit_name_both(tmp_path, serve):
+    first, second = Behaviour("cut", "good"), Behaviour("wrong")
+    urls = [serve(first), serve(second)]
+    said = fetched(tmp_path, urls)
+    assert f"REFUSED: node n1: blobs/x from {urls[0]} {urls[1]}: " in said
+    # What was put together wrongly is not built upon.
+    assert [offset for _path, offset in first.asked] == [0, 0]
+
+
+def test_more_bytes_than_a_file_may_have_are_not_taken(tmp_path, serve):
+    urls = [serve(Behaviour("endless")), serve(Behaviour("good"))]
+    said = fetched(tmp_path, urls)
+    assert f"good from {urls[1]}" in said
+    assert f"{urls[0]}: more than the {len(CONTENT)} bytes that it may have" in said
+
+
+# As of a manifest: its size is not known before it is here.
+LONGER_LIMIT = f"fetch blobs/x {{folder}}/file {2 * len(CONTENT)} check_digest {DIGEST}; echo good from $server"
+
+
+def test_a_file_that_is_whole_though_its_transfer_broke_is_taken(tmp_path, serve):
+    first, second = Behaviour("lingers"), Behaviour("good")
+    urls = [serve(first), serve(second)]
+    said = shell(tmp_path, f"servers='{' '.join(urls)}'; window_s=4; {LONGER_LIMIT.format(folder=tmp_path)}")
+    assert (tmp_path / "file").read_bytes() == CONTENT
+    assert f"too slow, 0 bytes in 4 s where 1048576 are asked; {len(CONTENT)} bytes are here" in said
+    assert said.endswith(f"good from {urls[1]}\n")
+    assert second.asked == [("/blobs/x", len(CONTENT))]
+    assert "REFUSED" not in said
+
+
+def test_a_file_that_is_longer_than_it_should_be_is_begun_anew(tmp_path, serve):
+    first, second = Behaviour("endless", "missing"), Behaviour("good")
+    urls = [serve(first), serve(second)]
+    said = shell(tmp_path, f"servers='{' '.join(urls)}'; window_s=4; {LONGER_LIMIT.format(folder=tmp_path)}")
+    assert (tmp_path / "file").read_bytes() == CONTENT
+    assert f"REFUSED: node n1: blobs/x from {urls[0]} {urls[1]}: sha256 wanted {DIGEST}" in said
+    assert second.asked == [("/blobs/x", len(CONTENT) + len(b"more")), ("/blobs/x", 0)]

@@ -1,0 +1,156 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Copies of /sys that are not as the kernel has it."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from sysfs_samples import config
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Link, TopologyError
+
+# -- copies that are not as the kernel has it
+
+
+def followed(machine):
+    """Put in place of each link to a function what it leads to, as ``scp -r`` and ``cp -rL`` do."""
+    for link in (machine.root / "sys/bus/pci/devices").iterdir():
+        target = link.resolve()
+        link.unlink()
+        shutil.copytree(target, link, symlinks=True)
+
+
+@pytest.fixture
+def two_switches(machine):
+    """A root port, and below it a switch with a GPU and an SR-IOV NIC; a GPU on another root bus."""
+    port = "pci0000:3a/0000:3a:00.0"
+
+    def bridge(path: str, first: int, last: int) -> None:
+        machine.pci(path, "60400", config=config(64, x0e=0x01, x19=first, x1a=last))
+
+    bridge(port, 0x3B, 0x3E)
+    bridge(f"{port}/0000:3b:00.0", 0x3C, 0x3E)
+    bridge(f"{port}/0000:3b:00.0/0000:3c:00.0", 0x3D, 0x3E)
+    nic = machine.pci(f"{port}/0000:3b:00.0/0000:3c:00.0/0000:3d:00.0", "20000", sriov_totalvfs="4", sriov_numvfs="1")
+    virtual = machine.pci(f"{port}/0000:3b:00.0/0000:3c:00.0/0000:3e:00.0", "20000")
+    machine.pci("pci0000:00/0000:00:01.0", "30200")
+    for function, name, other in ((nic, "virtfn0", virtual), (virtual, "physfn", nic)):
+        for file in ("uevent", "numa_node"):
+            text = (machine.root / other / file).read_text()
+            machine.write(
+                f"{function}/{name}/{file}", f"{text}PCI_SLOT_NAME={other[-12:]}\n" if file == "uevent" else text
+            )
+    return machine
+
+
+@pytest.mark.parametrize("tree", [True, False], ids=["with the tree", "by the buses"])
+def test_folders_in_place_of_links(two_switches, tree):
+    machine = two_switches
+    host = machine.read()
+    assert [function.parent for function in host.functions] == [
+        None,
+        None,
+        "0000:3a:00.0",
+        "0000:3b:00.0",
+        "0000:3c:00.0",
+        "0000:3c:00.0",
+    ]
+    assert host.function("0000:3d:00.0").sriov.vfs == ["0000:3e:00.0"]
+    assert host.function("0000:3e:00.0").physical_function == "0000:3d:00.0"
+    followed(machine)
+    if not tree:
+        for name in ("pci0000:3a", "pci0000:00"):
+            shutil.rmtree(machine.root / "sys/devices" / name)
+            (machine.root / "sys/devices" / name).mkdir()
+    assert machine.read() == host
+    if not tree:
+        (machine.root / "sys/devices/pci0000:3a").rmdir()
+        assert machine.read().notes == [
+            "bus 0000:3a is below no bridge that was copied, and counts as a root bus of its own: how far its devices "
+            "are from others is not sure; copy /sys with its links (tar)"
+        ]
+        # That bus 0 is a root bus needs no proof.
+        (machine.root / "sys/devices/pci0000:00").rmdir()
+        assert len(machine.read().notes) == 1
+
+
+def test_folders_of_bridges_in_a_circle(machine):
+    machine.pci("pci0000:01/0000:01:00.0", "60400", config=config(64, x0e=0x01, x19=2, x1a=2))
+    machine.pci("pci0000:02/0000:02:00.0", "60400", config=config(64, x0e=0x01, x19=1, x1a=1))
+    followed(machine)
+    for name in ("pci0000:01", "pci0000:02"):
+        shutil.rmtree(machine.root / "sys/devices" / name)
+    with pytest.raises(TopologyError, match=r"0000:0[12]:00\.0/config: its buses make it a bridge above itself"):
+        machine.read()
+
+
+def test_a_function_of_which_little_was_copied(machine):
+    top = machine.pci("pci0000:00/0000:00:01.0", class_="")
+    for name in ("uevent", "numa_node", "class_"):
+        (machine.root / top / name).unlink()
+    machine.write(f"{top}/class", "0x030200\n")
+    function = machine.one()
+    assert (function.class_code, function.vendor_id, function.device_id) == (0x030200, 0, 0)
+    assert (function.subsystem_vendor_id, function.numa_node) == (None, None)
+    assert machine.read().notes == ["vendor and device of 0000:00:01.0 were not copied, so that its kind is not known"]
+    for name, value in {
+        "vendor": "10de",
+        "device": "2330",
+        "subsystem_vendor": "10de",
+        "subsystem_device": "16c1",
+    }.items():
+        machine.write(f"{top}/{name}", f"0x{value}\n")
+    function = machine.one()
+    assert (function.vendor_id, function.device_id) == (0x10DE, 0x2330)
+    assert (function.subsystem_vendor_id, function.subsystem_device_id) == (0x10DE, 0x16C1)
+    assert machine.read().notes == []
+
+
+def test_a_group_that_was_copied_as_a_folder_is_not_known(machine):
+    top = machine.pci("pci0000:00/0000:00:01.0")
+    machine.write(f"{top}/iommu_group/type", "DMA\n")
+    assert machine.one().iommu_group is None
+
+
+def test_link_files_of_an_older_kernel(machine):
+    machine.pci("pci0000:00/0000:00:01.0", current_link_speed="8 GT/s")
+    assert machine.one().link == Link(8.0, None, None, None)
+
+
+def test_vfs_without_their_number(machine):
+    pf = machine.pci("pci0000:00/0000:00:01.0", sriov_totalvfs="4")
+    machine.link(f"{pf}/virtfn0", machine.pci("pci0000:00/0000:00:02.0"))
+    assert (machine.read().functions[0].sriov.now, machine.read().functions[0].sriov.total) == (1, 4)
+
+
+def test_a_nul_behind_a_value(machine):
+    machine.write("sys/devices/system/node/node0/cpulist", b"0-1\n\0")
+    machine.pci("pci0000:00/0000:00:01.0", numa_node=b"0\n\0")
+    assert machine.read().numa_nodes[0].cpus == [0, 1]
+    assert machine.one().numa_node == 0
+
+
+def test_a_node_with_the_mask_of_its_cpus_alone(machine):
+    (machine.root / "sys/devices/system/node/node0/cpulist").unlink()
+    machine.write("sys/devices/system/node/node0/cpumap", "2,00000003\n")
+    assert machine.read().numa_nodes[0].cpus == [0, 1, 33]
+    machine.write("sys/devices/system/node/node0/cpumap", "x\n")
+    with pytest.raises(TopologyError, match="node0/cpumap: 'x' is not a mask in words of up to 8 digits"):
+        machine.read()
+
+
+def test_a_kernel_without_numa_and_without_the_list_of_cpus(machine):
+    shutil.rmtree(machine.root / "sys/devices/system/node")
+    (machine.root / "sys/devices/system/cpu/online").unlink()
+    machine.write("proc/meminfo", "MemTotal: 4 kB\n")
+    for cpu in (0, 10):
+        machine.write(f"sys/devices/system/cpu/cpu{cpu}/topology/core_id", "0\n")
+    assert machine.read().numa_nodes[0].cpus == [0, 10]
+
+
+def test_distances_of_a_node_beside_one_that_is_offline(machine):
+    machine.write("sys/devices/system/node/possible", "0-1\n")
+    machine.write("sys/devices/system/node/node0/distance", "10 21\n")
+    assert machine.read().numa_nodes[0].distances == {"0": 10}

@@ -1,0 +1,126 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Malformed files in /sys: each error names its path."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+from sysfs_samples import config
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import TopologyError
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "message"),
+    [
+        ("node/node0/cpulist", "0-x", "node0/cpulist: '0-x' is not a list of numbers"),
+        ("node/node0/meminfo", "Node 0 MemFree: 1 kB", "node0/meminfo has no line MemTotal"),
+        ("node/node0/distance", "10 21", r"node0/distance: .*one number for each node of \[0\]"),
+        ("node/node0/distance", "ten", "node0/distance"),
+        ("node/node0/distance", "²", "node0/distance"),
+        ("cpu/cpu1/topology/thread_siblings_list", "0", r"thread_siblings_list: \[0\] does not hold CPU 1"),
+    ],
+)
+def test_malformed_nodes(machine, path, text, message):
+    machine.write(f"sys/devices/system/{path}", text)
+    with pytest.raises(TopologyError, match=message):
+        machine.read()
+
+
+# -- bad input: each names its path
+
+
+def test_vfs_that_are_not_all_there(machine):
+    machine.pci("pci0000:00/0000:00:01.0", sriov_totalvfs="4", sriov_numvfs="2")
+    with pytest.raises(TopologyError, match=r"0000:00:01\.0/sriov_numvfs says 2, and 0 VFs are there; read again"):
+        machine.read()
+
+
+@pytest.mark.parametrize("length", [0, 1, 63, 100, 255, 300, 4095])
+def test_truncated_config_space(machine, length):
+    machine.pci("pci0000:00/0000:00:01.0", config=bytes(length))
+    with pytest.raises(TopologyError, match=r"0000:00:01\.0/config: config space is truncated"):
+        machine.read()
+
+
+def test_config_space_with_a_loop(machine):
+    machine.pci("pci0000:00/0000:00:01.0", config=config(256, x06=0x10, x34=0x40, x40=0x01, x41=0x40))
+    with pytest.raises(TopologyError, match=r"0000:00:01\.0/config: the capability list loops at 0x40"):
+        machine.read()
+
+
+@pytest.mark.parametrize(
+    "uevent", ["", "PCI_CLASS=30200\n", "PCI_CLASS=x\nPCI_ID=10DE:2330\n", "PCI_CLASS=1\nPCI_ID=1\n"]
+)
+def test_malformed_identity(machine, uevent):
+    top = machine.pci("pci0000:00/0000:00:01.0")
+    machine.write(f"{top}/uevent", uevent)
+    with pytest.raises(TopologyError, match=r"0000:00:01\.0/uevent has no usable PCI_CLASS"):
+        machine.read()
+
+
+def test_a_function_that_went_away(machine):
+    machine.pci("pci0000:00/0000:00:01.0")
+    (machine.root / "sys/devices/pci0000:00/0000:00:01.0/uevent").unlink()
+    with pytest.raises(TopologyError, match=r"0000:00:01\.0/uevent is missing"):
+        machine.read()
+
+
+def test_malformed_node_of_a_function(machine):
+    machine.pci("pci0000:00/0000:00:01.0", numa_node="one")
+    with pytest.raises(TopologyError, match=r"0000:00:01\.0/numa_node: 'one' is not a number"):
+        machine.read()
+
+
+def test_what_is_no_function_among_the_devices(machine):
+    machine.link("sys/bus/pci/devices/0000:00:01.0", "sys/devices/platform/0000:00:01.0")
+    with pytest.raises(TopologyError, match="below no pciDDDD:BB"):
+        machine.read()
+    (machine.root / "sys/bus/pci/devices/0000:00:01.0").unlink()
+    machine.write("sys/bus/pci/devices/0000:00:02.0", "")
+    with pytest.raises(TopologyError, match=r"0000:00:02\.0"):
+        machine.read()
+
+
+def test_nodes_that_share_cpus_are_an_error_that_names_the_path(machine):
+    machine.node(1, "1-2")
+    with pytest.raises(TopologyError) as error:
+        machine.read()
+    assert str(error.value) == (
+        f"{machine.root}/sys: the topology contradicts itself: CPU 1 of NUMA node 1 is on node 0 too, or has a number "
+        "below 0; read it again with host_topology_info"
+    )
+
+
+def test_a_pipe_in_place_of_a_file_makes_nobody_wait(machine):
+    path = machine.root / "proc/cmdline"
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(TopologyError) as error:
+        machine.read()
+    assert (
+        str(error.value)
+        == f"{path} is no regular file: this is no copy of /sys or /proc; read or record the host again"
+    )
+
+
+def test_a_socket_in_place_of_a_file(machine, monkeypatch):
+    path = machine.root / "proc/cmdline"
+    path.unlink()
+    monkeypatch.chdir(path.parent)  # the name of a socket is short
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("cmdline")
+    with pytest.raises(TopologyError) as error:
+        machine.read()
+    assert str(error.value) == f"{path} cannot be read: No such device or address; read it as root"
+
+
+@pytest.mark.parametrize("group", ["none", "²"])
+def test_a_group_that_is_no_number(machine, group):
+    top = machine.pci("pci0000:00/0000:00:01.0")
+    machine.link(f"{top}/iommu_group", f"sys/kernel/iommu_groups/{group}")
+    with pytest.raises(TopologyError, match=f"iommu_group leads to '{group}'"):
+        machine.read()

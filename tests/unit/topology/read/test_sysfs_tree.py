@@ -1,0 +1,215 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The PCI tree from /sys."""
+
+from __future__ import annotations
+
+import pytest
+from sysfs_samples import GPU, config
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
+    Bar,
+    Link,
+    RootComplex,
+    TopologyError,
+)
+
+# -- the PCI tree
+
+
+def test_the_tree_from_the_links(machine):
+    machine.pci("pci0000:3a/0000:3a:00.0", "60400")
+    machine.pci(GPU, "30200")
+    machine.pci("pci0000:3a/0000:3a:01.0", "20000")
+    host = machine.read()
+    assert [(item.address, item.parent, item.kind) for item in host.functions] == [
+        ("0000:3a:00.0", None, "bridge"),
+        ("0000:3a:01.0", None, "nic"),
+        ("0000:3b:00.0", "0000:3a:00.0", "gpu"),
+    ]
+    assert host.root_complexes == [RootComplex("pci0000:3a", 0, 0x3A, 0)]
+    gpu = host.function("0000:3b:00.0")
+    assert (gpu.vendor_id, gpu.device_id, gpu.subsystem_vendor_id, gpu.subsystem_device_id) == (
+        0x10DE, 0x2330, 0x10DE, 0x16C1,
+    )  # fmt: skip
+
+
+def test_functions_are_sorted_by_number_and_not_by_text(machine):
+    for address in ("10000:01:00.0", "0001:00:00.0", "0000:ff:1f.7", "0000:00:02.0"):
+        machine.pci(f"pci{address.rsplit(':', 1)[0]}/{address}")
+    assert [function.address for function in machine.read().functions] == [
+        "0000:00:02.0",
+        "0000:ff:1f.7",
+        "0001:00:00.0",
+        "10000:01:00.0",
+    ]
+
+
+def test_a_root_complex_below_a_volume_management_device(machine):
+    machine.pci("pci0000:00/0000:00:0e.0", "10400")
+    machine.pci("pci0000:00/0000:00:0e.0/pci10000:00/10000:00:02.0", "60400")
+    machine.pci("pci0000:00/0000:00:0e.0/pci10000:00/10000:00:02.0/10000:01:00.0", "10802")
+    host = machine.read()
+    assert [item.name for item in host.root_complexes] == ["pci0000:00", "pci10000:00"]
+    assert [step.address for step in host.path("10000:01:00.0")] == ["10000:00:02.0", "10000:01:00.0"]
+    assert host.function("10000:01:00.0").root_complex == "pci10000:00"
+
+
+def test_a_root_complex_below_a_bus_of_its_own(machine):
+    machine.pci("LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/47505500-0001/pci0001:00/0001:00:00.0", "30200")
+    assert machine.one().root_complex == "pci0001:00"
+
+
+def test_an_empty_root_complex_is_there(machine):
+    machine.pci("pci0000:3a/0000:3a:00.0")
+    machine.write("sys/devices/pci0000:d7/uevent", "")
+    assert machine.read().root_complexes[1] == RootComplex("pci0000:d7", 0, 0xD7, None)
+
+
+def test_a_root_complex_with_functions_on_two_nodes_has_none(machine):
+    machine.pci("pci0000:00/0000:00:01.0", numa_node="0")
+    machine.pci("pci0000:00/0000:00:02.0", numa_node="1")
+    assert machine.read().root_complexes[0].numa_node is None
+
+
+def test_no_node_is_none(machine):
+    machine.pci("pci0000:00/0000:00:01.0", numa_node="-1\n")
+    assert machine.one().numa_node is None
+    assert machine.read().root_complexes[0].numa_node is None
+
+
+def test_a_bridge_missing_from_the_listing_is_read_from_its_place(machine):
+    machine.pci("pci0000:3a/0000:3a:00.0", "60400")
+    machine.pci(GPU, "30200")
+    (machine.root / "sys/bus/pci/devices/0000:3a:00.0").unlink()
+    assert machine.read().function("0000:3b:00.0").parent == "0000:3a:00.0"
+    assert len(machine.read().functions) == 2
+
+
+def test_driver_and_group(machine):
+    top = machine.pci("pci0000:00/0000:00:01.0")
+    machine.write(f"{top}/uevent", "DRIVER=vfio-pci\nPCI_CLASS=30200\nPCI_ID=10DE:2330\n")
+    machine.link(f"{top}/iommu_group", "sys/kernel/iommu_groups/17")
+    function = machine.one()
+    assert (function.driver, function.iommu_group, function.subsystem_vendor_id) == ("vfio-pci", 17, None)
+
+
+def test_bars(machine):
+    resource = """\
+0x0000383fe0000000 0x0000383fe0ffffff 0x000000000014220c
+0x0000000000000000 0x0000000000000000 0x0000000000000000
+0x0000380000000000 0x0000381fffffffff 0x000000000014220c
+0x0000000000000000 0x0000000000000000 0x0000000000000000
+0x0000000000002000 0x000000000000207f 0x0000000000040101
+0x00000000fe200000 0x00000000fe21ffff 0x0000000000040200
+0x00000000000c0000 0x00000000000dffff 0x0000000000000212
+0x0000383fde000000 0x0000383fdfffffff 0x000000000014220c
+"""
+    machine.pci("pci0000:00/0000:00:01.0", resource=resource)
+    assert machine.one().bars == [
+        Bar(0, 16 << 20, "memory", 64, True),
+        Bar(2, 128 << 30, "memory", 64, True),
+        Bar(4, 128, "io", 32, False),
+        Bar(5, 128 << 10, "memory", 32, False),
+    ]
+
+
+def test_a_rom_is_bar_6_and_a_bridges_windows_are_none(machine):
+    lines = ["0x0 0x0 0x0"] * 6 + ["0xfe000000 0xfe0fffff 0x46200"] + ["0x0 0x0 0x0"] * 6 + ["0x1000 0x1fff 0x101"]
+    machine.pci("pci0000:00/0000:00:01.0", resource="\n".join(lines))
+    assert machine.one().bars == [Bar(6, 1 << 20, "memory", 32, True)]
+
+
+def test_low_flag_bits_are_not_the_kind(machine):
+    # Bit 0 of a ROM's flags says that it is enabled; a line with that alone, or without an end, is no BAR.
+    lines = ["0x1000 0x1fff 0x1", "0x0 0x0 0x40200", *["0x0 0x0 0x0"] * 4, "0xfe000000 0xfe0fffff 0x46201"]
+    machine.pci("pci0000:00/0000:00:01.0", resource="\n".join(lines))
+    assert machine.one().bars == [Bar(6, 1 << 20, "memory", 32, True)]
+
+
+def test_a_readable_config_space_is_believed_above_the_files(machine):
+    files = {"current_link_speed": "8.0 GT/s", "current_link_width": "8", "max_link_speed": "8.0 GT/s"}
+    machine.pci("pci0000:00/0000:00:01.0", config=config(256), **files, max_link_width="8")
+    assert (machine.one().config_bytes, machine.one().link) == (256, None)
+
+
+@pytest.mark.parametrize("line", ["0x0 0x0", "0x0 0x0 zero", "0x2000 0x1fff 0x200"])
+def test_malformed_bars(machine, line):
+    machine.pci("pci0000:00/0000:00:01.0", resource=f"{line}\n")
+    with pytest.raises(TopologyError, match=r"0000:00:01\.0/resource: line 1"):
+        machine.read()
+
+
+def test_links_from_files_where_config_space_is_short(machine):
+    machine.pci(
+        "pci0000:00/0000:00:01.0",
+        config=config(64),
+        current_link_speed="16.0 GT/s PCIe\n",
+        current_link_width="8\n",
+        max_link_speed="32.0 GT/s PCIe\n",
+        max_link_width="16\n",
+    )
+    assert machine.one().link == Link(16.0, 8, 32.0, 16)
+    assert machine.one().config_bytes == 64
+
+
+def test_an_unknown_link_is_none(machine):
+    files = {"current_link_speed": "Unknown", "current_link_width": "0", "max_link_speed": "8 GT/s"}
+    machine.pci("pci0000:00/0000:00:01.0", **files, max_link_width="63")
+    assert machine.one().link == Link(None, None, 8.0, 63)
+
+
+def test_bus_numbers_of_a_bridge(machine):
+    machine.pci("pci0000:00/0000:00:01.0", "60400", config=config(64, x0e=0x81, x19=0x3B, x1a=0x41))
+    assert (machine.one().secondary_bus, machine.one().subordinate_bus) == (0x3B, 0x41)
+
+
+def test_registers_of_a_live_looking_function(machine):
+    data = bytearray(config(4096, x06=0x10, x34=0x60, x60=0x10, x62=0x02, x68=0x37, x69=0x59))
+    data[0x100:0x108] = bytes.fromhex("0d000115 5f001d00")
+    data[0x150:0x158] = bytes.fromhex("0f000100 00000580")
+    machine.pci("pci0000:00/0000:00:01.0", "30200", config=bytes(data))
+    function = machine.one()
+    assert (function.port_type, function.config_bytes) == ("endpoint", 4096)
+    assert (function.max_read_request_bytes, function.max_payload_bytes) == (4096, 256)
+    assert function.relaxed_ordering is True
+    assert (function.acs.capability, function.acs.control) == (0x5F, 0x1D)
+    assert (function.ats.enabled, function.ats.smallest_translation_unit) == (True, 5)
+
+
+def test_a_vf_does_as_its_physical_function(machine):
+    pf = machine.pci("pci0000:00/0000:00:01.0", sriov_totalvfs="4", sriov_numvfs="1")
+    vf = machine.pci(
+        "pci0000:00/0000:00:02.0", config=config(4096, x06=0x10, x34=0x60, x60=0x10, x62=0x02, x68=0x37, x69=0x59)
+    )
+    machine.link(f"{pf}/virtfn0", vf)
+    machine.link(f"{vf}/physfn", pf)
+    physical, virtual = machine.read().functions
+    assert (physical.sriov.total, physical.sriov.now, physical.sriov.vfs) == (4, 1, ["0000:00:02.0"])
+    assert virtual.physical_function == "0000:00:01.0"
+    assert (virtual.max_read_request_bytes, virtual.relaxed_ordering, virtual.max_payload_bytes) == (None, None, None)
+
+
+def test_vfs_are_in_the_order_of_their_index(machine):
+    pf = machine.pci("pci0000:00/0000:00:01.0", sriov_totalvfs="16", sriov_numvfs="11")
+    for index in range(11):
+        machine.link(f"{pf}/virtfn{index}", machine.pci(f"pci0000:00/0000:00:{index + 2:02x}.0"))
+    assert machine.read().functions[0].sriov.vfs == [f"0000:00:{index + 2:02x}.0" for index in range(11)]
+
+
+def test_size_of_one_vf_bar(machine):
+    lines = ["0x0 0x0 0x0"] * 7 + ["0xc000000000 0xc000ffffff 0x14220c"] + ["0x0 0x0 0x0"] * 5
+    data = bytearray(config(4096))
+    data[0x100:0x104] = bytes.fromhex("10000100")
+    data[0x10E] = 8  # TotalVFs, of which the driver allows 7
+    files = {"sriov_totalvfs": "7", "sriov_numvfs": "0", "resource": "\n".join(lines)}
+    top = machine.pci("pci0000:00/0000:00:01.0", **files, config=bytes(data))
+    assert machine.one().sriov.vf_bars == [Bar(0, 2 << 20, "memory", 64, True)]
+    machine.write(f"{top}/config", bytes(data[:256]))
+    assert machine.one().sriov.vf_bars == []
+
+
+def test_a_device_that_is_gone_from_the_bus_is_still_listed(machine):
+    machine.pci("pci0000:00/0000:00:01.0", "30200", config=b"\xff" * 4096)
+    function = machine.one()
+    assert (function.kind, function.config_bytes, function.port_type) == ("gpu", 0, None)

@@ -1,0 +1,104 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Evidence that is of something else, in parts or told in another way."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import gpu_vm
+import pytest
+from claims_found import failed
+from gpu_vm import evidence
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import ProofError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.observed.qemu_command_line import qemu_options
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.claims import prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import (
+    Running,
+    Settings,
+    differences_of_domain,
+    firmware_of_result,
+)
+
+
+def test_a_plan_for_another_host_is_one_clear_error():
+    other = gpu_vm.host()
+    other.functions = [item for item in other.functions if item.address != "0000:13:00.0"]
+    with pytest.raises(TopologyError, match=r"no PCI function 0000:13:00\.0"):
+        DomainPlan.from_dict(gpu_vm.plan(), other)
+
+
+def test_firmware_that_waits_for_a_reboot_does_not_hold():
+    result = gpu_vm.firmware()
+    result["devices"]["0000:84:00.0"] = {
+        **result["devices"]["0000:84:00.0"],
+        "ATS_ENABLED": {"current": "False(0)", "next_boot": "True(1)"},
+    }
+    claims = prove(replace(evidence(), nic_firmware=firmware_of_result(result)))
+    (claim,) = [claim for claim in claims if claim.holds is False]
+    assert (claim.claim, claim.wanted, claim.seen) == (
+        "NIC 0000:84:00.0: ATS is as the topology needs it (ATS_ENABLED)",
+        "True(1)",
+        "False(0)",
+    )
+
+
+def test_firmware_that_the_module_would_change_does_not_hold():
+    result = gpu_vm.firmware()
+    result["diff"]["after"] = {"0000:84:00.0 MAX_ACC_OUT_READ": "64"}
+    claims = prove(replace(evidence(), nic_firmware=firmware_of_result(result)))
+    assert failed(claims) == ["NIC 0000:84:00.0: more outstanding read bytes (MAX_ACC_OUT_READ)"]
+
+
+@pytest.mark.parametrize("read", [Settings.of_result, firmware_of_result])
+@pytest.mark.parametrize(
+    "result", [{}, {"outcomes": 1}, {"diff": {"after": {}}}, {"devices": [], "diff": {"after": {}}}]
+)
+def test_a_result_of_something_else_is_refused(read, result):
+    with pytest.raises(ProofError, match="not a result of"):
+        read(result)
+
+
+@pytest.mark.parametrize("missing", ["arguments", "accelerated", "memory", "pinning", "emulator_cpus"])
+def test_half_a_process_is_refused(missing):
+    process = gpu_vm.process()
+    del process[missing]
+    with pytest.raises(ProofError, match=missing):
+        Running.of_process(process)
+
+
+def test_a_domain_that_is_gone_stopped_or_otherwise_does_not_pass_for_the_planned_one():
+    assert differences_of_domain(gpu_vm.domain()) == []
+    assert differences_of_domain({**gpu_vm.domain(), "exists": False}) is None
+    stopped = {**gpu_vm.domain(), "process": None, "state": "shutoff", "live_differences": None}
+    assert differences_of_domain(stopped) == ["it does not run: shutoff"]
+    other = [{"path": "cpu/maxphysaddr/@mode", "wanted": "passthrough", "have": "emulate"}]
+    assert differences_of_domain({**gpu_vm.domain(), "live_differences": other}) == [
+        "running: cpu/maxphysaddr/@mode: wanted passthrough, have emulate"
+    ]
+    without = gpu_vm.domain()
+    del without["differences"]
+    with pytest.raises(ProofError, match="not a domain that was compared"):
+        differences_of_domain(without)
+
+
+def test_proving_changes_nothing_that_was_read():
+    one = evidence()
+    before = copy.deepcopy(one)
+    prove(one)
+    assert one == before
+
+
+def test_qemus_two_notations_read_the_same():
+    assert qemu_options(["-object", '{"qom-type":"x","id":"a","prealloc":true,"host-nodes":[0,1],"size":5}']) == [
+        ("object", {"qom-type": "x", "id": "a", "prealloc": "on", "host-nodes": "0,1", "size": "5"})
+    ]
+    assert qemu_options(["-cpu", "host,migratable=on,x,path=a,,b", "-S", "-overcommit", "mem-lock=off"]) == [
+        ("cpu", {"model": "host", "migratable": "on", "x": "on", "path": "a,b"}),
+        ("overcommit", {"mem-lock": "off"}),
+    ]
+    assert qemu_options(None) is None

@@ -1,0 +1,226 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Claims about the host's and QEMU's settings, and what tuning left alone or was refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import gpu_vm
+import pytest
+from claims_found import failed, found, function
+from gpu_vm import evidence
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.claims import prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.proof.evidence import Settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec import Interface
+
+
+def test_a_driver_that_another_gpu_of_the_host_needs_is_not_kept_off():
+    one = evidence()
+    one.host_settings = replace(one.host_settings, modules_off=[], modules_that_may_load=["nvidia may load: a reason"])
+    one.host.kernel_arguments.clear()
+    (claim, _other) = found(prove(one), "no driver of the host takes")
+    assert (claim.holds, claim.seen, claim.reason) == (None, [], "nvidia may load: a reason")
+    # A binding that failed was not read, which is no reason.
+    one.host_settings = replace(one.host_settings, modules_off=None)
+    assert [claim.holds for claim in found(prove(one), "no driver of the host takes")] == [False, False]
+
+
+def test_kernel_settings_that_are_left_alone_or_missing_are_not_applicable():
+    one = evidence()
+    one.host_settings.kernel_settings = {"governor": {"wanted": "performance", "not_applicable": "no cpufreq"}}
+    (claim,) = found(prove(one), "frequency governor")
+    assert (claim.holds, claim.reason) == (None, "no cpufreq")
+    (claim,) = found(prove(one), "(KSM)")
+    assert (claim.holds, claim.reason) == (None, "the inventory leaves it as it is (gpu_host_kernel_settings.ksm)")
+
+
+def with_speed_settings():
+    """The evidence of a guest with all settings for speed, as QEMU's arguments show them."""
+    one = evidence()
+    spec = one.planned.spec
+    spec.memory_threads, spec.hpet, spec.kvm_dedicated, spec.rng, spec.rom_bar = 8, False, True, True, False
+    spec.interfaces = [Interface(source="default", queues=4)]
+    arguments = [
+        text.replace('"prealloc":true', '"prealloc":true,"prealloc-threads":8') for text in one.running.qemu_arguments
+    ]
+    arguments = [text.replace('"driver":"vfio-pci"', '"driver":"vfio-pci","rombar":0') for text in arguments]
+    card = f'{{"driver":"virtio-net-pci","mq":true,"vectors":10,"mac":"{spec.mac(0)}"}}'
+    arguments += ["-machine", "pc-q35-7.2,hpet=off", "-cpu", "host,kvm-hint-dedicated=on"]
+    arguments += ["-device", '{"driver":"virtio-rng-pci","rng":"objrng0"}', "-device", card]
+    one.running.qemu_arguments = arguments
+    return one
+
+
+# What is in QEMU's arguments instead, and the claim that fails for it.
+SLOWER = {
+    '"prealloc-threads":8,"size"': ('"size"', "is allocated by several threads"),
+    "hpet=off": ("smm=off", "has no HPET"),
+    ",kvm-hint-dedicated=on": ("", "(kvm-hint-dedicated)"),
+    "virtio-rng-pci": ("virtio-balloon-pci", "(virtio-rng)"),
+    '"vectors":10': ('"vectors":4', "virtio interface 0 has its queues"),
+    '"rombar":0': ('"rombar":1', "has no option ROM"),
+}
+
+
+def test_settings_for_speed_are_claimed_if_they_are_asked_for():
+    claims = {claim.claim for claim in prove(with_speed_settings())} - {claim.claim for claim in prove(evidence())}
+    assert len(claims) == 10  # two cells, four devices, one each of the others
+    assert failed(prove(with_speed_settings())) == []
+
+
+@pytest.mark.parametrize("there", SLOWER)
+def test_a_setting_for_speed_that_qemu_does_not_have_fails(there):
+    instead, words = SLOWER[there]
+    one = with_speed_settings()
+    assert any(there in text for text in one.running.qemu_arguments)
+    one.running.qemu_arguments = [text.replace(there, instead) for text in one.running.qemu_arguments]
+    names = failed(prove(one))
+    assert names
+    assert all(words in name for name in names)
+
+
+def test_rhels_machines_have_48_address_bits_at_most():
+    one = evidence()
+    one.planned.machine = "pc-q35-rhel9.4.0"
+    assert [claim.seen for claim in found(prove(one), "host-phys-bits") if claim.holds is False] == [52]
+    one.guest.cpu.physical_address_bits = 48
+    assert failed(prove(one)) == []
+
+
+def test_a_reset_that_is_known_to_fail_is_named():
+    one = evidence()
+    one.host_settings.reset_failures["0000:13:00.0"] = "flr is known to fail"
+    (claim,) = found(prove(one), "can be reset between guests")
+    assert (claim.claim, claim.holds, claim.reason) == (
+        "GPU 0000:13:00.0 can be reset between guests",
+        None,
+        "flr is known to fail",
+    )
+
+
+def test_another_read_request_that_is_asked_for_is_what_is_wanted():
+    one = evidence()
+    one.host_settings.max_read_request_bytes["0000:13:00.0"] = 2048
+    assert failed(prove(one)) == ["MaxReadReq of GPU 0000:13:00.0"]
+    function(one.host, "0000:13:00.0").max_read_request_bytes = 2048
+    assert failed(prove(one)) == []
+
+
+def test_tcg_has_no_address_bits_to_pass_through():
+    one = evidence()
+    one.running.accelerated = False
+    one.guest.cpu.physical_address_bits = 40
+    (claim,) = found(prove(one), "host-phys-bits")
+    assert claim.holds is None
+    assert "TCG" in claim.reason
+
+
+def test_not_knowing_whether_it_is_tcg_excuses_nothing():
+    one = evidence()
+    one.running.accelerated = None
+    one.guest.cpu.physical_address_bits = 40
+    assert failed(prove(one)) == ["the guest has the host's physical address bits (host-phys-bits)"]
+
+
+@pytest.mark.parametrize(
+    ("argument", "holds"),
+    [
+        ('{"driver":"intel-iommu","id":"iommu0","device-iotlb":true}', True),
+        ("intel-iommu,device-iotlb=on", True),
+        ('{"driver":"intel-iommu","id":"iommu0"}', False),
+        (None, False),
+    ],
+)
+def test_a_planned_guest_iommu_serves_ats(argument, holds):
+    one = evidence()
+    one.planned.spec.guest_iommu = True
+    if argument:
+        one.running.qemu_arguments += ["-device", argument]
+    (claim,) = found(prove(one), "guest's IOMMU")
+    assert claim.holds is holds
+
+
+def test_host_settings_that_were_not_read_fail():
+    assert failed(prove(replace(evidence(), host_settings=None))) == [
+        "every setting of the host is as asked for, and comes back at every boot"
+    ]
+
+
+def test_what_the_inventory_leaves_alone_is_not_applicable():
+    one = evidence()
+    one.host_settings.acs_ports.remove("0000:12:01.0")
+    one.nccl, one.nccl_topology = {}, ""
+    for settings in (one.host_settings, one.guest_settings):
+        settings.max_read_request_bytes.clear()
+    spec, processors = one.planned.spec, one.planned.processors
+    spec.lock_memory, spec.huge_page_mib, spec.strict_memory = False, 0, False
+    one.planned.address_bits_mode, processors.kept_cpus = "off", []
+    for cell in processors.cells:
+        cell.cpus = []
+    claims = prove(one)
+    assert failed(claims) == []
+    for words in (
+        "port 0000:12:01.0: req",
+        "MaxReadReq",
+        "NCCL",
+        "locked",
+        "own host CPUs",
+        "phys-bits",
+        "huge pages of host",
+        "bound to host",
+    ):
+        assert {claim.holds for claim in found(claims, words)} == {None}, words
+
+
+def test_what_tuning_was_refused_fails_and_is_not_taken_for_left_alone():
+    """Under kernel lockdown gpu_host_boot says what it could not write: the inventory asks for it all the same."""
+    result = gpu_vm.on_host()
+    port, gpu = "0000:12:01.0", "0000:13:00.0"
+    result["failures"] = ["pci_tuning: kernel lockdown is on (integrity)"]
+    devices = result["outcomes"]["pci_tuning"]["devices"]
+    devices[port] = {"acs": ["source_validation"], "refused": {"acs": ["direct_translated"]}}
+    devices[gpu] = {"max_read_request_bytes": 512, "refused": {"max_read_request_bytes": 4096}}
+    one = replace(evidence(), host_settings=Settings.of_result(result))
+    function(one.host, port).acs.control = 0x1D
+    function(one.host, gpu).max_read_request_bytes = 512
+    claims = prove(one)
+    assert failed(claims) == [
+        "every setting of the host is as asked for, and comes back at every boot",
+        f"switch port {port}: requests of the NIC that the IOMMU has translated go straight (ACSCtl, inline, nic port)",
+        f"MaxReadReq of GPU {gpu}",
+    ]
+    assert found(claims, "every setting of the host")[0].seen == ["pci_tuning: kernel lockdown is on (integrity)"]
+    assert (found(claims, f"MaxReadReq of GPU {gpu}")[0].wanted, found(claims, f"of GPU {gpu}")[0].layer) == (
+        "4096 B",
+        "hypervisor",
+    )
+
+
+def test_what_failed_before_it_chose_devices_is_unknown_and_excuses_nothing():
+    result = gpu_vm.on_host()
+    result["failures"] = ["pci_tuning: 0000:13:00.0 is gone; read the host again"]
+    result["outcomes"]["pci_tuning"] = {}
+    one = replace(evidence(), host_settings=Settings.of_result(result))
+    function(one.host, "0000:12:01.0").acs.control = 0x1D
+    function(one.host, "0000:13:00.0").max_read_request_bytes = 512
+    claims = prove(one)
+    assert [claim.claim for claim in claims if claim.holds is None] == [
+        "the guest's IOMMU serves ATS (device IOTLB)",
+        "GPU 0000:13:00.0 and NIC 0000:14:00.1 reach each other directly, links of unknown rate",
+    ]
+    assert failed(claims) == [
+        "every setting of the host is as asked for, and comes back at every boot",
+        "switch port 0000:12:01.0: requests of the NIC that the IOMMU has translated go straight (ACSCtl, inline, nic "
+        "port)",
+        "MaxReadReq of GPU 0000:13:00.0",
+    ]
+
+
+def test_planned_address_bits_that_are_a_number_are_compared_with_it():
+    one = evidence()
+    one.planned.address_bits_mode, one.planned.address_bits = "emulate", 46
+    assert failed(prove(one)) == ["the guest has its planned physical address bits"]
+    one.guest.cpu.physical_address_bits = 46
+    assert failed(prove(one)) == []
