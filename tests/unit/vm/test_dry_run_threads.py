@@ -89,10 +89,12 @@ def test_before_the_roles_the_causes_are_found_and_what_the_roles_do_not_set_in_
     # plan.yml takes ACS and MaxReadReq as the roles set them, and names what needs firmware.
     said = of_gpudirect(plan(host)["tree"])
     assert said[0] == f"GPUDirect: 0 of {pairs} pairs of GPU and NIC are direct, {rate} GB/s by their links"
-    assert [line for line in said[1:] if not line.startswith("    ")] == [
-        next(line for line in said if line.startswith("  the NIC has no ATS capability (GPU "))
-    ]
-    assert "remedy: ATS_ENABLED" in said[2]
+    assert [line.split()[4:] for line in said[2 : pairs + 2]] == [
+        ["no", "1011101", "on", "4096", "yes", f"{rate}", "slow"]
+    ] * pairs
+    cause, remedy = said[pairs + 2 :]
+    assert cause.startswith("  the NIC has no ATS capability (GPU ")
+    assert "remedy: ATS_ENABLED" in remedy
 
 
 @pytest.mark.parametrize("name", THREADS)
@@ -101,9 +103,9 @@ def test_after_the_roles_the_plan_is_free_of_every_known_cause(name):
     _gpus, _nics, pairs, rate = THREADS[name]
     assert {pair.verdict for pair in outlook.pairs(host, devices(host))} == {"direct"}
     result = plan(host)
-    assert of_gpudirect(result["tree"]) == [
-        f"GPUDirect: {pairs} of {pairs} pairs of GPU and NIC are direct, {rate} GB/s by their links"
-    ]
+    first, _head, *rows = of_gpudirect(result["tree"])
+    assert first == f"GPUDirect: {pairs} of {pairs} pairs of GPU and NIC are direct, {rate} GB/s by their links"
+    assert [line.split()[4:] for line in rows] == [["yes", "1011101", "on", "4096", "yes", f"{rate}", "direct"]] * pairs
     assert [item for item in result["findings"] if "ats" in item["what"]] == []
     (domain,) = result["domains"]
     assert domain["plan"]["fidelity"]["share"] == 1.0

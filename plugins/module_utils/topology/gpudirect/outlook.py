@@ -18,6 +18,21 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths impo
 
 NEAREST_FIRST = list(PATH_CLASSES)
 BELOW_ONE_SWITCH = ("PIX", "PXB")
+NOT_NEEDED, UNKNOWN = "-", "not known"
+# The columns of ``lines``; the guest's path is what NCCL finds there.
+COLUMNS = (
+    "GPU",
+    "NIC",
+    "host",
+    "guest",
+    "ATS",
+    "ACS",
+    "relaxed ordering",
+    "MaxReadReq",
+    "huge pages",
+    "GB/s",
+    "verdict",
+)
 # PCI Express Base Specification: 8b/10b up to 5 GT/s, 128b/130b from 8 GT/s on, and FLITs from 64 GT/s on (242 of 256
 # bytes are the transaction layer's).
 ENCODINGS = ((5.0, 8 / 10), (32.0, 128 / 130), (64.0, 242 / 256))
@@ -39,6 +54,24 @@ SMALL_PAGES = Cause(
 
 
 @dataclass(frozen=True)
+class Facts:
+    """The settings of a pair as they are judged, as text; NOT_NEEDED and UNKNOWN have their own."""
+
+    ats: str
+    acs: str  # the bits of the port where the NIC's requests turn to the GPU
+    relaxed_ordering: str
+    read_bytes: str
+    huge_pages: str
+
+    def words(self) -> str:
+        """Return them in one line."""
+        return (
+            f"ATS {self.ats}, ACS {self.acs}, relaxed ordering {self.relaxed_ordering}, "
+            f"MaxReadReq {self.read_bytes}, huge pages {self.huge_pages}"
+        )
+
+
+@dataclass(frozen=True)
 class Pair:
     """A GPU and a NIC: their path on the host and in the guest, the links' rate (None: not known), and the causes."""
 
@@ -48,6 +81,7 @@ class Pair:
     guest_path: str
     link_gb_per_s: float | None
     causes: tuple[Cause, ...]
+    facts: Facts
 
     @property
     def verdict(self) -> str:
@@ -83,18 +117,19 @@ def pairs(
                 causes.append(SMALL_PAGES)
             rates = [link_rate(host.function(address).link) for address in (gpu, nic)]
             rate = None if None in rates else min(each for each in rates if each is not None)
-            found.append(Pair(gpu, nic, nearest, guest, rate, tuple(causes)))
+            facts = _facts(plan, gpu, nic, tuned, huge_pages)
+            found.append(Pair(gpu, nic, nearest, guest, rate, tuple(causes), facts))
     return sorted(found, key=lambda pair: (-sum(3**cause.severity for cause in pair.causes), pair.gpu, pair.nic))
 
 
 def lines(found: list[Pair]) -> list[str]:
-    """Return the outlook as text: one line a verdict, then each cause once with its pairs."""
+    """Return the outlook as text: the sum, a table of the pairs, the worst first, each cause once with its pairs."""
     if not found:
         return ["GPUDirect: no GPU with a NIC"]
     direct = sum(pair.verdict == "direct" for pair in found)
     rates = sorted({pair.link_gb_per_s for pair in found if pair.link_gb_per_s is not None})
     speed = f", {rates[0]:.2g} GB/s by their links" if rates else ""
-    said = [f"GPUDirect: {direct} of {len(found)} pairs of GPU and NIC are direct{speed}"]
+    said = [f"GPUDirect: {direct} of {len(found)} pairs of GPU and NIC are direct{speed}", *_table(found)]
     by_cause: dict[Cause, list[Pair]] = {}
     for pair in found:
         for cause in pair.causes:
@@ -105,6 +140,64 @@ def lines(found: list[Pair]) -> list[str]:
         said.append(f"  {cause.what} (GPU {own[0].gpu} and NIC {own[0].nic}{more})")
         said.append(f"    costs: {cause.cost}; remedy: {cause.remedy}")
     return said
+
+
+def _table(found: list[Pair]) -> list[str]:
+    rows = [COLUMNS]
+    for pair in found:
+        rate = UNKNOWN if pair.link_gb_per_s is None else f"{pair.link_gb_per_s:.2g}"
+        rows.append(
+            (
+                pair.gpu,
+                pair.nic,
+                pair.host_path,
+                pair.guest_path,
+                pair.facts.ats,
+                pair.facts.acs,
+                pair.facts.relaxed_ordering,
+                pair.facts.read_bytes,
+                pair.facts.huge_pages,
+                rate,
+                pair.verdict,
+            )
+        )
+    widths = [max(len(row[at]) for row in rows) for at in range(len(COLUMNS))]
+    return ["  " + "  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows]
+
+
+def _facts(plan: AcsPlan, gpu: str, nic: str, as_set: bool, huge_pages: bool) -> Facts:
+    """Return the settings of a pair; ``as_set``: ACS and MaxReadReq as the role gpu_host sets them."""
+    function = plan.host.function(nic)
+    ordering = function.relaxed_ordering
+    reads = 4096 if as_set else function.max_read_request_bytes
+    return Facts(
+        _ats_fact(plan, gpu, nic),
+        _acs_fact(plan, gpu, nic, as_set),
+        UNKNOWN if ordering is None else "on" if ordering else "off",
+        UNKNOWN if reads is None else str(reads),
+        "yes" if huge_pages else "no",
+    )
+
+
+def _ats_fact(plan: AcsPlan, gpu: str, nic: str) -> str:
+    function = plan.host.function(nic)
+    if plan.purpose == rules.BARE_METAL or plan.topology(gpu, nic) != rules.INLINE:
+        return NOT_NEEDED
+    if function.ats is not None:
+        return "yes"
+    return "no" if function.config_bytes >= PCI_CFG_SPACE_EXP_SIZE else UNKNOWN
+
+
+def _acs_fact(plan: AcsPlan, gpu: str, nic: str, as_set: bool) -> str:
+    turn = plan.turns(nic, gpu)
+    if not turn or plan.topology(gpu, nic) != rules.INLINE:
+        return NOT_NEEDED
+    port = next(item for item in plan.ports if item.address == turn[0])
+    function = plan.host.function(port.address)
+    if function.acs is None:
+        return "none" if function.config_bytes >= PCI_CFG_SPACE_EXP_SIZE else UNKNOWN
+    acs = function.acs
+    return f"{port.mask.applied(acs.control, acs.capability) if as_set else acs.control:07b}"
 
 
 def _tree(host_path: str, guest_path: str) -> list[Cause]:

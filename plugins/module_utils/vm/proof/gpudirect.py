@@ -46,7 +46,8 @@ def _pair(evidence: Evidence, pair: outlook.Pair) -> Claim:
     source = f"guest and {evidence.host_name} /sys/bus/pci/devices and config space"
     if evidence.guest is None:
         return Claim(LAYER, claim, "direct", None, False, source, "")
-    seen = f"{pair.host_path} on the host, {pair.guest_path} in the guest: {pair.verdict}"
+    paths = f"{pair.host_path} on the host, {pair.guest_path} in the guest"
+    seen = f"{pair.verdict}: {paths}, {pair.facts.words()}"
     if not pair.causes:
         return Claim(LAYER, claim, "direct", seen, True, source, "")
     reason = "; ".join(f"{cause.what}, which costs: {cause.cost}; remedy: {cause.remedy}" for cause in pair.causes)

@@ -4,11 +4,16 @@
 
 from __future__ import annotations
 
+import re
+
 import gpudirect_servers as servers
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect import outlook
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import VIRTUAL_MACHINES
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import (
+    BARE_METAL,
+    VIRTUAL_MACHINES,
+)
 
 # The boards of the threads that docs/gpudirect.md names: the GPUs and NICs below each of their switches.
 THREADS = {
@@ -101,10 +106,64 @@ def test_the_text_names_each_cause_once():
     said = outlook.lines(found(host))
     assert said[0] == "GPUDirect: 0 of 8 pairs of GPU and NIC are direct, 63 GB/s by their links"
     assert sum("wanted 1x111x1" in line for line in said) == 8
-    assert outlook.lines(found(tuned(host))) == [
-        "GPUDirect: 8 of 8 pairs of GPU and NIC are direct, 63 GB/s by their links"
-    ]
+    first, head, *rows = outlook.lines(found(tuned(host)))
+    assert first == "GPUDirect: 8 of 8 pairs of GPU and NIC are direct, 63 GB/s by their links"
+    assert head.split()[:2] == ["GPU", "NIC"]
+    assert len(rows) == 8
     assert outlook.lines([]) == ["GPUDirect: no GPU with a NIC"]
+
+
+def rows_of(pairs):
+    """Return the table as dictionaries by column."""
+    _sum, head, *rows = outlook.lines(pairs)[: len(pairs) + 2]
+    cells = [re.split(r" {2,}", line.strip()) for line in (head, *rows)]
+    assert {len(row) for row in cells} == {len(outlook.COLUMNS)}
+    return [dict(zip(cells[0], row)) for row in cells[1:]]
+
+
+def test_the_table_has_what_was_read_the_worst_first():
+    host = tuned(servers.hgx())
+    bad = next(item for item in host.functions if item.kind == "nic" and item.numa_node == 1)
+    bad.ats, bad.max_read_request_bytes, bad.relaxed_ordering = None, 512, False
+    host.function(bad.parent).acs.control = 0x1D
+    worst, *others = rows_of(found(host, huge_pages=False))
+    said = {"host": "PIX", "guest": "PIX", "huge pages": "no", "GB/s": "63", "verdict": "slow"}
+    off = {"ATS": "no", "ACS": "0011101", "relaxed ordering": "off", "MaxReadReq": "512"}
+    on = {"ATS": "yes", "ACS": "1011101", "relaxed ordering": "on", "MaxReadReq": "4096"}
+    assert worst == {**said, **off, "GPU": worst["GPU"], "NIC": bad.address}
+    for row in others:
+        assert row == {**said, **on, "GPU": row["GPU"], "NIC": row["NIC"]}
+
+
+def test_the_table_of_a_plan_has_what_the_roles_set():
+    host = servers.hgx()
+    for item in host.functions:
+        if item.kind == "nic":
+            item.max_read_request_bytes = 512
+    assert {(row["ACS"], row["MaxReadReq"]) for row in rows_of(found(host))} == {("0011101", "512")}
+    assert {(row["ACS"], row["MaxReadReq"]) for row in rows_of(found(host, tuned=True))} == {("1011101", "4096")}
+
+
+def test_the_table_says_what_is_not_known_and_what_is_not_needed():
+    host = tuned(servers.hgx())
+    for item in host.functions:
+        item.config_bytes, item.acs, item.link = 64, None, None
+        if item.kind == "nic":
+            item.ats, item.max_read_request_bytes, item.relaxed_ordering = None, None, None
+    for row in rows_of(found(host)):
+        unknown = ("ATS", "ACS", "relaxed ordering", "MaxReadReq", "GB/s")
+        assert {row[name] for name in unknown} == {"not known"}
+    for row in rows_of(found(servers.numa(servers.INTEL_ROOT))):
+        assert (row["ATS"], row["ACS"]) == ("-", "-")
+    bare = outlook.pairs(servers.hgx(ats=False), servers.passed(servers.hgx()), purpose=BARE_METAL)
+    assert {row["ATS"] for row in rows_of(bare)} == {"-"}
+
+
+def test_a_port_without_acs_has_none():
+    host = tuned(servers.hgx())
+    nic = next(item for item in host.functions if item.kind == "nic")
+    host.function(nic.parent).acs = None
+    assert next(row for row in rows_of(found(host)) if row["NIC"] == nic.address)["ACS"] == "none"
 
 
 @pytest.mark.parametrize(
