@@ -187,3 +187,10 @@ def test_causes_are_of_the_purpose(guest, purpose):
 
 def test_without_the_hypervisor_nothing_is_known_of_causes():
     assert judge.known_causes(None, guest=True) == ()
+
+
+def test_a_link_with_all_its_lanes_is_no_cause():
+    host = board()
+    (claim, *_others) = judge.claims(judge.of_nvbandwidth(ran(printed.nvbandwidth(gpus(host)[:1], [27.0])), host))
+    assert claim.holds is False
+    assert "lanes" not in claim.reason

@@ -52,3 +52,9 @@ def test_nvbandwidth_s_cells_belong_to_gpus():
 def test_half_an_output_is_no_number(read, text, why):
     with pytest.raises(outputs.UnreadableError, match=re.escape(why)):
         read(text)
+
+
+def test_an_error_of_the_tool_is_told_as_it_is():
+    with pytest.raises(outputs.UnreadableError) as error:
+        outputs.nvbandwidth_copies(printed.nvbandwidth(["x"], [1.0]))
+    assert str(error.value).startswith("no PCI address in ")

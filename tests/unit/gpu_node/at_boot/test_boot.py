@@ -111,6 +111,7 @@ def test_clocks_are_locked_again_after_the_driver_was_loaded_anew(tmp_path):
     node = Loaded(tmp_path)
     settings = boot.read({"clocks_mhz": [1000, 1980]})
     assert boot.ensure(node, settings).changed
+    assert changes(node) == [["nvidia-smi", "-i", GPU, "--lock-gpu-clocks=1000,1980"]]
     assert not boot.ensure(node, settings).changed
     os.rename(node.path("/sys/module/nvidia"), node.path("/sys/module/former"))
     node.write("/sys/module/nvidia/version", "595.91.07\n")
@@ -176,3 +177,25 @@ def test_the_unit_runs_the_saved_settings_after_the_persistence_daemon():
 def test_an_answer_of_ethtool_without_sizes_is_an_error():
     with pytest.raises(rings.HostError, match="no ring sizes"):
         rings.read("netlink error: Operation not supported\n", "p0")
+
+
+def test_rings_are_set_unless_it_is_check_mode(tmp_path):
+    node = Loaded(tmp_path)
+    assert rings.ensure(node, 4096, check=True).changed
+    assert node.sizes == {"RX": 1024, "TX": 1024}
+    rings.ensure(node, 4096)
+    assert node.sizes == {"RX": 4096, "TX": 4096}
+
+
+def test_mig_of_an_idle_gpu_is_off_at_once(tmp_path):
+    node = Loaded(tmp_path)
+    node.mig = ["Enabled", "Enabled"]
+    done = boot.ensure(node, boot.read({}))
+    assert done.after == {f"{GPU} MIG": "Disabled"}
+    assert done.pending == []
+
+
+def test_a_boot_without_settings_says_what_to_do(tmp_path, capsys):
+    missing = str(tmp_path / "gpu_node.json")
+    assert boot.main([missing]) == 1
+    assert capsys.readouterr().err == f"there is no {missing}: run the role gpu_node again\n"

@@ -182,3 +182,27 @@ def test_fingerprints_may_be_written_as_gpg_shows_them(tmp_path):
 def test_a_mistake_in_the_request_is_refused(tmp_path, settings, why):
     with pytest.raises(RequestError, match=why):
         ensure.ensure(Node(tmp_path), settings, in_image=False)
+
+
+def test_only_the_drivers_pin_takes_what_belongs_to_the_driver(tmp_path):
+    node = Node(tmp_path)
+    ensure.ensure(node, {"storage": True}, in_image=False)
+    pins = dict(re.findall(r"Package: (.*)\nPin: version (.*)\n", node.read(PINS)))
+    assert {version for names, version in pins.items() if "libnvidia-*" in names.split()} == {"595.91.07*"}
+    assert len(pins) == 3
+
+
+def test_each_rail_answers_for_its_own_address_only(tmp_path):
+    node = Node(tmp_path)
+    ensure.ensure(node, {"rails_on_one_subnet": True}, in_image=False)
+    lines = node.read("/etc/sysctl.d/60-sailloft-gpu-node.conf").splitlines()
+    assert [line for line in lines if not line.startswith("#")] == [
+        "net.ipv4.conf.all.arp_announce = 1",
+        "net.ipv4.conf.all.arp_filter = 1",
+        "net.ipv4.conf.all.arp_ignore = 2",
+    ]
+
+
+@pytest.mark.parametrize(("gpus", "notes"), [(0, ["this machine has no NVIDIA GPU"]), (8, [])])
+def test_a_machine_without_gpu_is_named(tmp_path, gpus, notes):
+    assert ensure.ensure(Node(tmp_path, gpus=gpus), {}, in_image=False).facts["notes"] == notes

@@ -2,6 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
+import base64
+import hashlib
+
 import pytest
 from gpu_nodes import FINGERPRINT, KEY
 
@@ -27,3 +30,33 @@ def test_the_fingerprint_is_the_one_that_gpg_shows():
 def test_what_is_no_whole_key_is_refused(key, why):
     with pytest.raises(openpgp.KeyFormatError, match=why):
         openpgp.fingerprints(key)
+
+
+def armored(data):
+    """Return bytes as an armored key without checksum."""
+    body = base64.b64encode(data).decode()
+    return f"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n{body}\n-----END PGP PUBLIC KEY BLOCK-----\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        # RFC 9580, section 4.2: old format with type 3 has no length, and so has a new one of 224 to 254 (partial).
+        (b"\x9b\x00\x00", "it is damaged: a packet without length"),
+        (b"\xc6\xe0\x00", "it is damaged: a packet without length"),
+        (b"\xc6", "it is damaged: a packet without length"),
+        (b"\x98\x05\x04", "it is damaged: it ends within a packet"),
+        (b"\x98\x01\x03", "it is not a version 4 key"),
+        (b"\x18\x00\x00", "it is damaged: no packet where one begins"),
+    ],
+)
+def test_a_damaged_packet_is_named(data, why):
+    with pytest.raises(openpgp.KeyFormatError, match=f"^{why}$"):
+        openpgp.fingerprints(armored(data))
+
+
+@pytest.mark.parametrize("head", [b"\x98\xff", b"\x99\x00\xff", b"\x9a\x00\x00\x00\xff", b"\xc6\xc0\x3f"])
+def test_every_form_of_a_length_gives_the_same_key(head):
+    body = b"\x04" + bytes(254)
+    wanted = hashlib.sha1(b"\x99\x00\xff" + body).hexdigest().upper()
+    assert openpgp.fingerprints(armored(head + body)) == [wanted]

@@ -161,3 +161,35 @@ def test_another_architecture_is_refused(tmp_path):
 def test_the_same_input_gives_the_same_plan(tmp_path):
     node = Node(tmp_path)
     assert planned(node, repositories=[ARCHIVE]) == planned(node, repositories=[ARCHIVE])
+
+
+@pytest.mark.parametrize(
+    ("system", "settings", "fabric"),
+    [
+        ("debian12", {}, ["nvidia-fabricmanager=595.91.07", "libnvidia-nscq=595.91.07"]),
+        ("ubuntu2604", {"dcgm": False}, ["nvidia-fabricmanager=595.91.07", "libnvidia-nscq=595.91.07"]),
+        # The archive of precompiled modules has the branch in the names, and so have all archives up to branch 580.
+        (
+            "ubuntu2604",
+            {"modules": "precompiled", "dcgm": False},
+            ["nvidia-fabricmanager-595=595.91.07", "libnvidia-nscq-595=595.91.07"],
+        ),
+        (
+            "ubuntu2404",
+            {"driver": "580.173.02"},
+            ["nvidia-fabricmanager-580=580.173.02", "libnvidia-nscq-580=580.173.02"],
+        ),
+        ("rhel9", {}, ["nvidia-fabricmanager=595.91.07", "libnvidia-nscq=595.91.07"]),
+        ("rhel9", {"driver": "580.173.02"}, ["nvidia-fabric-manager=580.173.02", "libnvidia-nscq=580.173.02"]),
+    ],
+)
+def test_fabric_manager_by_distribution_and_branch(tmp_path, system, settings, fabric):
+    made = planned(Node(tmp_path, system, nvswitches=4), **settings)
+    assert [name for name in names(made) if "fabric" in name or "nscq" in name] == fabric
+
+
+def test_where_nothing_is_precompiled_only_dkms_is_left(tmp_path):
+    with pytest.raises(RequestError) as error:
+        planned(Node(tmp_path, "debian12"), modules="precompiled")
+    assert "take gpu_node_modules: dkms" in str(error.value)
+    assert "there are" not in str(error.value)
