@@ -42,10 +42,8 @@ from typing import Any
 
 from ansible.plugins.callback import CallbackBase
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.alike import common, lines
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
-
-# A message of a page's length is cut: the whole one is where the task failed.
-MESSAGE_MAX = 300
 
 # ansible-core's linear strategy ends the run after a task if failed hosts / hosts of the batch > this / 100. Below 0 it
 # does so even where no host failed but some were unreachable, which it does not count.
@@ -81,11 +79,7 @@ class CallbackModule(CallbackBase):
     def _add(self, result: Any, kind: str) -> None:
         host, found = result._host, result._result
         message = str(found.get("msg") or found.get("stderr") or kind)
-        own = [host.name, str(host.vars.get("ansible_host", ""))]
-        for name in sorted(filter(None, own), key=len, reverse=True):
-            message = message.replace(name, "HOST")
-        line = " ".join(message.split())
-        shown = line if len(line) <= MESSAGE_MAX else f"{line[:MESSAGE_MAX]}..."
+        shown = common(message, (host.name, str(host.vars.get("ansible_host", ""))))
         failure = (result._task.get_name(), f"{kind}: {shown}")
         self.failures.setdefault(failure, []).append(host.name)
         if not _may_be_rescued(result._task):
@@ -115,12 +109,7 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_stats(self, stats: Any) -> None:
         """Show the failures, the most frequent first. A host that was rescued has not failed."""
         lost = {*stats.failures, *stats.dark}
-        lines = []
-        for (task, message), hosts in self.failures.items():
-            left = [host for host in hosts if host in lost]
-            if left:
-                lines.append((-len(set(left)), f"{len(set(left))} hosts: {task}: {message}: {fold(left)}"))
-        for _count, line in sorted(lines):
+        for line in lines({failure: lost.intersection(hosts) for failure, hosts in self.failures.items()}):
             self._display.display(line, color="red")
 
 

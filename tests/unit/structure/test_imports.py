@@ -26,6 +26,7 @@ ALLOWED = {
     "nic": {"fabric", "host"},
     "gpu_node": {"host", "topology"},
     "site": set(),
+    "gateways": {"site"},
 }
 EVERYBODYS = {"given", "proof"}
 # Library files that import Ansible, with what for.

@@ -1,0 +1,134 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Run a playbook on slices of the inventory, each from its gateway, side by side."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+from ansible import context
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.errors import GatewayError
+from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome import OK
+from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.record import Record, begun, resumed, told
+from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.slices import by_gateway, cut
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.gateway_slice import Job, make_project, run_slice
+
+SPEC = {
+    "playbook": {"type": "str", "required": True},
+    "gateways": {"type": "dict", "required": True},
+    "inventory": {"type": "list", "elements": "str", "required": True},
+    "folder": {"type": "path", "required": True},
+    "resume": {"type": "bool", "default": False},
+    "arguments": {"type": "list", "elements": "str", "default": []},
+    "forks": {"type": "int", "default": 50},
+    "connect": {"type": "str", "default": "ssh -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=15"},
+    "path": {"type": "str", "default": ""},
+}
+display = Display()
+
+
+class ActionModule(ActionBase):
+    """Divide the inventory, run all slices, and gather their results."""
+
+    _supports_check_mode = True
+    _supports_diff = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the action."""
+        result = super().run(tmp, task_vars)
+        _spec, given = self.validate_argument_spec(argument_spec=SPEC)
+        arguments = [*given["arguments"]]
+        arguments += ["--check"] if self._task.check_mode else []
+        arguments += ["--diff"] if self._task.diff else []
+        folder = Path(given["folder"])
+        record = begun(given["playbook"], arguments, given["gateways"])
+        left = list(record.gateways)
+        try:
+            by_gateway(record.gateways)
+            if given["resume"]:
+                record, left = resumed(_read(folder / "record.json"), str(folder / "record.json"), record)
+            slices = by_gateway({host: record.gateways[host] for host in left})
+            if slices and not importlib.util.find_spec("ansible_runner"):
+                raise GatewayError("controller", "ansible-runner is not installed", "pip install ansible-runner")
+            listed = self._inventory(given["inventory"]) if slices else {}
+        except GatewayError as error:
+            raise AnsibleActionFail(str(error)) from error
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write(folder / "record.json", record.to_json())
+        changed = False
+        with tempfile.TemporaryDirectory() as project, ThreadPoolExecutor(max(1, len(slices))) as threads:
+            playbook = make_project(Path(project), given["playbook"]) if slices else ""
+            job = Job(playbook, arguments, given["forks"], shlex.split(given["connect"]), given["path"], Path(project))
+            running = {}
+            for gateway, hosts in slices.items():
+                inventory = cut(listed, hosts, self._decrypt)
+                display.display(f"{gateway}: {len(hosts)} hosts begin")
+                running[threads.submit(run_slice, job, gateway, inventory, hosts, folder / gateway)] = gateway
+            for done in as_completed(running):
+                gateway, ended = running[done], done.result()
+                record = record.with_slice(gateway, ended.hosts, ended.cause)
+                # After each slice, so that a run whose controller ends can be resumed.
+                _write(folder / "record.json", record.to_json())
+                display.display(told(gateway, ended.hosts, ended.cause))
+                changed = changed or ended.changed
+        return {**result, **_result(record, changed, folder)}
+
+    def _inventory(self, sources: list[str]) -> dict[str, Any]:
+        """Return the inventory as ansible-inventory has it. Raises GatewayError."""
+        command = [sys.executable, "-m", "ansible", "inventory", "--list", "--export"]
+        for source in sources:
+            command += ["-i", source]
+        for name in ("vault_ids", "vault_password_files"):
+            for value in context.CLIARGS.get(name) or ():
+                command += ["--vault-id", value]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode:
+            cause = " ".join((done.stderr or done.stdout).split())
+            raise GatewayError("inventory", f"ansible-inventory failed: {cause}", "correct the inventory")
+        listed: dict[str, Any] = json.loads(done.stdout)
+        return listed
+
+    def _decrypt(self, text: str) -> str:
+        return str(self._loader._vault.decrypt(text).decode("utf-8"))
+
+
+def _result(record: Record, changed: bool, folder: Path) -> dict[str, Any]:
+    counts = record.counts()
+    found = {"changed": changed, "report": record.report(), "hosts": counts, "record": str(folder / "record.json")}
+    if set(counts) <= {OK}:
+        return found
+    lost = sum(count for state, count in counts.items() if state != OK)
+    return {
+        **found,
+        "failed": True,
+        "msg": f"{lost} of {len(record.hosts)} hosts are not done; correct what the report names, and run again with "
+        "-e gateways_resume=true",
+    }
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise GatewayError(str(file), f"not read: {error.strerror}", "run without gateways_resume") from None
+
+
+def _write(file: Path, text: str) -> None:
+    fresh = file.with_suffix(".new")
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as target:
+        target.write(text)
+    fresh.replace(file)

@@ -1,0 +1,77 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Divide an inventory by the gateways from which its hosts are reached. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Callable
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.errors import GatewayError
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.fold import fold
+
+# Groups that Ansible adds to every inventory.
+IMPLICIT = ("_meta", "all", "ungrouped")
+
+
+def by_gateway(gateways: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the hosts of each gateway, from the gateway of each host. Raises GatewayError where one has none."""
+    without = [host for host, gateway in gateways.items() if not gateway]
+    if without:
+        raise GatewayError(
+            fold(without),
+            "no gateway",
+            "set runner_gateway, or name the hosts of the run with -e gateways_hosts=PATTERN or --limit",
+        )
+    found: dict[str, list[str]] = {}
+    for host, gateway in gateways.items():
+        found.setdefault(gateway, []).append(host)
+    for gateway in found:
+        # It is an argument of ssh, and the name of a folder.
+        if gateway.startswith(("-", ".")) or "/" in gateway or not gateway.isprintable():
+            raise GatewayError(
+                fold(found[gateway]), f"runner_gateway is {gateway!r}", "write a host name, or USER@HOST"
+            )
+    return found
+
+
+def cut(listed: Mapping[str, Any], hosts: Collection[str], decrypt: Callable[[str], str]) -> dict[str, Any]:
+    """Return the slice of an inventory that has these hosts, as a file of the inventory plugin ``yaml`` has it.
+
+    ``listed`` is the output of ``ansible-inventory --list --export``. Groups without a host of the slice are there and
+    empty, without their variables. ``decrypt`` is given the text of each value that is encrypted with Ansible Vault.
+    """
+    chosen = set(hosts)
+    variables = listed.get("_meta", {}).get("hostvars", {})
+    groups = [name for name in listed if name not in IMPLICIT]
+    ahead = {name: set(listed[name].get("hosts", [])) & chosen for name in groups}
+    # A group concerns the slice if it, or a group below it, has a host of the slice.
+    concerned = {name for name in groups if ahead[name]}
+    while True:
+        more = {name for name in groups if concerned.intersection(listed[name].get("children", []))} - concerned
+        if not more:
+            break
+        concerned |= more
+    every = listed.get("all", {})
+    found: dict[str, Any] = {
+        "all": {
+            "hosts": {host: _plain(variables.get(host, {}), decrypt) for host in hosts},
+            "vars": _plain(every.get("vars", {}), decrypt),
+            "children": {name: {} for name in every.get("children", []) if name != "ungrouped"},
+        }
+    }
+    for name in groups:
+        found[name] = {
+            "hosts": {host: {} for host in listed[name].get("hosts", []) if host in chosen},
+            "children": {child: {} for child in listed[name].get("children", [])},
+            "vars": _plain(listed[name].get("vars", {}), decrypt) if name in concerned else {},
+        }
+    return found
+
+
+def _plain(value: Any, decrypt: Callable[[str], str]) -> Any:
+    if isinstance(value, dict):
+        if set(value) == {"__ansible_vault"}:
+            return decrypt(value["__ansible_vault"])
+        return {name: _plain(each, decrypt) for name, each in value.items()}
+    return [_plain(each, decrypt) for each in value] if isinstance(value, list) else value

@@ -1,0 +1,146 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Run one slice of an inventory on a gateway: ansible-runner's transmit here, its worker there, its process here."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome import Events, HostOutcome, of_hosts
+
+COLLECTION = Path(__file__).resolve().parents[2]
+# What a run needs of the collection; __pycache__ is of the controller's Python.
+PARTS = ("meta", "playbooks", "plugins", "roles")
+# The worker's folder has the inventory with its secrets: it is in memory, for its user alone, and removed also when the
+# worker is killed.
+WORKER = (
+    "umask 077; folder=$(mktemp -d -p /dev/shm sailloft.XXXXXXXX) || exit; "
+    'trap "rm -rf $folder" EXIT; trap "exit 1" HUP INT TERM; '
+    "export TMPDIR=$folder; {path}ansible-runner worker --private-data-dir $folder/run --keepalive-seconds 30"
+)
+# POSIX, sh(1): a command that was not found. OpenSSH, ssh(1): the exit status after an error of ssh itself.
+NOT_FOUND, SSH_ERROR = 127, 255
+
+
+class Job(NamedTuple):
+    """What is the same for all slices."""
+
+    playbook: str
+    arguments: list[str]
+    forks: int
+    connect: list[str]
+    path: str
+    project: Path
+
+
+class Ended(NamedTuple):
+    """The end of a slice: the outcome of each host, if anything was changed, and why the slice was lost, or ""."""
+
+    hosts: dict[str, HostOutcome]
+    changed: bool
+    cause: str
+
+
+def make_project(folder: Path, playbook: str) -> str:
+    """Fill a folder with this collection, and the playbook if it is a file. Return the playbook's name there."""
+    target = folder / "collections/ansible_collections/sailloft/fleet"
+    for part in PARTS:
+        shutil.copytree(COLLECTION / part, target / part, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("galaxy.yml", "MANIFEST.json", "FILES.json"):
+        if (COLLECTION / name).is_file():
+            shutil.copy2(COLLECTION / name, target)
+    if not Path(playbook).is_file():
+        return playbook
+    shutil.copy2(playbook, folder)
+    return Path(playbook).name
+
+
+def run_slice(job: Job, gateway: str, inventory: Mapping[str, Any], hosts: Collection[str], artifacts: Path) -> Ended:
+    """Run the playbook on the hosts, from the gateway; ``artifacts`` gets the output, for the user alone."""
+    from ansible_runner import interface
+
+    events, told = Events(), {"status": "", "job_explanation": ""}
+    path = f"PATH={shlex.quote(job.path)}:$PATH; " if job.path else ""
+    with tempfile.TemporaryDirectory() as data, tempfile.TemporaryFile() as errors:
+        shutil.copytree(job.project, Path(data, "project"), copy_function=os.link)
+        Path(data, "inventory").mkdir()
+        Path(data, "inventory/hosts.json").write_text(json.dumps(inventory), encoding="utf-8")
+        command = [*job.connect, gateway, f"sh -c {shlex.quote(WORKER.format(path=path))}"]
+        try:
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+        except OSError as error:
+            return _ended(
+                hosts, events, f"{command[0]} cannot be run: {error.strerror}; install it, or correct gateways_connect"
+            )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        # What the gateway does not read, it will explain by its exit status.
+        with contextlib.suppress(BrokenPipeError):
+            interface.run(
+                streamer="transmit",
+                _output=process.stdin,
+                private_data_dir=data,
+                playbook=job.playbook,
+                cmdline=shlex.join(job.arguments),
+                forks=job.forks,
+                envvars={
+                    "ANSIBLE_COLLECTIONS_PATH": "collections:~/.ansible/collections:/usr/share/ansible/collections",
+                    "ANSIBLE_PIPELINING": "true",
+                },
+            )
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+
+        def keep_event(event: dict[str, Any]) -> bool:
+            events.add(event)
+            return False  # writes no file for it
+
+        try:
+            interface.run(
+                streamer="process",
+                _input=process.stdout,
+                private_data_dir=str(artifacts),
+                event_handler=keep_event,
+                status_handler=lambda data, runner_config: told.update(data),
+                quiet=True,
+            )
+        except Exception as error:  # of zipfile, json or the system: a stream that was cut off
+            told.update(status="error", job_explanation=f"its stream was cut off: {error}")
+        process.stdout.close()
+        if told["status"] == "error":
+            process.terminate()
+        status = process.wait()
+        errors.seek(0)
+        said = errors.read().decode(errors="replace").strip()
+    return _ended(hosts, events, _cause(told, status, said, events, gateway), told["status"] == "successful")
+
+
+def _ended(hosts: Collection[str], events: Events, cause: str, successful: bool = False) -> Ended:
+    return Ended(of_hosts(hosts, events, successful), bool((events.stats or {}).get("changed")), cause)
+
+
+def _cause(told: Mapping[str, Any], status: int, said: str, events: Events, gateway: str) -> str:
+    """Return why a slice was lost, and the next step; "" where the run went to its end, whatever its hosts did."""
+    if told["status"] in ("successful", "failed") and events.stats is not None:
+        return ""
+    last = said.splitlines()[-1] if said else ""
+    if status == NOT_FOUND:
+        remedy = "install ansible and ansible-runner there, or name their folder with gateways_path"
+        return f"ansible-runner was not found; {remedy}"
+    if status == SSH_ERROR and not events.any:
+        return f"not reached: {last or 'no reason was given'}; check that `ssh {gateway} true` works"
+    if told["status"] == "failed":
+        return f"ansible-playbook ended before its first play: {events.error or last}; correct it, and resume the run"
+    if events.any:
+        return f"the connection or the worker ended before the run ({last or f'status {status}'}); resume the run"
+    cause = last or " ".join(str(told["job_explanation"]).split()) or f"status {status}"
+    return f"no run began: {cause}; check that `ansible-runner worker` runs there, and resume the run"

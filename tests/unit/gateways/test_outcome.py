@@ -1,0 +1,73 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Outcomes of hosts from events in the form of ansible-runner 2.4."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome import Events, HostOutcome, of_hosts
+
+START = {"event": "playbook_on_play_start", "event_data": {}}
+STOP = {"event": "playbook_on_no_hosts_remaining", "event_data": {}}
+
+
+def ok(host):
+    return {"event": "runner_on_ok", "event_data": {"host": host}}
+
+
+def failed(host, message="no link", kind="runner_on_failed", **data):
+    return {"event": kind, "event_data": {"host": host, "task": "Check", "res": {"msg": message}, **data}}
+
+
+def stats(failures=(), dark=()):
+    return {
+        "event": "playbook_on_stats",
+        "event_data": {"failures": dict.fromkeys(failures, 1), "dark": dict.fromkeys(dark, 1)},
+    }
+
+
+def states(hosts, *given, successful=False):
+    events = Events()
+    for event in given:
+        events.add(event)
+    return {host: each.state for host, each in of_hosts(hosts, events, successful).items()}
+
+
+def test_hosts_that_did_not_fail_are_ok_only_where_the_run_went_on_after_the_failure():
+    one = [START, ok("a"), failed("b")]
+    assert states("ab", *one, ok("a"), stats("b")) == {"a": "ok", "b": "failed"}
+    assert states("ab", *one, stats("b")) == {"a": "ok", "b": "failed"}
+    assert states("ab", *one, STOP, stats("b")) == {"a": "unknown", "b": "failed"}
+    assert states("ab", *one) == {"a": "unknown", "b": "unknown"}
+    assert states("ab", START, ok("a"), stats(), successful=True) == {"a": "ok", "b": "ok"}
+
+
+def test_a_batch_that_is_lost_ends_the_run():
+    # serial: 1; no event says that no other batch follows.
+    assert states("abc", START, ok("a"), START, failed("b"), stats("b")) == {
+        "a": "unknown",
+        "b": "failed",
+        "c": "unknown",
+    }
+    # A play without hosts follows.
+    assert states("ab", START, ok("a"), failed("b"), START, stats("b")) == {"a": "ok", "b": "failed"}
+
+
+def test_what_is_ignored_or_rescued_is_no_failure():
+    ignored = failed("a", ignore_errors=True)
+    assert states("a", START, ignored, failed("a"), ok("a"), stats(), successful=True) == {"a": "ok"}
+
+
+@pytest.mark.parametrize(("kind", "state"), [("runner_on_failed", "failed"), ("runner_on_unreachable", "unreachable")])
+def test_a_failure_has_its_task_and_its_message_without_the_hosts_own_name(kind, state):
+    events = Events()
+    events.add(failed("gpu-1", "gpu-1 (192.0.2.1):\n no link", kind, remote_addr="192.0.2.1"))
+    events.add(stats(["gpu-1"]) if state == "failed" else stats(dark=["gpu-1"]))
+    assert of_hosts(["gpu-1"], events, False) == {"gpu-1": HostOutcome(state, "Check", "HOST (HOST): no link")}
+
+
+def test_an_error_of_ansible_itself_is_kept():
+    events = Events()
+    events.add({"event": "verbose", "stdout": "\x1b[0;31m[ERROR]: the playbook: x.yml\nwas not found\x1b[0m"})
+    assert events.error == "[ERROR]: the playbook: x.yml was not found"

@@ -1,0 +1,134 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""gateways.yml with the real ansible-runner; the gateways are shells on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+MEMORY = Path("/dev/shm")
+# connect GATEWAY COMMAND, as ssh; ANSWERS says that all gateways are well.
+CONNECT = """#!/bin/sh
+case $1$ANSWERS in
+  gone) echo "ssh: connect to host gone port 22: No route to host" >&2; exit 255 ;;
+  bare) PATH=/usr/bin:/bin exec sh -c "$2" ;;
+  loud) echo Welcome; exec sh -c "$2" ;;
+  *) exec sh -c "$2" ;;
+esac
+"""
+# On the gateway "cut", a task kills the worker: the parent of the shell is a fork of ansible-playbook, whose parent's
+# parent is ansible-runner.
+PLAY = """
+- name: Check
+  hosts: all:!waves
+  gather_facts: false
+  tasks:
+    - name: Check the secret
+      ansible.builtin.assert:
+        that: secret | length == 12
+        quiet: true
+    - name: Kill the worker
+      ansible.builtin.debug:
+        msg: "{{ lookup('pipe', 'kill -9 $(ps -o ppid= -p $(ps -o ppid= -p $PPID)); sleep 9') }}"
+      when: runner_gateway == 'cut' and not well
+    - name: Check the memory
+      ansible.builtin.fail: {msg: "{{ inventory_hostname }}: 3 DIMMs are missing"}
+      when: inventory_hostname == 'gpu-2' and not well
+  vars: &vars
+    well: "{{ lookup('ansible.builtin.env', 'ANSWERS') | bool }}"
+- name: Change in waves
+  hosts: waves
+  gather_facts: false
+  serial: 1
+  vars: *vars
+  tasks:
+    - name: Check the NICs
+      ansible.builtin.fail: {msg: no link}
+      when: inventory_hostname == 'gpu-8' and not well
+"""
+GATEWAYS = {"one": (1, 3), "gone": (4, 4), "bare": (5, 5), "cut": (6, 6), "loud": (7, 7), "waves": (8, 9)}
+
+
+def site(folder: Path) -> list[str]:
+    """Write a site and return the command that runs its playbook on the gateways."""
+    (folder / "connect").write_text(CONNECT)
+    (folder / "connect").chmod(0o755)
+    (folder / "play.yml").write_text(PLAY)
+    (folder / "password").write_text("of the vault")
+    (folder / "value").write_text("never shown!")
+    given = {"cwd": folder, "capture_output": True, "text": True, "check": True, "stdin": subprocess.DEVNULL}
+    encrypt = ["ansible-vault", "encrypt", "--vault-password-file", "password", "--output", "-", "value"]
+    secret = "".join(f"      {line}\n" for line in subprocess.run(encrypt, **given).stdout.splitlines())
+    lines = ["all:", "  vars:", "    ansible_connection: local", f"    secret: !vault |\n{secret}  children:"]
+    for name, (first, last) in GATEWAYS.items():
+        lines += [
+            f"    {name}:",
+            f"      hosts: {{'gpu-[{first}:{last}]': }}",
+            f"      vars: {{runner_gateway: {name}}}",
+        ]
+    (folder / "hosts.yml").write_text("\n".join(lines))
+    command = ["ansible-playbook", "-i", "hosts.yml", "--vault-password-file", "password", "-e"]
+    named = {"gateways_playbook": str(folder / "play.yml"), "gateways_connect": str(folder / "connect")}
+    return [*command, json.dumps(named), str(ROOT / "playbooks/gateways.yml")]
+
+
+def play(command, folder, **variables):
+    environment = {
+        **os.environ,
+        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
+        "PWD": str(folder),
+        **variables,
+    }
+    return subprocess.run(
+        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.fleet  # ansible-runner on ten gateways
+def test_each_gateway_that_is_lost_is_told_the_others_go_on_and_the_rest_is_resumed(tmp_path):
+    command, before = site(tmp_path), set(MEMORY.glob("sailloft.*"))
+    first = play(command, tmp_path)
+    assert first.returncode == 2, first.stdout + first.stderr
+    hosts = json.loads((tmp_path / "runs/play/record.json").read_text())["hosts"]
+    states = {host: each["state"] for host, each in hosts.items()}
+    lost = dict.fromkeys(("gpu-4", "gpu-5", "gpu-6", "gpu-7", "gpu-9"), "unknown")
+    assert states == {"gpu-1": "ok", "gpu-2": "failed", "gpu-3": "ok", "gpu-8": "failed", **lost}
+    for line in (
+        "one: 3 hosts: 1 failed, 2 ok",
+        "1 hosts: Check the memory: failed: HOST: 3 DIMMs are missing: gpu-2",
+        "1 hosts: gone: not reached: ssh: connect to host gone port 22: No route to host; check that `ssh gone true`",
+        "1 hosts: bare: ansible-runner was not found; install ansible and ansible-runner there",
+        "1 hosts: cut: the connection or the worker ended before the run",
+        "1 hosts: loud: no run began: Failed to JSON parse a line from worker stream.",
+        "1 hosts: waves: the run ended before it was done there: gpu-9",
+        "7 of 9 hosts are not done; correct what the report names, and run again with -e gateways_resume=true",
+    ):
+        assert line in first.stdout
+
+    # The worker's folder is removed, and what was written here is for the user alone and has no secret.
+    assert set(MEMORY.glob("sailloft.*")) <= before
+    assert (tmp_path / "runs/play").stat().st_mode & 0o077 == 0
+    written = [path.read_text() for path in (tmp_path / "runs").rglob("*") if path.is_file()]
+    assert not [
+        text for text in [*written, first.stdout, first.stderr] if "never shown!" in text or "of the vault" in text
+    ]
+
+    second = play([*command, "-e", "gateways_resume=true"], tmp_path, ANSWERS="1")
+    assert second.returncode == 0, second.stdout + second.stderr
+    assert "one: 1 hosts begin" in second.stdout
+    hosts = json.loads((tmp_path / "runs/play/record.json").read_text())["hosts"]
+    assert {each["state"] for each in hosts.values()} == {"ok"}
+    assert "waves: 2 hosts: 2 ok" in second.stdout
+
+
+def test_a_run_that_is_not_possible_reaches_no_gateway(tmp_path):
+    command = site(tmp_path)
+    missing = play([*command, "-e", "{runner_gateway: ''}"], tmp_path)
+    assert "gpu-[1-9]: no gateway; set runner_gateway, or name the hosts" in missing.stdout
+    assert not (tmp_path / "runs").exists()
