@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Python computes: an expression in a role or playbook is one short line, and only templates have statements."""
+"""Python computes: an expression in a role, playbook or scenario is one short line, and only templates have statements."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ BARE = {"changed_when", "failed_when", "that", "until", "when"}
 FILES = sorted(
     [
         *(ROOT / "playbooks").glob("*.yml"),
+        *(ROOT / "molecule").rglob("*.yml"),
         *(file for part in ("defaults", "handlers", "tasks", "vars") for file in ROOT.glob(f"roles/*/{part}/**/*.yml")),
     ]
 )
