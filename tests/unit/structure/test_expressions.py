@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Python computes: an expression in a role, playbook or scenario is one short line, and only templates have statements."""
+"""Python computes: an expression in a role, playbook or scenario is one short line; only templates have statements."""
 
 from __future__ import annotations
 

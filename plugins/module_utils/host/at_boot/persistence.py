@@ -20,26 +20,20 @@ ORDER = f"""# Written by sailloft.fleet.gpu_host_boot; changes here are lost.
 [Unit]
 Before={UNIT}
 """
-# Both ways in which libvirt comes: one daemon, or one a driver. A guest that starts earlier would find no VFs,
-# no huge pages and ACS off. tuned sets some of the same when it starts, so it has to be first.
-TEMPLATE = """# Written by sailloft.fleet.gpu_host_boot; changes here are lost.
-[Unit]
-Description=VFs, VFIO bindings, huge pages and PCIe settings of a GPU host (Sailloft)
-Wants=systemd-udev-settle.service
-After=systemd-udev-settle.service systemd-modules-load.service tuned.service
-Before=libvirtd.service virtqemud.service libvirt-guests.service
-ConditionPathExists={settings}
-
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart={python} {code} {settings}
-TimeoutStartSec=300
-
-[Install]
-WantedBy=multi-user.target
-"""
-SERVICE = unit.Service("gpu_host_boot", boot.__name__, SETTINGS, CODE, UNIT, TEMPLATE, {ORDER_FILE: ORDER})
+SERVICE = unit.Service(
+    module="gpu_host_boot",
+    start=boot.__name__,
+    settings=SETTINGS,
+    code=CODE,
+    unit=UNIT,
+    description="VFs, VFIO bindings, huge pages and PCIe settings of a GPU host",
+    # tuned sets some of the same when it starts, so it has to be first.
+    after=("tuned.service",),
+    # Both ways in which libvirt comes: one daemon, or one a driver. A guest that starts earlier would find no VFs,
+    # no huge pages and ACS off.
+    before=("libvirtd.service", "virtqemud.service", "libvirt-guests.service"),
+    others={ORDER_FILE: ORDER},
+)
 UNIT_FILE = SERVICE.unit_file
 WANTS = SERVICE.wants
 

@@ -15,6 +15,24 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
+# Devices and their drivers are there before any of these services. ``files`` fills in the rest.
+UNIT = """# Written by sailloft.fleet.{module}; changes here are lost.
+[Unit]
+Description={description} (Sailloft)
+Wants=systemd-udev-settle.service
+After=systemd-udev-settle.service systemd-modules-load.service {after}
+Before={before}
+ConditionPathExists={settings}
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={python} {code} {settings}
+TimeoutStartSec=300
+
+[Install]
+WantedBy=multi-user.target
+"""
 # The path of systemd itself, with and without a merged /usr.
 MANAGERS = ("/usr/lib/systemd/systemd", "/lib/systemd/systemd")
 
@@ -23,8 +41,9 @@ MANAGERS = ("/usr/lib/systemd/systemd", "/lib/systemd/systemd")
 class Service:
     """A task that runs at every boot.
 
-    ``start`` names the module whose ``main`` does it; the creator of the Service has to import it. ``unit_text`` has
-    {python}, {code} and {settings}. ``others``: further files, by path. ``module``: the module named in errors.
+    ``start`` names the module whose ``main`` does it; the creator of the Service has to import it. ``after`` and
+    ``before``: units that it waits for, and that wait for it. ``others``: further files, by path. ``module``: the
+    module named in errors.
     """
 
     module: str
@@ -32,7 +51,9 @@ class Service:
     settings: str
     code: str
     unit: str
-    unit_text: str
+    description: str
+    after: tuple[str, ...]
+    before: tuple[str, ...]
     others: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -52,10 +73,21 @@ def files(service: Service, settings: dict[str, Any], python: str) -> dict[str, 
         service.settings: (json.dumps(settings, indent=2, sort_keys=True) + "\n").encode(),
         service.code: archive.build(service.start),
         **{path: text.encode() for path, text in service.others.items()},
-        service.unit_file: service.unit_text.format(
-            python=python, code=service.code, settings=service.settings
-        ).encode(),
+        service.unit_file: unit_text(service, python).encode(),
     }
+
+
+def unit_text(service: Service, python: str) -> str:
+    """Return the unit of a service."""
+    return UNIT.format(
+        module=service.module,
+        description=service.description,
+        after=" ".join(service.after),
+        before=" ".join(service.before),
+        python=python,
+        code=service.code,
+        settings=service.settings,
+    )
 
 
 def ensure(
