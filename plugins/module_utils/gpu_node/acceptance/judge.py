@@ -27,7 +27,10 @@ LAYER, BASELINE_LAYER = "acceptance", "against the baseline"
 COPY_SHARE = 0.8
 # A NIC's port, of one message size and one connection: 99.7% is what users measure (NVIDIA/nccl#2171).
 PORT_SHARE = 0.95
-# All nodes' NICs together, of a collective's bus bandwidth: 320 of 400 GB/s on bare metal (NVIDIA/nccl-tests#380).
+# All NICs of a node together, of a collective's bus bandwidth. A ring reaches their rate: 48 of 50 GB/s with ACS right,
+# 27 with ACS wrong (NVIDIA/nccl#949). NCCL's trees reach more, up to N (n-1) / ((N-1) n) times it with n ranks on N
+# nodes, since a node sends its reduced data only: 320 GB/s with four NICs of 400 Gbit/s (NVIDIA/nccl-tests#380). Only a
+# baseline shows what a virtual machine loses of that.
 COLLECTIVE_SHARE = 0.75
 # arXiv 2407.05467: virtual machines within 5% of bare metal.
 BASELINE_SHARE = 0.95
