@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome import Events, HostOutcome, of_hosts
 
@@ -81,13 +81,12 @@ def run_slice(job: Job, gateway: str, inventory: Mapping[str, Any], hosts: Colle
             return _ended(
                 hosts, events, f"{command[0]} cannot be run: {error.strerror}; install it, or correct gateways_connect"
             )
-        assert process.stdin is not None
-        assert process.stdout is not None
+        stdin, stdout = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
         # What the gateway does not read, it will explain by its exit status.
         with contextlib.suppress(BrokenPipeError):
             interface.run(
                 streamer="transmit",
-                _output=process.stdin,
+                _output=stdin,
                 private_data_dir=data,
                 playbook=job.playbook,
                 cmdline=shlex.join(job.arguments),
@@ -98,7 +97,7 @@ def run_slice(job: Job, gateway: str, inventory: Mapping[str, Any], hosts: Colle
                 },
             )
         with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()
+            stdin.close()
 
         def keep_event(event: dict[str, Any]) -> bool:
             events.add(event)
@@ -107,7 +106,7 @@ def run_slice(job: Job, gateway: str, inventory: Mapping[str, Any], hosts: Colle
         try:
             interface.run(
                 streamer="process",
-                _input=process.stdout,
+                _input=stdout,
                 private_data_dir=str(artifacts),
                 event_handler=keep_event,
                 status_handler=lambda data, runner_config: told.update(data),
@@ -115,7 +114,7 @@ def run_slice(job: Job, gateway: str, inventory: Mapping[str, Any], hosts: Colle
             )
         except Exception as error:  # of zipfile, json or the system: a stream that was cut off
             told.update(status="error", job_explanation=f"its stream was cut off: {error}")
-        process.stdout.close()
+        stdout.close()
         if told["status"] == "error":
             process.terminate()
         status = process.wait()
