@@ -1,0 +1,41 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.cpuset import format_set, parse_set
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ([], ""),
+        ([0], "0"),
+        ([0, 1], "0-1"),
+        ([0, 2], "0,2"),
+        ([8, 0, 1, 2, 1], "0-2,8"),
+        ([1, 2, 4, 5, 7], "1-2,4-5,7"),
+    ],
+)
+def test_ranges(numbers, text):
+    assert format_set(numbers) == text
+    assert parse_set(text) == sorted(set(numbers))
+
+
+@given(st.sets(st.integers(0, 4096)))
+def test_any_set_is_read_back(numbers):
+    assert parse_set(format_set(numbers)) == sorted(numbers)
+
+
+def test_libvirts_exclusions_are_removed_wherever_they_stand():
+    assert parse_set("^2, 0-3,8 ,^8,") == [0, 1, 3]
+    assert parse_set("0-7,^2-5") == [0, 1, 6, 7]
+
+
+@pytest.mark.parametrize("text", ["a", "1-b", "1-2-3", "^"])
+def test_what_is_no_set_is_refused(text):
+    with pytest.raises(ValueError, match="invalid literal"):
+        parse_set(text)
