@@ -127,7 +127,6 @@ images:
 """
 
 import os
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -136,6 +135,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.progress import to_file
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import build
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
@@ -162,12 +162,6 @@ def main() -> None:
     os.umask(0o022)
     if params["ansible_configuration"]:
         os.environ["ANSIBLE_CONFIG"] = params["ansible_configuration"]
-    started = time.monotonic()
-
-    def progress(text: str) -> None:
-        if params["progress"]:
-            with open(params["progress"], "a", encoding="utf-8") as stream:
-                stream.write(f"{time.monotonic() - started:5.0f} s  {text}\n")
 
     def work() -> dict[str, Any]:
         if not params["first_stage"]:
@@ -186,7 +180,9 @@ def main() -> None:
             open_url=open_url,
         )
         try:
-            outcomes = build.build(read_images(params["images"], params["layers"]), setting, progress)
+            outcomes = build.build(
+                read_images(params["images"], params["layers"]), setting, to_file(params["progress"])
+            )
         except OSError as error:
             place = str(error.filename or params["cache"])
             raise ImageError(place, str(error.strerror), "look at the disk, and run again") from error

@@ -53,6 +53,9 @@ options:
     description: How long the tasks of one step may run in vCenter, in seconds.
     type: int
     default: 900
+  progress:
+    description: A file that what is being done is added to, a line each; the action plugin reads and shows it.
+    type: path
 attributes:
   check_mode:
     description: Can run in check mode and predict what would change.
@@ -150,6 +153,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule, env_fallback
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.progress import to_file
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import RefusedError, warnings
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.converge import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.options import LOGIN, VMS, with_environment
@@ -170,13 +174,14 @@ def main() -> None:
             "allow_restart": {"type": "bool", "default": False},
             "shutdown_timeout_s": {"type": "int", "default": 120},
             "task_timeout_s": {"type": "int", "default": 900},
+            "progress": {"type": "path"},
         },
         supports_check_mode=True,
     )
 
     def work() -> dict[str, Any]:
         try:
-            result = converge(module.params, module.check_mode, module.log)
+            result = converge(module.params, module.check_mode, to_file(module.params["progress"]))
         except RefusedError as error:
             _warn(module, error.result()["findings"])
             raise

@@ -45,6 +45,9 @@ options:
     description: How long maintenance mode and the reboot of a host may take, in seconds.
     type: int
     default: 1800
+  progress:
+    description: A file that what is being done is added to, a line each; the action plugin reads and shows it.
+    type: path
 attributes:
   check_mode:
     description: Can run in check mode and predict what would change.
@@ -105,6 +108,7 @@ hosts:
 from ansible.module_utils.basic import AnsibleModule, env_fallback
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.progress import to_file
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.hosts.passthrough import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.options import HOSTS, LOGIN, with_environment
 
@@ -127,10 +131,11 @@ def main() -> None:
             },
             "allow_reboot": {"type": "bool", "default": False},
             "reboot_timeout_s": {"type": "int", "default": 1800},
+            "progress": {"type": "path"},
         },
         supports_check_mode=True,
     )
-    finish(module, lambda: converge(module.params, module.check_mode, module.log))
+    finish(module, lambda: converge(module.params, module.check_mode, to_file(module.params["progress"])))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ except ImportError:
 RETRY_SECONDS = (1, 2, 4, 8, 15)
 # Tasks are read again after these pauses, the last one repeated: one request for all of them.
 POLL_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
+# After so long without a word from a task, a line says that it still runs.
+TELL_S = 10
 # The most objects of one answer: vCenter pages larger answers (RetrieveOptions.maxObjects).
 PAGE_OBJECTS = 200
 # What a lost connection raises in pyVmomi.
@@ -69,7 +71,7 @@ class Session:
         if SmartConnect is None:
             raise DomainError("the Python package pyVmomi is missing where the module runs", "install pyvmomi there")
         self.login = login
-        self._progress = progress or (lambda _line: None)
+        self.tell = progress or (lambda _line: None)
         self._instance: Any = None
 
     def __enter__(self) -> Session:
@@ -141,12 +143,12 @@ class Session:
             time.sleep(pause)
             try:
                 if isinstance(why, vim.fault.NotAuthenticated):
-                    self._progress(f"the session with {self.login.name} has expired; logging in again")
+                    self.tell(f"the session with {self.login.name} has expired; logging in again")
                     self._connect()
                 return read()
             except (vim.fault.NotAuthenticated, *LOST) as error:
                 why = error
-                self._progress(f"{self.login.name}: {words(error)}; reading again")
+                self.tell(f"{self.login.name}: {words(error)}; reading again")
         raise DomainError(f"{self.login.name} is not reachable any more ({words(why)})", "run the play again") from why
 
     def read(self, kinds: dict[str, list[str]], root: Any = None) -> dict[str, list[tuple[Any, dict[str, Any]]]]:
@@ -228,6 +230,7 @@ class Session:
         faults: list[DomainError] = []
         shown: dict[str, Any] = {}
         start, at = time.monotonic(), 0
+        told = start
         while len(ended) < len(tasks):
             open_tasks = {key: row for key, row in tasks.items() if key not in ended}
             infos = self._infos([task for _what, task in open_tasks.values()])
@@ -242,8 +245,13 @@ class Session:
                     faults.append(DomainError(f"{what}: {words(info.error)}", hint(info.error), key))
                 elif info.progress is not None and info.progress != shown.get(key):
                     shown[key] = info.progress
-                    self._progress(f"{what}: {info.progress} %")
+                    self.tell(f"{what}: {info.progress} %")
+                    told = time.monotonic()
             if len(ended) < len(tasks):
+                if time.monotonic() - told > TELL_S:
+                    told = time.monotonic()
+                    left = [what for key, (what, _task) in tasks.items() if key not in ended]
+                    self.tell(f"{left[0]}{f' and {len(left) - 1} more' if left[1:] else ''}: vCenter is at it")
                 if time.monotonic() - start > limit_s:
                     names = ", ".join(what for key, (what, _task) in tasks.items() if key not in ended)
                     raise DomainError(

@@ -14,6 +14,7 @@ import yaml
 from playing import ansible_playbook
 
 from ansible_collections.sailloft.fleet.plugins.action import node_image
+from ansible_collections.sailloft.fleet.plugins.plugin_utils import shown_progress
 
 
 @pytest.mark.skipif(not shutil.which("minisign"), reason="no minisign on this machine (bindep.txt)")
@@ -82,10 +83,10 @@ def test_a_build_of_which_nothing_is_heard_any_more_is_not_waited_for(monkeypatc
         looks.append(seconds)
         assert len(looks) < 10, "still waiting"
 
-    monkeypatch.setattr(node_image.time, "sleep", sleep)
+    monkeypatch.setattr(shown_progress.time, "sleep", sleep)
     lost = Watching({"failed": True, "msg": "no Python here"})._watched({}, "", {})
     assert lost == {"failed": True, "msg": "no Python here"}
-    monkeypatch.setattr(node_image, "LIMIT_S", -node_image.GRACE_S)
+    monkeypatch.setattr(shown_progress, "LIMIT_S", -shown_progress.GRACE_S)
     killed = Watching({"started": 1, "finished": 0})._watched({}, "", {})
     assert killed["failed"]
     assert "process" in killed["msg"]

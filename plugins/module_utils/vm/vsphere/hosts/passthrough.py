@@ -210,10 +210,12 @@ def _reboot(work: Work, session: Session, limit_s: int) -> None:
         task(f"host {name}: enter maintenance mode", lambda: own().EnterMaintenanceMode_Task(limit_s, False))
     task(f"host {name}: reboot", lambda: own().RebootHost_Task(False))
     end = time.monotonic() + limit_s
+    session.tell(f"host {name}: it reboots")
     while True:
         booted, state = _boot(name, session)
         if booted != before and state == "connected":
             break
+        session.tell(f"host {name}: it is not back yet, its state is {state}")
         if time.monotonic() > end:
             raise DomainError(f"host {name} is not back {limit_s} s after its reboot", "look at its console")
         time.sleep(POLL_S)

@@ -28,10 +28,14 @@ def entry(*devices: str, **more: Any) -> dict[str, Any]:
     return {"devices": list(devices or ["gpu"]), "passthrough": True, "virtual_functions": None, **more}
 
 
-def enable(vcenter: VCenter, *entries: dict[str, Any], check: bool = False, **more: Any) -> dict[str, Any]:
+def enable(
+    vcenter: VCenter, *entries: dict[str, Any], check: bool = False, tell: Any = None, **more: Any
+) -> dict[str, Any]:
     options = {"validate_certs": True, "cluster": "gpu", "hosts": ["esx01"], "accelerators": {}, "allow_reboot": False}
     return converge(
-        {**vcenter.login, **options, "reboot_timeout_s": 30, "settings": list(entries or [entry()]), **more}, check
+        {**vcenter.login, **options, "reboot_timeout_s": 30, "settings": list(entries or [entry()]), **more},
+        check,
+        tell,
     )
 
 
@@ -51,7 +55,9 @@ def test_another_host_needs_a_reboot_and_gets_it_only_if_allowed(vcenter):
     waiting = enable(vcenter, hosts=["esx02"])
     assert (waiting["changed"], waiting["reboot_required"]) == (False, True)
     assert "RebootHost_Task" not in vcenter.requests()
-    done = enable(vcenter, hosts=["esx02"], allow_reboot=True)
+    told: list[str] = []
+    done = enable(vcenter, hosts=["esx02"], allow_reboot=True, tell=told.append)
+    assert "host esx02: it reboots" in told
     assert (done["changed"], done["reboot_required"], done["hosts"][0]["rebooted"]) == (True, False, True)
     requests = vcenter.requests()
     assert requests["EnterMaintenanceMode_Task"] == requests["ExitMaintenanceMode_Task"] == 1

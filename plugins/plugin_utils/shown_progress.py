@@ -1,0 +1,107 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The controller's part of a module that runs long: it shows what the module is doing while it does it."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+POLL_S = 3
+# The first polls are at short intervals: a run that finds nothing to do ends within a second.
+FIRST_POLL_S = 0.5
+LIMIT_S = 6 * 3600
+# Ansible ends a background job after LIMIT_S; the process that did so may have ended too, and then nothing reports it.
+GRACE_S = 60
+JOB = "ansible.legacy.async_status"
+
+display = Display()
+
+
+class ShownProgress(ActionBase):
+    """Start a module in the background, print the lines of its progress, and return its result.
+
+    The module has an option ``progress``, the file that it writes the lines to (``given/progress.py``).
+    """
+
+    _supports_check_mode = True
+    _supports_async = True
+    # What the module does and the next step, for a module that does not end.
+    WORK = ""
+    REMEDY = ""
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the module's arguments."""
+        return dict(self._task.args)
+
+    def subject(self) -> str:
+        """Return what each line begins with."""
+        return str(self._play_context.remote_addr)
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the action. With ``async`` on the task, or if the connection cannot, without progress."""
+        result = super().run(tmp, task_vars)
+        arguments = self.arguments()
+        if self._task.async_val or self._connection.always_pipeline_modules or arguments.get("progress"):
+            result.update(
+                self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=bool(self._task.async_val))
+            )
+            return result
+        # Not in Ansible's temporary folder, which is removed before the background job ends. mktemp's file is private.
+        made = self._low_level_execute_command("mktemp /tmp/sailloft-progress.XXXXXX")
+        if made["rc"]:
+            result.update(self._execute_module(module_args=arguments, task_vars=task_vars))
+            return result
+        progress = made["stdout"].strip().splitlines()[-1]
+        try:
+            result.update(self._watched({**arguments, "progress": progress}, progress, task_vars))
+        finally:
+            self._low_level_execute_command(f"rm -f {shlex.quote(progress)}")
+        return result
+
+    def _watched(self, arguments: dict[str, Any], progress: str, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        # The task itself is not changed: only this one call runs in the background.
+        self._task.async_val = LIMIT_S
+        try:
+            started = self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=True)
+        finally:
+            self._task.async_val = 0
+        job = started.get("results_file")
+        if not job:
+            return started
+        shown, pause = 0, FIRST_POLL_S
+        until = time.monotonic() + LIMIT_S + GRACE_S
+        while True:
+            time.sleep(pause)
+            pause = min(2 * pause, POLL_S)
+            status = self._status(job, "status", task_vars)
+            shown = self._show(progress, shown)
+            if status.get("finished"):
+                break
+            if status.get("failed"):
+                return status
+            if time.monotonic() > until:
+                why = f"{self.WORK} has not ended in {LIMIT_S // 3600} h"
+                return {"failed": True, "msg": f"{self.subject()}: {why}; {self.REMEDY}"}
+        self._status(job, "cleanup", task_vars)
+        for name in ("finished", "started", "ansible_job_id", "results_file", "erased"):
+            status.pop(name, None)
+        return status
+
+    def _status(self, job: str, mode: str, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        # The place that the job itself reports: its user's HOME can differ from ~USER.
+        folder, _slash, name = job.rpartition("/")
+        arguments = {"jid": name, "mode": mode, "_async_dir": folder}
+        return self._execute_module(module_name=JOB, module_args=arguments, task_vars=task_vars)
+
+    def _show(self, progress: str, shown: int) -> int:
+        """Print the lines after the first ``shown`` and return the number of lines shown in all."""
+        read = self._low_level_execute_command(f"tail -n +{shown + 1} {shlex.quote(progress)}")
+        lines = read["stdout"].splitlines() if read["rc"] == 0 else []
+        for line in lines:
+            display.display(f"{self.subject()}: {line}")
+        return shown + len(lines)
