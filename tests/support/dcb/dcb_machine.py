@@ -22,7 +22,6 @@ HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[2]
 CACHE = user_cache("dcb")
 MAKE_DRIVER = REPOSITORY / "roles" / "lab" / "files" / "make-dcb-driver"
-POLITE = ("nice", "-n", "19")
 # With what the kernel asks for by name: rxe's checksum.
 MODULES = ("sailloft_dcb", "rdma_rxe", "rdma_cm", "configfs", "dummy", "crc32_generic")
 PROGRAMS = ("/usr/bin/python3", "/usr/sbin/dcb", "/usr/sbin/ip", "/usr/bin/rdma", "/bin/busybox")
@@ -69,7 +68,7 @@ def boot(folder: Path) -> str:
     kernel = _kernel()
     initramfs = _initramfs(kernel, folder)
     console = folder / "console.log"
-    command = [*POLITE, "qemu-system-x86_64", "-accel", "tcg", "-machine", "q35", "-cpu", "max", "-m", str(MEMORY_MIB)]
+    command = ["qemu-system-x86_64", "-accel", "tcg", "-machine", "q35", "-cpu", "max", "-m", str(MEMORY_MIB)]
     command += ["-nodefaults", "-display", "none", "-no-reboot", "-serial", f"file:{console}"]
     command += ["-kernel", str(next(kernel.glob("boot/vmlinuz-*"))), "-initrd", str(initramfs), "-append", ARGUMENTS]
     return run_to_its_end(command, console, LIMIT_S)

@@ -80,7 +80,7 @@ def boot(disk: Path, kernel: str, initramfs: str) -> list[str]:
     shutil.copy(FIRMWARE / "OVMF_VARS_4M.fd", variables)
 
     console = disk.parent / "console.log"
-    command = ["nice", "-n", "19", "qemu-system-x86_64", "-accel", "tcg", "-machine", "q35", "-cpu", "max"]
+    command = ["qemu-system-x86_64", "-accel", "tcg", "-machine", "q35", "-cpu", "max"]
     command += ["-m", str(2 * NODE_MIB), "-smp", "2", "-device", "intel-iommu,intremap=on"]
     for node in range(2):
         command += ["-object", f"memory-backend-ram,id=node{node},size={NODE_MIB}M"]

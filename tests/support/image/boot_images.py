@@ -112,14 +112,14 @@ def _make_parts(folder: Path) -> None:
         f"copy-out /boot /lib/modules {folder}",
         'rm -rf "$1"/boot/* "$1"/var/cache/apt/* "$1"/var/lib/apt/lists/* "$1"/usr/share/doc "$1"/usr/share/locale',
     )
-    command = ["nice", "-n", "19", "mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}"]
+    command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={PACKAGES}"]
     command += ['--aptopt=Apt::Install-Recommends "false"', *(f"--customize-hook={hook}" for hook in hooks)]
     subprocess.run([*command, "bookworm", folder / "root.tar"], check=True)
     if not (folder / "lib").exists():
         (folder / "lib").mkdir()
         (folder / "modules").rename(folder / "lib" / "modules")
     with (folder / "root.tar").open("rb") as tar:
-        squash = ["nice", "-n", "19", "mksquashfs", "-", folder / "base", "-tar", "-quiet", "-no-progress", "-noappend"]
+        squash = ["mksquashfs", "-", folder / "base", "-tar", "-quiet", "-no-progress", "-noappend"]
         subprocess.run([*squash, "-comp", "zstd", "-Xcompression-level", "3"], stdin=tar, check=True)
     (folder / "root.tar").unlink()
     top = folder / "tree"

@@ -151,9 +151,6 @@ class Node:
     def __init__(self, network: Network, boot: list, firmware: str = "bios") -> None:
         self.log = network.folder / "console.log"
         command = [
-            "nice",
-            "-n",
-            "19",
             "qemu-system-x86_64",
             "-accel",
             "tcg",
