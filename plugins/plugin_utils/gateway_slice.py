@@ -140,6 +140,8 @@ def _cause(told: Mapping[str, Any], status: int, said: str, events: Events, gate
     if told["status"] == "failed":
         return f"ansible-playbook ended before its first play: {events.error or last}; correct it, and resume the run"
     if events.any:
-        return f"the connection or the worker ended before the run ({last or f'status {status}'}); resume the run"
+        # Without the connection, the worker runs its playbook to the end.
+        remedy = "resume the run when no ansible-playbook is left there"
+        return f"the connection or the worker ended before the run ({last or f'status {status}'}); {remedy}"
     cause = last or " ".join(str(told["job_explanation"]).split()) or f"status {status}"
     return f"no run began: {cause}; check that `ansible-runner worker` runs there, and resume the run"

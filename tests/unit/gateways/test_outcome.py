@@ -59,6 +59,13 @@ def test_what_is_ignored_or_rescued_is_no_failure():
     assert states("a", START, ignored, failed("a"), ok("a"), stats(), successful=True) == {"a": "ok"}
 
 
+def test_a_failure_that_is_ignored_in_an_always_section_is_not_the_hosts():
+    events = Events()
+    for event in (START, failed("a", "no link"), failed("a", "ignored", ignore_errors=True), stats("a")):
+        events.add(event)
+    assert of_hosts("a", events, False)["a"].message == "no link"
+
+
 @pytest.mark.parametrize(("kind", "state"), [("runner_on_failed", "failed"), ("runner_on_unreachable", "unreachable")])
 def test_a_failure_has_its_task_and_its_message_without_the_hosts_own_name(kind, state):
     events = Events()

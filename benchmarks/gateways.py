@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Slices on gateways: how a run gets shorter with 1, 2 and 4 of them, against ansible-playbook on the controller alone.
+
+    benchmarks/gateways.py
+    benchmarks/gateways.py --hosts 40 --delay 0.5
+
+Each stand-in host takes the same time, as a host that answers slowly does, and next to no processor time. The
+controller and each gateway work on FORKS hosts at once. Gateways are shells on this machine, so they share its
+processors, and neither ssh nor a network is measured: what is left is what ansible-runner and the division cost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FORKS = 10
+GATEWAYS = (1, 2, 4)
+PLAY = """
+- name: Read the hosts
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Read
+      ansible.builtin.debug:
+        msg: "{{ lookup('pipe', 'sleep DELAY') }}"
+"""
+
+
+class BenchmarkError(RuntimeError):
+    """The comparison cannot be made; the message says why."""
+
+
+def seconds(command: list[str], folder: Path) -> float:
+    """Return the elapsed time of a command. Raises BenchmarkError with the end of its output where it fails."""
+    environment = {
+        **os.environ,
+        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
+        "PWD": str(folder),
+    }
+    start = time.perf_counter()
+    done = subprocess.run(
+        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise BenchmarkError(f"{command[-1]} failed:\n{(done.stdout + done.stderr)[-3000:]}")
+    return time.perf_counter() - start
+
+
+def compare(hosts: int, delay_s: float) -> None:
+    """Print the times and their ratios."""
+    print(f"{hosts} hosts of {delay_s:g} s each, {FORKS} at once on the controller and on each gateway")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "play.yml").write_text(PLAY.replace("DELAY", f"{delay_s:g}"), encoding="utf-8")
+        (folder / "connect").write_text('#!/bin/sh\nexec sh -c "$2"\n', encoding="utf-8")
+        (folder / "connect").chmod(0o755)
+        plain = 0.0
+        for gateways in (0, *GATEWAYS):
+            each = {f"host-{n:04}": {"runner_gateway": f"gateway-{n % max(gateways, 1)}"} for n in range(hosts)}
+            inventory = {"all": {"hosts": each, "vars": {"ansible_connection": "local"}}}
+            (folder / "hosts.json").write_text(json.dumps(inventory), encoding="utf-8")
+            command = ["ansible-playbook", "-i", "hosts.json", "--forks", str(FORKS)]
+            if not gateways:
+                plain = seconds([*command, "play.yml"], folder)
+                print(f"ansible-playbook    {plain:6.1f} s")
+                continue
+            variables = {
+                "gateways_playbook": str(folder / "play.yml"),
+                "gateways_connect": str(folder / "connect"),
+                "gateways_forks": FORKS,
+            }
+            took = seconds([*command, "-e", json.dumps(variables), str(ROOT / "playbooks/gateways.yml")], folder)
+            print(f"{gateways} gateways          {took:6.1f} s, {plain / took:.1f} times as fast")
+
+
+def main() -> int:
+    """Exit status 0 where all runs succeeded, whatever the ratios are."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--hosts", type=int, default=200, help="stand-in hosts (default 200)")
+    parser.add_argument("--delay", type=float, default=4.0, help="seconds that each takes (default 4)")
+    options = parser.parse_args()
+    try:
+        compare(options.hosts, options.delay)
+    except BenchmarkError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
