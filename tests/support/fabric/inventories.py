@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from switches import ASIC_OF
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
+
 
 def port(peer, speed=400, cable=5):
     return {"speed_gbit_s": speed, "cable_m": cable, "peer": peer}
@@ -28,12 +30,7 @@ def inventory(system, names):
     return switches
 
 
-PORTS = {
-    "sonic": ("Ethernet0", "Ethernet8"),
-    "dell_sonic": ("Eth1/1", "Eth1/2"),
-    "eos": ("Ethernet1/1", "Ethernet2/1"),
-    "nxos": ("Ethernet1/1", "Ethernet1/2"),
-    "cumulus": ("swp1", "swp2"),
-    "junos": ("et-0/0/0", "et-0/0/1"),
-    "linux": ("eth1", "eth2"),
-}
+def no_headroom(system: str) -> str | None:
+    """Return why a system that sends pauses does not show its headroom; None: it shows it, or sends none."""
+    reasons = SYSTEMS[system].NOT_HELD
+    return None if "pfc" in reasons else reasons.get("headroom")

@@ -11,13 +11,13 @@ from typing import Any
 import jsonpatch
 from roce_path import nic
 from sonic_configs import default_config
-from switches import OWN_ASICS
+from switches import OWN_ASICS, PORTS
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
-from inventories import PORTS, inventory
+from inventories import inventory
 
 LOSSY = {"classes": {"roce": {"mode": "lossy"}}}
 

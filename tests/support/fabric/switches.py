@@ -28,6 +28,16 @@ ASIC_OF = {
     "nxos": "nexus",
     "sonic": "as_imaged",
 }
+# Two ports as each system names them.
+PORTS = {
+    "sonic": ("Ethernet0", "Ethernet8"),
+    "dell_sonic": ("Eth1/1", "Eth1/2"),
+    "eos": ("Ethernet1/1", "Ethernet2/1"),
+    "nxos": ("Ethernet1/1", "Ethernet1/2"),
+    "cumulus": ("swp1", "swp2"),
+    "junos": ("et-0/0/0", "et-0/0/1"),
+    "linux": ("eth1", "eth2"),
+}
 OWN_ASICS = {
     **sonic_configs.ASICS,
     "nexus": {

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from roce_path import nic
-from switches import OWN_ASICS
+from switches import OWN_ASICS, PORTS
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.path import report
@@ -18,7 +18,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.polic
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.inventory import read_switches
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.plan import plan
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
-from inventories import PORTS, inventory
+from inventories import inventory, no_headroom
 
 PATHS = [{"source": {"host": "gpu1", "nic": "mlx5_0"}, "destination": {"host": "gpu2", "nic": "mlx5_0"}}]
 
@@ -46,27 +46,18 @@ def params(system, **changes):
     }
 
 
-# Why a system does not show its headroom.
-NO_HEADROOM = {
-    "dell_sonic": "the system computes it from the port's speed and cable_length, and no module binds a buffer profile",
-    "eos": "EOS sizes the headroom of a lossless priority itself",
-    "junos": "Junos computes it from cable length and MRU",
-    "nxos": "NX-OS sizes the headroom of a no-drop class itself, from its MTU and the port's speed",
-}
-
-
 @pytest.mark.parametrize("system", sorted(SYSTEMS))
 @pytest.mark.parametrize("paths", [PATHS, []])
 def test_what_is_rendered_for_a_system_is_a_path_that_holds(system, paths):
     result = report.checked(params(system, paths=paths))
     assert result["faults"] == []
     assert result["holds"] is True
-    reason = NO_HEADROOM.get(system)
+    reason = no_headroom(system)
     assert {(each["what"], each["reason"]) for each in result["unseen"]} == (
         {("priority 3 has headroom", reason)} if reason else set()
     )
     # Of each port where RoCE comes in, once: three on the path, six in all.
-    count = (3 if paths else 6) * (system in NO_HEADROOM)
+    count = (3 if paths else 6) * bool(reason)
     less = f"; of {count} of their settings nothing can be read" if count else ""
     assert result["message"] == f"all {result['parts']} parts are as the policy says{less}"
     lines = [line for line in result["table"] if line.startswith("n/a ")]
