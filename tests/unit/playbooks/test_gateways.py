@@ -127,6 +127,7 @@ def test_each_gateway_that_is_lost_is_told_the_others_go_on_and_the_rest_is_resu
     assert "waves: 2 hosts: 2 ok" in second.stdout
 
 
+@pytest.mark.fleet  # plays a playbook
 def test_a_run_that_is_not_possible_reaches_no_gateway(tmp_path):
     command = site(tmp_path)
     missing = play([*command, "-e", "{runner_gateway: ''}"], tmp_path)
