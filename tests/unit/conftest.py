@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+from pathlib import Path
 
 import pytest
 
 HAS_ANSIBLE = importlib.util.find_spec("ansible") is not None  # not where the library runs on Python 3.9
+
+BYTECODE = Path(__file__).parents[1] / "support/bytecode"
+
+
+@pytest.fixture(autouse=True)
+def bytecode_is_kept(request, monkeypatch, tmp_path_factory):
+    """Whole playbooks start hundreds of processes, which need not compile the same sources (sitecustomize.py)."""
+    if request.node.get_closest_marker("fleet"):
+        folder = tmp_path_factory.getbasetemp().parent / "bytecode"  # of all workers of a run
+        folder.mkdir(exist_ok=True)
+        monkeypatch.setenv("SAILLOFT_BYTECODE", str(folder))
+        monkeypatch.setenv("PYTHONPATH", str(BYTECODE), prepend=os.pathsep)
 
 
 @pytest.fixture(autouse=True)

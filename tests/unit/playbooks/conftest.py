@@ -11,8 +11,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 
 
 @pytest.fixture
-def fleet(tmp_path):
-    made = Fleet(tmp_path, ["bm01", "bm02", "bm03", "bm04"])
+def fleet(tmp_path, request):
+    """Four nodes, or as many as the test says: each is a process of Ansible's in each task."""
+    made = Fleet(tmp_path, [f"bm{at:02}" for at in range(1, getattr(request, "param", 4) + 1)])
     try:
         yield made.wait()
     finally:

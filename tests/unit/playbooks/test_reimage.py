@@ -41,6 +41,7 @@ def test_a_node_that_left_the_site_loses_its_script_by_name_alone(fleet):
     assert fleet.boots() == []
 
 
+@pytest.mark.parametrize("fleet", [2], indirect=True)
 def test_one_node_is_imaged_anew_and_no_other_is_touched(fleet):
     # A canary of another operator, and a node that this checkout does not know yet.
     ensure(fleet.store, [row("bm01", digest=NEW.digest), row("bm09")], False)

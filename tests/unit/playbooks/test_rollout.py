@@ -16,20 +16,20 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 pytestmark = [needs_root, pytest.mark.fleet]
 
 
+@pytest.mark.parametrize("fleet", [3], indirect=True)
 def test_a_rollout_that_goes_well(fleet):
     status, output = fleet.roll_out("--check")
     assert status == 0, output
-    for line in ("canaries     bm01", "wave 1       bm02", "wave 2       bm03, bm04"):
+    for line in ("canaries     bm01", "wave 1       bm02", "wave 2       bm03"):
         assert line in output
     assert fleet.boots() == []
     assert fleet.channel() == "old"
     status, output = fleet.roll_out()
     assert status == 0, output
-    assert fleet.boots()[:2] == ["bm01 new pin", "bm02 new channel"]
-    assert sorted(fleet.boots()[2:]) == ["bm03 new channel", "bm04 new channel"]
+    assert fleet.boots() == ["bm01 new pin", "bm02 new channel", "bm03 new channel"]
     assert set(fleet.runs().values()) == {"new"}
     assert fleet.channel() == "new"
-    assert fleet.scripts() == 4
+    assert fleet.scripts() == 3
     assert "bm01: " in output
     assert "is up" in output
     proof = json.loads((fleet.folder / "proofs/bm03.json").read_text())
@@ -37,7 +37,7 @@ def test_a_rollout_that_goes_well(fleet):
     status, output = fleet.roll_out()
     assert status == 0, output
     assert "changed: [" not in output
-    assert len(fleet.boots()) == 4
+    assert len(fleet.boots()) == 3
 
 
 @pytest.fixture
@@ -88,6 +88,7 @@ LONG = [pytest.param(fate, marks=pytest.mark.long) for fate in ("lost", "mute", 
 
 
 @pytest.mark.parametrize("fate", ["sick", *LONG])
+@pytest.mark.parametrize("fleet", [2], indirect=True)
 def test_a_canary_that_fails_is_taken_back_and_nobody_else_boots(fleet, fate):
     fleet.fate({("bm01", NEW): fate})
     # Longer than a healthy node takes to be read on a loaded machine.
@@ -96,7 +97,7 @@ def test_a_canary_that_fails_is_taken_back_and_nobody_else_boots(fleet, fate):
     assert fleet.boots() == ["bm01 new pin", "bm01 old channel"]
     assert set(fleet.runs().values()) == {"old"}
     assert fleet.channel() == "old"
-    assert fleet.scripts() == 4
+    assert fleet.scripts() == 2
     assert "bm01 failed in the rollout" in output
 
 
@@ -183,10 +184,11 @@ def test_a_boot_server_that_is_lost_ends_a_rollout_that_goes_on_when_it_is_back(
     assert channels.node_scripts(second) == channels.node_scripts(fleet.store)
 
 
+@pytest.mark.parametrize("fleet", [2], indirect=True)
 def test_a_rollout_that_is_limited_to_some_nodes_is_refused(fleet):
     status, output = fleet.roll_out("-l", "bm01")
     assert status != 0
-    assert "--limit leaves out bm02, bm03, bm04" in " ".join(output.split())
+    assert "--limit leaves out bm02" in " ".join(output.split())
     status, output = fleet.roll_out(node_boot_servers=[])
     assert status != 0
     assert "needs boot servers in node_boot_servers" in output

@@ -102,7 +102,8 @@ def restart(folder, **bmc):
     return bmc_role.restart(folder, **{"system": UUID, "timeout_s": 10, "power_timeout_s": 40, **bmc})
 
 
-@pytest.mark.parametrize("mode", ["UEFI", "Legacy"])
+# The boot mode is one value of the request.
+@pytest.mark.parametrize("mode", ["UEFI", pytest.param("Legacy", marks=pytest.mark.long)])
 def test_a_node_that_is_on_is_restarted_by_the_network(tmp_path, start, mode):
     bmc = start()
     status, output = restart(tmp_path, address=bmc.address, ca=bmc.ca, boot_mode=mode)

@@ -111,7 +111,8 @@ def test_a_node_that_is_off_is_started(tmp_path, start):
     assert bmc.orders() == ["boot pxe", "power 1"]
 
 
-@pytest.mark.parametrize("wrong", ["password", "username"])
+# What is said of each word of ipmitool's is tested with the filter.
+@pytest.mark.parametrize("wrong", ["password", pytest.param("username", marks=pytest.mark.long)])
 def test_a_wrong_user_or_password(tmp_path, start, wrong):
     bmc = start()
     status, output = bmc.restart(tmp_path, **{wrong: "wrong"})
