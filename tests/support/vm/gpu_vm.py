@@ -87,7 +87,7 @@ def host() -> Host:
         ]
         function = vf(pf, root, downs[1], node, bus + 7)
         function.driver, function.physical_function, function.device_id = "mlx5_core", None, 0x101D
-        function.sriov = Sriov(16, 1, [f"0000:{bus + 4:02x}:00.1"])
+        function.sriov, function.relaxed_ordering = Sriov(16, 1, [f"0000:{bus + 4:02x}:00.1"]), True
         functions.append(function)
     for function in functions:
         if function.port_type == "switch_downstream":

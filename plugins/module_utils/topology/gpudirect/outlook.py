@@ -19,6 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.paths impo
 NEAREST_FIRST = list(PATH_CLASSES)
 BELOW_ONE_SWITCH = ("PIX", "PXB")
 NOT_NEEDED, UNKNOWN = "-", "not known"
+READ_AS_ROOT = "read or record the host as root"
 # The columns of ``lines``; the guest's path is what NCCL finds there.
 COLUMNS = (
     "GPU",
@@ -112,7 +113,7 @@ def pairs(
         for nic in (nic for nic, path in classes.items() if path == nearest):
             guest = nearest if guest_paths is None else guest_paths.get((gpu, nic), "not known")
             causes = [*_tree(nearest, guest), *_nic(host, plan, gpu, nic), *_ports(plan, gpu, nic, tuned)]
-            causes += [*_registers(host.function(nic), tuned), *_links(host, gpu, nic)]
+            causes += [*_registers(host, nic, tuned), *_links(host, gpu, nic)]
             if not huge_pages:
                 causes.append(SMALL_PAGES)
             rates = [link_rate(host.function(address).link) for address in (gpu, nic)]
@@ -167,7 +168,7 @@ def _table(found: list[Pair]) -> list[str]:
 
 def _facts(plan: AcsPlan, gpu: str, nic: str, as_set: bool, huge_pages: bool) -> Facts:
     """Return the settings of a pair; ``as_set``: ACS and MaxReadReq as the role gpu_host sets them."""
-    function = plan.host.function(nic)
+    function = _set_in(plan.host, nic)
     ordering = function.relaxed_ordering
     reads = 4096 if as_set else function.max_read_request_bytes
     return Facts(
@@ -260,28 +261,43 @@ def _ports(plan: AcsPlan, gpu: str, nic: str, as_set: bool) -> list[Cause]:
     return [Cause(2, what, cost, remedy)]
 
 
-def _registers(function: Function, tuned: bool) -> list[Cause]:
+def _registers(host: Host, nic: str, tuned: bool) -> list[Cause]:
+    function = _set_in(host, nic)
     causes = []
-    read_bytes = None if tuned else function.max_read_request_bytes
-    if read_bytes is not None and read_bytes < 4096:
+    read_bytes = 4096 if tuned else function.max_read_request_bytes
+    if read_bytes is None or read_bytes < 4096:
+        known = read_bytes is not None
         causes.append(
             Cause(
-                1,
-                f"MaxReadReq of the NIC is {read_bytes} bytes",
+                1 if known else 0,
+                f"MaxReadReq of the NIC is {read_bytes} bytes" if known else "MaxReadReq of the NIC is not known",
                 "more and smaller reads of GPU memory",
-                "gpu_host_pci, max_read_request_bytes: 4096",
+                "gpu_host_pci, max_read_request_bytes: 4096" if known else READ_AS_ROOT,
             )
         )
-    if function.relaxed_ordering is False:
+    if not function.relaxed_ordering:
+        known = function.relaxed_ordering is not None
         causes.append(
             Cause(
-                1,
-                "relaxed ordering is off in the NIC",
+                1 if known else 0,
+                "relaxed ordering is off in the NIC"
+                if known
+                else "it is not known whether the NIC has relaxed ordering on",
                 "its writes wait for each other; it matters most with ACS and ATS (NVIDIA/nccl#1205)",
-                "gpu_host_pci, relaxed_ordering: true",
+                "gpu_host_pci, relaxed_ordering: true" if known else READ_AS_ROOT,
             )
         )
     return causes
+
+
+def _set_in(host: Host, nic: str) -> Function:
+    """Return the function that MaxReadReq and relaxed ordering of a NIC are set in: of a VF its physical function.
+
+    PCI Express Base Specification 9.3.5.4.
+    """
+    function = host.function(nic)
+    known = host.by_address()
+    return known.get(function.physical_function or "", function)
 
 
 def _links(host: Host, gpu: str, nic: str) -> list[Cause]:

@@ -71,6 +71,8 @@ def fewer_lanes(host):
         (no_direct_translated, "cannot pass translated requests directly", "slow"),
         (change_nic("max_read_request_bytes", 512), "MaxReadReq of the NIC is 512 bytes", "slow"),
         (change_nic("relaxed_ordering", False), "relaxed ordering is off", "slow"),
+        (change_nic("max_read_request_bytes", None), "MaxReadReq of the NIC is not known", "not known"),
+        (change_nic("relaxed_ordering", None), "it is not known whether the NIC has relaxed ordering on", "not known"),
         (fewer_lanes, "has 8 of 16 lanes", "slow"),
     ],
 )

@@ -22,7 +22,7 @@ def test_each_gpu_with_its_nearest_nic_is_direct():
     assert [claim.holds for claim in found] == [True, True]
     assert [f"GPU {gpu} and NIC {nic}" in claim.claim for claim, (gpu, nic) in zip(found, PAIRS)] == [True, True]
     assert {claim.seen for claim in found} == {
-        "direct: PIX on the host, PIX in the guest, ATS yes, ACS 1011101, relaxed ordering not known, MaxReadReq 4096, "
+        "direct: PIX on the host, PIX in the guest, ATS yes, ACS 1011101, relaxed ordering on, MaxReadReq 4096, "
         "huge pages yes"
     }
 
