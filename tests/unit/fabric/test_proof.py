@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 import pytest
-from proofs import params
+from proof_requests import params
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.proof import prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS

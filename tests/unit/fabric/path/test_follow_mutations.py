@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import jsonpatch
 import pytest
-from proofs import params
+from proof_requests import params
 from roce_path import at
 from sonic_configs import default_config
 from switches import PORTS
