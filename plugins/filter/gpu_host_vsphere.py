@@ -1,50 +1,36 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The settings of ESXi hosts for their devices, in one call for each cluster."""
+"""The settings of an ESXi host for its devices, of the variables that servers with KVM have."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: gpu_host_vsphere
-short_description: Gather what the devices of ESXi hosts get, by cluster
+short_description: Return what the devices of an ESXi host get
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Returns one item for each vCenter, cluster and set of settings, so that hosts of a cluster that want the same are
-    one call of M(sailloft.fleet.vsphere_host_passthrough). The items have no password, which a loop would show.
+  - Makes C(settings) of M(sailloft.fleet.vsphere_host_passthrough) of the variables of the role
+    P(sailloft.fleet.gpu_host#role).
 options:
   _input:
-    description: Names of the hosts.
-    type: list
-    elements: str
-    required: true
-  hostvars:
-    description: The variables of all hosts. C(gpu_vm_vsphere) of each is read.
-    type: dict
-    required: true
-  requests:
-    description:
-      - The variables of the role P(sailloft.fleet.gpu_host#role) by host, C(vfio), C(vfio_released) and C(sriov), and
-        C(state).
+    description: C(state), C(vfio), C(vfio_released) and C(sriov), the variables of the role without C(gpu_host_).
     type: dict
     required: true
 """
 
 EXAMPLES = r"""
-- name: Gather the settings
+- name: Show the settings
   ansible.builtin.debug:
-    msg: "{{ ansible_play_batch | sailloft.fleet.gpu_host_vsphere(hostvars, requests) }}"
+    msg: "{{ wanted | sailloft.fleet.gpu_host_vsphere }}"
   vars:
-    requests:
-      esx01: {state: present, vfio: [gpu], vfio_released: [], sriov: [{devices: [nic], count: 8}]}
+    wanted: {state: present, vfio: [gpu], vfio_released: [], sriov: [{devices: [nic], count: 8}]}
 """
 
 RETURN = r"""
 _value:
-  description:
-    - For each call, C(first), the host whose C(gpu_vm_vsphere) has the login, C(name), for messages,
-      C(inventory_hosts), C(hosts), which are their names in vCenter, and C(settings).
+  description: The settings. A later one counts for more.
   type: list
   elements: dict
 """
@@ -53,8 +39,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-
-from ansible_collections.sailloft.fleet.plugins.filter.gpu_vm_vsphere import gather
 
 SRIOV = ("devices", "count")
 
@@ -79,34 +63,9 @@ def settings_of(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def calls(hosts: list[str], hostvars: Mapping[str, Any], requests: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return one item for each vCenter, cluster and settings, in the order of the hosts; none without settings."""
-    found: list[dict[str, Any]] = []
-    for cluster in gather(hosts, hostvars):
-        mine: list[dict[str, Any]] = []
-        for host, name in zip(cluster["inventory_hosts"], cluster["hosts"]):
-            settings = settings_of(requests[host])
-            if not settings:
-                continue
-            item = next((item for item in mine if item["settings"] == settings), None)
-            if item is None:
-                item = {
-                    "first": host,
-                    "name": cluster["name"],
-                    "inventory_hosts": [],
-                    "hosts": [],
-                    "settings": settings,
-                }
-                mine.append(item)
-            item["inventory_hosts"].append(host)
-            item["hosts"].append(name)
-        found += mine
-    return found
-
-
 class FilterModule:
     """Ansible's entry point."""
 
     def filters(self) -> dict[str, Any]:
         """Return the filter."""
-        return {"gpu_host_vsphere": calls}
+        return {"gpu_host_vsphere": settings_of}

@@ -11,8 +11,8 @@ version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Returns one item for each vCenter and cluster of the hosts, so that the role P(sailloft.fleet.gpu_vm#role) plans
-    all of it with one login. The items have no password, which a loop would show.
+  - Returns one item for each vCenter, cluster and request of the hosts, so that the role P(sailloft.fleet.gpu_vm#role)
+    plans all of it with one login. The items have no password, which a loop would show.
 options:
   _input:
     description: Names of the hosts.
@@ -23,18 +23,24 @@ options:
     description: The variables of all hosts. C(gpu_vm_vsphere) and C(gpu_vm_domains) of each are read.
     type: dict
     required: true
+  request:
+    description:
+      - Name of the variable in which each host has what it requests besides, such as its state and what is allowed on
+        it. Hosts that request different things are different items.
+    type: str
+    required: true
 """
 
 EXAMPLES = r"""
 - name: Gather the virtual machines
   ansible.builtin.debug:
-    msg: "{{ ansible_play_hosts | sailloft.fleet.gpu_vm_vsphere(hostvars) }}"
+    msg: "{{ ansible_play_hosts | sailloft.fleet.gpu_vm_vsphere(hostvars, '__gpu_vm_request') }}"
 """
 
 RETURN = r"""
 _value:
   description:
-    - For each cluster, C(first), the host whose C(gpu_vm_vsphere) has the login, C(name), for messages,
+    - For each call, C(first), the host whose C(gpu_vm_vsphere) has the login, C(name), for messages, C(request),
       C(inventory_hosts), C(hosts), which are their names in vCenter, and C(domains), each with C(vsphere.host).
     - An empty C(vsphere.host) of a virtual machine stays empty, and the module chooses a host of the cluster.
   type: list
@@ -45,20 +51,26 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def gather(hosts: list[str], hostvars: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return one item for each vCenter and cluster, in the order of the hosts."""
-    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+def gather(hosts: list[str], hostvars: Mapping[str, Any], request: str) -> list[dict[str, Any]]:
+    """Return one item for each vCenter, cluster and request, in the order of the hosts."""
+    found: list[dict[str, Any]] = []
+    keys: list[tuple[Any, ...]] = []
     for host in hosts:
         site = hostvars[host].get("gpu_vm_vsphere") or {}
-        key = (str(site.get("hostname", "")), str(site.get("port", "")), str(site.get("cluster", "")))
-        name = " ".join(part for part in (key[0], key[2]) if part) or "vSphere"
-        item = found.setdefault(key, {"first": host, "name": name, "inventory_hosts": [], "hosts": [], "domains": []})
+        parts = [str(site.get(part, "")) for part in ("hostname", "port", "cluster")]
+        key = (*parts, hostvars[host][request])
+        if key not in keys:
+            keys.append(key)
+            name = " ".join(part for part in (parts[0], parts[2]) if part) or "vSphere"
+            lists: dict[str, Any] = {"inventory_hosts": [], "hosts": [], "domains": []}
+            found.append({"first": host, "name": name, "request": hostvars[host][request], **lists})
+        item = found[keys.index(key)]
         item["inventory_hosts"].append(host)
         item["hosts"].append(site.get("host") or host)
         for domain in hostvars[host].get("gpu_vm_domains") or []:
             own = {"host": site.get("host") or host, **(domain.get("vsphere") or {})}
             item["domains"].append({**domain, "vsphere": own})
-    return list(found.values())
+    return found
 
 
 class FilterModule:

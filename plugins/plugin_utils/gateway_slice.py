@@ -32,7 +32,7 @@ NOT_FOUND, SSH_ERROR = 127, 255
 
 
 class Job(NamedTuple):
-    """What is the same for all slices."""
+    """The settings that all slices share."""
 
     playbook: str
     arguments: list[str]

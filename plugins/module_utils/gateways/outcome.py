@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""How a slice ended on each of its hosts, from the events that ansible-runner streams. Pure."""
+"""The outcome of a slice on each of its hosts, of the events that ansible-runner streams. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OK, FAILED, UNREACHABLE, UNKNOWN = "ok", "failed", "unreachable", "unknown"
 
 
 class HostOutcome(NamedTuple):
-    """How the run ended on a host: ``state``, and the task and message of its failure."""
+    """The end of the run on a host: ``state``, and the task and message of its failure."""
 
     state: str
     task: str = ""
@@ -23,7 +23,7 @@ class HostOutcome(NamedTuple):
 
 
 class Events:
-    """What is kept of the events of one slice: failures, the final counts, and errors of Ansible itself."""
+    """The part of the events of one slice that is kept: failures, the final counts, and errors of Ansible itself."""
 
     def __init__(self) -> None:
         self.failures: dict[str, HostOutcome] = {}

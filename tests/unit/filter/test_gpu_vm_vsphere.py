@@ -11,23 +11,27 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from vsphere_guest import guest
 
-from ansible_collections.sailloft.fleet.plugins.filter.gpu_host_vsphere import calls, settings_of
+from ansible_collections.sailloft.fleet.plugins.filter.gpu_host_vsphere import settings_of
 from ansible_collections.sailloft.fleet.plugins.filter.gpu_vm_vsphere import gather
 from ansible_collections.sailloft.fleet.plugins.filter.gpu_vm_vsphere_nccl import nccl
 from ansible_collections.sailloft.fleet.plugins.filter.gpu_vm_vsphere_part import part
 
+SITE = {"hostname": "vc", "cluster": "gpu", "password": "a secret"}
+
 
 def test_hosts_of_one_cluster_are_one_call():
-    site = {"hostname": "vc", "cluster": "gpu", "password": "a secret"}
     hostvars = {
-        "a": {"gpu_vm_vsphere": site, "gpu_vm_domains": [{"name": "one"}]},
-        "b": {"gpu_vm_vsphere": {**site, "host": "b.example.com"}, "gpu_vm_domains": [{"name": "two", "vsphere": {}}]},
-        "c": {"gpu_vm_vsphere": {**site, "cluster": "other"}},
+        "a": {"gpu_vm_vsphere": SITE, "gpu_vm_domains": [{"name": "one"}]},
+        "b": {"gpu_vm_vsphere": {**SITE, "host": "b.example.com"}, "gpu_vm_domains": [{"name": "two", "vsphere": {}}]},
+        "c": {"gpu_vm_vsphere": {**SITE, "cluster": "other"}},
     }
-    assert gather(["a", "b", "c"], hostvars) == [
+    hostvars = {name: {**given, "request": {"state": "running"}} for name, given in hostvars.items()}
+    found = gather(["a", "b", "c"], hostvars, "request")
+    assert found == [
         {
             "first": "a",
             "name": "vc gpu",
+            "request": {"state": "running"},
             "inventory_hosts": ["a", "b"],
             "hosts": ["a", "b.example.com"],
             "domains": [
@@ -35,9 +39,30 @@ def test_hosts_of_one_cluster_are_one_call():
                 {"name": "two", "vsphere": {"host": "b.example.com"}},
             ],
         },
-        {"first": "c", "name": "vc other", "inventory_hosts": ["c"], "hosts": ["c"], "domains": []},
+        {
+            "first": "c",
+            "name": "vc other",
+            "request": {"state": "running"},
+            "inventory_hosts": ["c"],
+            "hosts": ["c"],
+            "domains": [],
+        },
     ]
-    assert "a secret" not in str(gather(["a", "b", "c"], hostvars))
+    assert "a secret" not in str(found)
+
+
+def test_what_one_host_requests_is_not_done_to_another():
+    """One host's virtual machines are to be removed, and the others' to run."""
+    states = {"a": "absent", "b": "running", "c": "absent"}
+    hostvars = {
+        name: {"gpu_vm_vsphere": SITE, "gpu_vm_domains": [{"name": f"vm-{name}"}], "request": {"state": state}}
+        for name, state in states.items()
+    }
+    found = gather(list("abc"), hostvars, "request")
+    assert [(item["request"]["state"], [domain["name"] for domain in item["domains"]]) for item in found] == [
+        ("absent", ["vm-a", "vm-c"]),
+        ("running", ["vm-b"]),
+    ]
 
 
 def test_a_host_gets_its_own_virtual_machines_wherever_they_run():
@@ -82,9 +107,6 @@ def test_the_file_is_made_of_what_was_read():
         nccl({**DOMAIN, "plan": {"name": "vm"}}, hosts, inside)
 
 
-SITE = {"hostname": "vc", "cluster": "gpu", "password": "a secret"}
-
-
 def request(**more: Any) -> dict[str, Any]:
     return {"state": "present", "vfio": ["gpu"], "vfio_released": [], "sriov": [], **more}
 
@@ -110,15 +132,3 @@ def test_absent_turns_all_of_it_off():
 def test_an_entry_that_vcenter_cannot_set_is_refused(entry):
     with pytest.raises(AnsibleFilterError, match=r"gpu_host_sriov\[0\]: on vSphere an entry has devices and count"):
         settings_of(request(sriov=[entry]))
-
-
-def test_hosts_that_want_the_same_are_one_call_and_those_that_want_nothing_none():
-    hostvars = {name: {"gpu_vm_vsphere": {**SITE, "host": f"{name}.example.com"}} for name in "abcd"}
-    requests = {"a": request(), "b": request(vfio=["nvme"]), "c": request(), "d": request(vfio=[])}
-    found = calls(list("abcd"), hostvars, requests)
-    assert [(item["first"], item["inventory_hosts"], item["hosts"]) for item in found] == [
-        ("a", ["a", "c"], ["a.example.com", "c.example.com"]),
-        ("b", ["b"], ["b.example.com"]),
-    ]
-    assert found[1]["settings"] == [{"devices": ["nvme"], "passthrough": True}]
-    assert "a secret" not in str(found)
