@@ -223,6 +223,7 @@ func (p *proxy) serve(w *httptest.ResponseRecorder, r *http.Request, method, tex
 			return
 		}
 		p.next.ServeHTTP(w, r)
+		simulator.Map.WithLock(vm, func() { numberSlots(vm) })
 	case "Fetch":
 		// The simulator panics over a property that has no value; vCenter answers with none.
 		defer func() {

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyVmomi import vim
 from simulated_vcenter import GIB, VCenter
 from vsphere_requests import params, run, vm
 
@@ -19,28 +18,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
     RootComplex,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.converge import info
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session import Login, Session
-
-# As in KB 2047927: bridges at 15.0 and 16.0 with their functions, GPUs below the first, cards below the second.
-SLOTS = {
-    "pciBridge4.pciSlotNumber": "21",
-    "pciBridge5.pciSlotNumber": "22",
-    "pciPassthru0.pciSlotNumber": "160",
-    "pciPassthru1.pciSlotNumber": "1184",
-    "ethernet0.pciSlotNumber": "192",
-    "ethernet1.pciSlotNumber": "1216",
-    "ethernet2.pciSlotNumber": "2240",
-}
 
 
 def started(vcenter: VCenter, **more: Any) -> dict[str, Any]:
-    """Make and start the virtual machine of ``vm``, with ESXi's slots; return what the info module returns."""
+    """Make and start the virtual machine of ``vm``, with slots for its devices; return what info returns."""
     run(vcenter, vm(**more), state="running")
-    with Session(Login.of(params(vcenter))) as session:
-        ((reference, _found),) = session.read({"VirtualMachine": ["name"]})["VirtualMachine"]
-        options = [vim.option.OptionValue(key=key, value=value) for key, value in SLOTS.items()]
-        task = session.own(reference).ReconfigVM_Task(vim.vm.ConfigSpec(extraConfig=options))
-        session.wait({"slots": ("slots", task)}, 10)
     return info({**params(vcenter), "domains": [vm(**more)], "names": []})
 
 
