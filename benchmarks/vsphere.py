@@ -95,8 +95,8 @@ def ours(vcenter: VCenter, hosts: int) -> list[dict[str, Any]]:
     return [{"sailloft.fleet.vsphere_gpu_vm": {**login, "domains": domains, "state": "running"}}]
 
 
-def peer(vcenter: VCenter, count: int) -> list[dict[str, Any]]:
-    """Return the tasks of the peer: a virtual machine each, as far as its module goes."""
+def peer(vcenter: VCenter, count: int, hosts: int) -> list[dict[str, Any]]:
+    """Return the tasks of the peer: a virtual machine each, as far as its module goes, on one host after the other."""
     login = {"hostname": "127.0.0.1", "port": vcenter.port, "username": USER, "password": PASSWORD}
     return [
         {
@@ -106,7 +106,7 @@ def peer(vcenter: VCenter, count: int) -> list[dict[str, Any]]:
                 "name": f"peer-{number}",
                 "datacenter": "DC0",
                 "folder": "/DC0/vm",
-                "esxi_hostname": "esx000",
+                "esxi_hostname": f"esx{number % hosts:03}",
                 "guest_id": "otherLinux64Guest",
                 "state": "present",
                 "disk": [{"size_mb": 1024, "type": "thin", "datastore": "LocalDS_0"}],
@@ -137,7 +137,7 @@ def main() -> None:
     described = site(*(esxi(four_gpus(), f"esx{number:03}") for number in range(options.hosts)))
     missed = False
     with tempfile.TemporaryDirectory() as folder, serving(described) as vcenter:
-        sample = peer(vcenter, options.sample)
+        sample = peer(vcenter, options.sample, options.hosts)
         base = play([{"ansible.builtin.meta": "noop"}], folder)
         for what in ("planned and made", "no change"):
             requests, seconds = measured(vcenter, ours(vcenter, options.hosts), folder)

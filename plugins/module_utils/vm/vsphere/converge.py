@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.placement import Placement, place
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import (
     REFUSE,
+    WARN,
     Finding,
     RefusedError,
     unplannable,
@@ -200,6 +202,7 @@ def _decide(row: Row, state: str, allow_restart: bool) -> None:
 
 
 def _reservations(rows: list[Row], site: Site) -> list[Finding]:
+    """Return the reservations above what hosts and datastores have; on a host without a change they only warn."""
     findings: list[Finding] = []
     disks_mib: dict[str, int] = {}
     for host in {row.host.name: row.host for row in rows if row.wanted}.values():
@@ -215,7 +218,11 @@ def _reservations(rows: list[Row], site: Site) -> list[Finding]:
             for name, machine in others.items()
             if machine.running
         }
-        findings += preflight.of_host(host.name, model, host.cpu_mhz, mine, running, of_nodes)
+        over = list(preflight.of_host(host.name, model, host.cpu_mhz, mine, running, of_nodes))
+        if not any(row.actions for row in rows if row.host is host):
+            # They are there already: what others reserve beside them is no reason to fail a run without a change.
+            over = [replace(item, severity=WARN) for item in over]
+        findings += over
     for row in rows:
         if "create" in row.actions and row.wanted:
             store = site.datastore(row.request.vsphere.datastore, row.name)

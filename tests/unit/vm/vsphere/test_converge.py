@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from pyVmomi import vim
 from simulated_vcenter import PASSWORD, VCenter, esxi, serving, site
 from vsphere_requests import params, run, server, vm
 
@@ -15,6 +16,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors im
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import RefusedError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import config_spec, session
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.converge import converge, info
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session import Login, Session
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Site
 
 
 @pytest.fixture
@@ -53,6 +56,26 @@ def test_a_virtual_machine_is_made_as_planned_and_the_second_run_changes_nothing
     assert (have["memory_reservation_mib"], have["memory_locked"], have["latency_sensitivity"]) == (65536, True, "high")
     again = run(vcenter, vm(), state="running")
     assert (again["changed"], again["diff"], again["domains"][0]["differences"]) == (False, [], [])
+
+
+def test_what_others_reserve_later_does_not_fail_a_run_without_a_change(vcenter):
+    mine = vm(memory_mib=786432)
+    run(vcenter, mine, state="running")
+    with Session(Login.of(params(vcenter))) as opened:
+        # Nobody's plan: bound to the nodes of the first, and not started.
+        option = vim.option.OptionValue(key="numa.nodeAffinity", value="0,1")
+        files = vim.vm.FileInfo(vmPathName="[LocalDS_0]")
+        spec = vim.vm.ConfigSpec(name="foreign", files=files, memoryMB=524288, numCPUs=2, extraConfig=[option])
+        found = Site(opened, "")
+        host = found.hosts["esx01"]
+        task = found.folder(host).CreateVM_Task(spec, found.pool(host), opened.own(host.reference))
+        opened.wait({"foreign": ("create", task)}, 10)
+    again = run(vcenter, mine, state="running")
+    assert not again["changed"]
+    assert {item["severity"] for item in again["findings"]} == {"warn"}
+    assert "are to be on NUMA node 0 of esx01" in again["findings"][0]["what"]
+    with pytest.raises(RefusedError, match="are to be on NUMA node 0 of esx01"):
+        run(vcenter, {**mine, "memory_mib": 790528}, state="running", allow_restart=True)
 
 
 def test_check_mode_predicts_and_changes_nothing(vcenter):
