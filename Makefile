@@ -188,8 +188,8 @@ molecule: packages .venv/.tests images vcsim
 	molecule test
 	molecule/run vsphere_vm node_image gpu_server
 
-molecule-long: packages .venv/.tests images
-	molecule/run gpu_guest interrupted node_boot roce_path
+molecule-long: packages .venv/.tests images vcsim
+	molecule/run gpu_guest vsphere_guest interrupted node_boot roce_path
 
 bench: packages .venv/.tests images
 	benchmarks/run

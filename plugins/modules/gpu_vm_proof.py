@@ -176,10 +176,9 @@ def of_libvirt(params: Mapping[str, Any]) -> tuple[Proof, str]:
 
 def of_vsphere(params: Mapping[str, Any]) -> tuple[Proof, str]:
     """Return the proof of a virtual machine on vSphere, and its page."""
-    host, domain = Host.from_dict(params["host_topology"]), params["domain"]
     more = {"nccl_topology_asked": params["nccl_topology_asked"], **in_guest(params)}
-    read = vsphere_evidence.Evidence.of_domain(params["host_name"], host, domain, **more)
-    return report(params["name"], read.host_name, vsphere_claims.prove(read), host, read.guest, read.places())
+    read = vsphere_evidence.Evidence.of_domain(params["host_name"], params["host_topology"], params["domain"], **more)
+    return report(params["name"], read.host_name, vsphere_claims.prove(read), read.host, read.guest, read.places())
 
 
 def main() -> None:

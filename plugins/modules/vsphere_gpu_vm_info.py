@@ -75,7 +75,7 @@ domains:
       description: V(running), V(stopped), V(suspended) or V(absent).
       type: str
     host:
-      description: Its ESXi host; null where it is absent.
+      description: Its ESXi host; if it is absent, that of its request or plan, else null.
       type: str
     configuration:
       description: The settings that the collection knows, as vCenter has them; null where it is absent.
@@ -92,6 +92,9 @@ domains:
     plan:
       description: As RV(sailloft.fleet.vsphere_gpu_vm#module:domains[].plan); of those in O(domains).
       type: dict
+    unplanned:
+      description: Why it has no plan; null if it has one; of those in O(domains).
+      type: str
 """
 
 from ansible.module_utils.basic import AnsibleModule, env_fallback

@@ -150,15 +150,17 @@ def _plan(
         mine = [row for row in rows if row.host is host]
         if host.unusable:
             why = f"host {host.name} {host.unusable}"
-            findings += [
-                Finding(row.name, why, "nothing can be changed on it", "wait or choose another") for row in mine
-            ]
+            for row in mine:
+                row.unplanned = Finding(row.name, why, "nothing can be changed on it", "wait or choose another")
+                findings.append(row.unplanned)
             continue
         model = site.model(host, accelerators)
         try:
             placements = _place(host, [row.request.spec for row in mine], site, accelerators, module_ids)
         except DomainError as error:
             findings.append(unplannable(error))
+            for row in mine:
+                row.unplanned = findings[-1]
             continue
         for row, placement in zip(mine, placements):
             own = row.request.vsphere

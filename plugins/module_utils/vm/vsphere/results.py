@@ -9,6 +9,7 @@ from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.placement import Placement
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import Finding
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import read_back, request
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import Plan, PlannedCell, PlannedDevice
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Machine, Site
@@ -32,6 +33,7 @@ class Row:
     actions: list[str] = field(default_factory=list)
     restart_required: bool = False
     ways: dict[str, list[str]] = field(default_factory=dict)  # read_back.ways, once it was started
+    unplanned: Finding | None = None  # why it has no placement
 
     @property
     def name(self) -> str:
@@ -51,12 +53,13 @@ def described(machine: Machine | None, row: Row | None, site: Site) -> dict[str,
         "name": row.name if row else machine.name if machine else "",
         "exists": machine is not None,
         "state": machine.state if machine else "absent",
-        "host": machine.host if machine else None,
+        "host": machine.host if machine else row.host.name if row else None,
         "configuration": read_back.read(machine.config, site.network_names) if machine else None,
         "ways": read_back.ways(machine.config) if machine else {},
     }
     if row is not None:
         found.update(plan=plan_of(row), differences=row.differences)
+        found["unplanned"] = str(row.unplanned) if row.unplanned else None
     return found
 
 

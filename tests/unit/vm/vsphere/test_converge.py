@@ -78,6 +78,17 @@ def test_what_others_reserve_later_does_not_fail_a_run_without_a_change(vcenter)
         run(vcenter, {**mine, "memory_mib": 790528}, state="running", allow_restart=True)
 
 
+def test_one_that_is_not_there_is_read_with_its_plan_and_host_or_the_reason(vcenter):
+    found = info({**params(vcenter), "domains": [vm()], "names": []})
+    row = found["domains"][0]
+    assert (row["exists"], row["state"], row["host"], row["unplanned"]) == (False, "absent", "esx01", None)
+    assert row["plan"]["host"] == "esx01"
+    assert [item["name"] for item in found["hosts"]] == ["esx01"]
+    (row,) = info({**params(vcenter), "domains": [vm(gpus={"count": 9})], "names": []})["domains"]
+    assert row["plan"] is None
+    assert "asks for 9 GPU" in row["unplanned"]
+
+
 def test_check_mode_predicts_and_changes_nothing(vcenter):
     predicted = run(vcenter, vm(), state="running", check=True)
     assert seen(vcenter) == {}

@@ -32,20 +32,18 @@ class Evidence:
     nccl_topology_file: str | None = None  # the guest's /etc/nccl-topology.xml
 
     @classmethod
-    def of_domain(cls, host_name: str, host: Host, domain: dict[str, Any], **guest: Any) -> Evidence:
+    def of_domain(cls, host_name: str, host_topology: dict[str, Any], domain: dict[str, Any], **guest: Any) -> Evidence:
         """Return the evidence of an item of vsphere_gpu_vm_info's ``domains``; ``guest`` are the fields of the guest.
 
         Raises ProofError where it was read without its plan.
         """
         if not domain.get("plan"):
-            raise ProofError(
-                f"{domain.get('name')}: no plan to be held against",
-                "read it with vsphere_gpu_vm_info and its request; what preflight finds is in findings",
-            )
+            why = domain.get("unplanned") or "read it with vsphere_gpu_vm_info and its request"
+            raise ProofError(f"it has no plan to be held against: {why}")
         try:
             return cls(
                 host_name=host_name,
-                host=host,
+                host=Host.from_dict(host_topology),
                 plan=Plan.from_dict(domain["plan"]),
                 configuration=domain["configuration"],
                 differences=_differences(domain),

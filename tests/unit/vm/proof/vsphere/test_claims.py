@@ -30,10 +30,11 @@ def read():
 
 @pytest.fixture
 def whole(read) -> Evidence:
-    host, domain = Host.from_dict(read["hosts"][0]["topology"]), copy.deepcopy(read["domains"][0])
+    topology, domain = read["hosts"][0]["topology"], copy.deepcopy(read["domains"][0])
+    host = Host.from_dict(topology)
     evidence = Evidence.of_domain(
         "esx01",
-        host,
+        topology,
         domain,
         guest=guest(host, domain["ways"]),
         guest_settings=Settings([]),
@@ -153,12 +154,14 @@ def test_devices_whose_slots_are_not_known_are_not_taken_for_each_other(whole):
 
 def test_a_virtual_machine_that_is_not_there_fails(read, whole):
     domain = {**read["domains"][0], "exists": False, "configuration": None, "ways": {}, "state": "absent"}
-    evidence = Evidence.of_domain("esx01", whole.host, domain)
+    evidence = Evidence.of_domain("esx01", whole.host.to_dict(), domain)
     claims = prove(evidence)
     assert not any(claim.holds for claim in claims if claim.layer == "guest_xml")
     assert "all memory is reserved, in MiB" in failed(claims)
 
 
-def test_a_virtual_machine_without_a_plan_is_refused(read, whole):
-    with pytest.raises(ProofError, match="no plan to be held against"):
-        Evidence.of_domain("esx01", whole.host, {**read["domains"][0], "plan": None})
+def test_a_virtual_machine_without_a_plan_is_refused_with_the_reason(read):
+    domain = {**read["domains"][0], "plan": None, "unplanned": "asks for 9 GPUs, and 2 are there; ask for fewer"}
+    with pytest.raises(ProofError, match="no plan to be held against: asks for 9 GPUs"):
+        # Its host was not read with it.
+        Evidence.of_domain("esx01", {}, domain)
