@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import functools
 import importlib
+from types import ModuleType
 from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+TOGETHER = ("mutually_exclusive", "required_together", "required_one_of", "required_if", "required_by")
 
 
 class _MadeError(Exception):
@@ -20,10 +23,15 @@ def specification(module: str, maker: str) -> dict[str, Any]:
     """Return the argument specification of a module (netbox.netbox.netbox_cable), which makes a ``maker``."""
     namespace, collection, name = module.split(".")
     python = importlib.import_module(f"ansible_collections.{namespace}.{collection}.plugins.modules.{name}")
+    return of_python(python, maker)["argument_spec"]
+
+
+def of_python(python: ModuleType, maker: str) -> dict[str, Any]:
+    """Return the arguments of ArgumentSpecValidator for a module: its options, and which belong together."""
     found: dict[str, Any] = {}
 
-    def made(argument_spec: dict[str, Any], **_others: Any) -> None:
-        found.update(argument_spec)
+    def made(argument_spec: dict[str, Any], **others: Any) -> None:
+        found.update(argument_spec=argument_spec, **{name: others[name] for name in TOGETHER if name in others})
         raise _MadeError
 
     before = getattr(python, maker)
@@ -34,7 +42,7 @@ def specification(module: str, maker: str) -> dict[str, Any]:
         return found
     finally:
         setattr(python, maker, before)
-    raise AssertionError(f"{module} makes no {maker}")
+    raise AssertionError(f"{python.__name__} makes no {maker}")
 
 
 def faults(module: str, maker: str, arguments: dict[str, Any]) -> list[str]:

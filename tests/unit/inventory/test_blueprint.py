@@ -100,7 +100,7 @@ def test_the_cache_is_of_one_content(listed, tmp_path):
     assert listed(folder=tmp_path / "site")["_meta"]["hostvars"]["gpu01"]["ansible_host"] == "10.0.0.21"
 
 
-@pytest.mark.parametrize(("name", "hosts"), [("vela", 556), ("blue_vela", 961), ("small", 9)])
+@pytest.mark.parametrize(("name", "hosts"), [("vela", 556), ("blue_vela", 962), ("small", 9)])
 def test_the_examples(listed, name, hosts):
     variables = listed(folder=sites.PROJECT / "inventories" / name)["_meta"]["hostvars"]
     assert len(variables) == hosts

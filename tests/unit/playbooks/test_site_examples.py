@@ -1,0 +1,138 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""All playbooks of the README on inventories/vela and inventories/blue_vela, in check mode.
+
+Their hosts are not there: modules check the arguments that inventory, roles and filters give them, and answer as on a
+host without any setting (tests/support/site). A variable that is missing or wrong in an inventory ends the run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import yaml
+from absent_site import AbsentSite
+from playing import ROOT, ansible_playbook
+from sonic_configs import ASICS
+
+pytestmark = pytest.mark.fleet
+LONG = pytest.mark.long
+
+# The size of a switch's pools is its image's; fabric_config.yml takes the inventory's ASICs.
+POOLS = ("-e", json.dumps({"roce_asics": ASICS, "roce_switch_asic": "as_imaged"}))
+# Playbooks for what is no host of these sites.
+ELSEWHERE = {
+    "controller.yml": "test_controller.py",
+    "gateways.yml": "test_gateways.py",
+    "netbox.yml": "../site/output/test_netbox.py",
+}
+# Site, playbooks of one run, its further arguments, and the only tasks that fail. Proofs and measurements fail on hosts
+# that are not there, in their last task. The first run of a site uses most of its variables; the others are long.
+RUNS = [
+    pytest.param("vela", "plan.yml fabric_config.yml record.yml gpu_nodes.yml", (), set()),
+    pytest.param("vela", "site.yml", POOLS, {"Compare what was read with what was requested"}, marks=LONG),
+    pytest.param("vela", "accept.yml", (), {"Write measured beside expected"}, marks=LONG),
+    pytest.param("vela", "cabling.yml", (), {"Check that no cable is wrong"}, marks=LONG),
+    # It has no switch with RoCE, and the playbook says so.
+    pytest.param("blue_vela", "fabric_config.yml", (), {"Render all switches"}, marks=LONG),
+    pytest.param("blue_vela", "boot_servers.yml node_scripts.yml gpu_nodes.yml", (), set()),
+    pytest.param("blue_vela", "node_images.yml node_identities.yml collect_images.yml", (), set(), marks=LONG),
+    pytest.param("blue_vela", "record.yml reimage.yml", ("--limit", "nodes,localhost"), set(), marks=LONG),
+    pytest.param("blue_vela", "accept.yml", (), {"Write measured beside expected"}, marks=LONG),
+    pytest.param(
+        "blue_vela",
+        "cabling.yml",
+        ("-e", "cabling_hosts=nodes:boot_servers"),
+        {"Check that no cable is wrong"},
+        marks=LONG,
+    ),
+]
+# By the first playbook of a run, the kinds of hosts that have changes to make.
+CHANGED = {
+    "plan.yml": {"gpu-host", "leaf", "train"},
+    "site.yml": {"gpu-host", "leaf", "spine", "train"},
+    "boot_servers.yml": {"boot", "node"},
+    "node_images.yml": {"boot", "build", "node"},
+    "record.yml": {"localhost", "node"},
+}
+# Those that reach no host run on the whole site.
+WHOLE = ("site_plan.yml", "confirm.yml")
+# Playbooks for machines that a site has none of.
+NO_HOSTS = {
+    "vela": "boot_servers.yml node_images.yml node_scripts.yml node_identities.yml collect_images.yml reimage.yml",
+    "blue_vela": "site.yml plan.yml",
+}
+
+
+def failed_tasks(output: str) -> set[str]:
+    """Return the names of tasks that failed, but for those whose failure is looked at afterwards."""
+    failed, task = set(), ""
+    for line in output.splitlines():
+        if found := re.match(r"TASK \[(?:[\w.]+ : )?(.*)\] \*", line):
+            task = found[1]
+        elif line.startswith(("fatal: ", "failed: ")):
+            failed.add(task)
+    return failed
+
+
+def changed_kinds(output: str) -> set[str]:
+    """Return the names, without numbers, of hosts with changes."""
+    names = re.findall(r"^(\S+) +: ok=\d+ +changed=[1-9]", output, re.MULTILINE)
+    return {re.split(r"-\d", name)[0] for name in names}
+
+
+def with_imports(playbook: str) -> set[str]:
+    """Return a playbook and those that it imports."""
+    plays = yaml.safe_load((ROOT / "playbooks" / playbook).read_text(encoding="utf-8"))
+    imported = [play["ansible.builtin.import_playbook"] for play in plays if "ansible.builtin.import_playbook" in play]
+    return {playbook}.union(*map(with_imports, imported))
+
+
+@pytest.mark.parametrize("name", NO_HOSTS)
+def test_all_playbooks_of_the_readme_are_run(name):
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    told = {playbook for row in rows for playbook in re.findall(r"`(\w+\.yml)", row)}
+    runs = [run.values[1] for run in RUNS if run.values[0] == name]
+    run = [*WHOLE, *" ".join([*runs, NO_HOSTS[name]]).split()]
+    assert told - set(ELSEWHERE) <= set().union(*map(with_imports, run))
+    assert len(told) > 20
+
+
+@pytest.mark.parametrize(("name", "playbooks", "arguments", "failed"), RUNS)
+def test_the_playbooks_run_in_check_mode(tmp_path, name, playbooks, arguments, failed):
+    status, output = AbsentSite(tmp_path, name).check(*playbooks.split(), arguments=arguments)
+    assert failed_tasks(output) == failed, output
+    assert status == (2 if failed else 0), output
+    assert changed_kinds(output) == CHANGED.get(playbooks.split()[0], set()), output
+
+
+@LONG
+@pytest.mark.parametrize("name", NO_HOSTS)
+def test_playbooks_without_hosts_and_of_the_whole_site(tmp_path, name):
+    site = AbsentSite(tmp_path, name)
+    status, output = site.check(*NO_HOSTS[name].split())
+    assert status == 0, output
+    assert changed_kinds(output) == set()
+    whole = ("-i", f"inventories/{name}", "--check", "-e", "confirmed=true", "-e", f"plans_path={tmp_path}")
+    status, output = ansible_playbook(*whole, *(f"playbooks/{playbook}" for playbook in WHOLE))
+    assert status == 0, output
+
+
+@LONG
+@pytest.mark.parametrize(
+    ("name", "file", "old", "new", "playbook", "why"),
+    [
+        ("vela", "group_vars/gpu_hosts.yml", "nics: {per_gpu: 1}", "nics: {per_gpus: 1}", "plan.yml", "per_gpus"),
+        ("vela", "blueprint.yml", 'gpu_guest_host: "{{ site_host }}"', "a: 1", "gpu_vms.yml", "gpu_guest_host"),
+        ("blue_vela", "group_vars/image_builders.yml", "{layer: site,", "{layer: sites,", "node_images.yml", "sites"),
+        ("blue_vela", "blueprint.yml", "serves: inband, ", "", "boot_servers.yml", "boot_server_address"),
+    ],
+)
+def test_a_variable_that_is_missing_or_wrong_is_found(tmp_path, name, file, old, new, playbook, why):
+    site = AbsentSite(tmp_path, name)
+    site.change(file, old, new)
+    status, output = site.check(playbook)
+    assert status == 2, output
+    assert why in output
