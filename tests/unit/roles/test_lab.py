@@ -11,9 +11,11 @@ from xml.etree import ElementTree
 
 import jinja2
 import pytest
+import sites
 import yaml
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.inventory import inventory
 
 ROOT = Path(__file__).parents[3]
 LAB = ROOT / "roles/lab"
@@ -164,14 +166,19 @@ def test_all_images_share_their_lowest_layer():
 
 
 def test_the_inventory_has_the_machines():
-    hosts = {}
-    text = (ROOT / "inventories/lab/hosts.yml").read_text(encoding="utf-8")
-    for group in yaml.safe_load(text)["all"]["children"].values():
-        hosts.update(group.get("hosts", {}))
-    assert set(MACHINES) < set(hosts)
+    site = inventory(sites.example("lab"))
     for name, machine in MACHINES.items():
+        host, own = site["hosts"][name], INVENTORY / f"host_vars/{name}.yml"
+        variables = {**site["groups"][host["group"]]["vars"], **host["vars"]}
+        variables.update(yaml.safe_load(own.read_text(encoding="utf-8")) if own.exists() else {})
         if "ssh_port" in machine:
-            assert str(machine["ssh_port"]) in hosts[name]["ansible_port"]
+            assert str(machine["ssh_port"]) in variables["ansible_port"]
         else:
-            own = yaml.safe_load((ROOT / f"inventories/lab/host_vars/{name}.yml").read_text(encoding="utf-8"))
-            assert own["node_boot_mac"] == machine["mac"]
+            assert variables["node_boot_mac"] == machine["mac"]
+
+
+def test_the_inventory_has_the_machines_cables():
+    ends = [{cable.a.name, cable.b.name} for cable in sites.example("lab").cables]
+    assert ends == [{node, "boot01"} for node in MACHINES["boot01"]["nodes"]] + [
+        {host, "sw01"} for host in MACHINES["sw01"]["hosts"]
+    ]
