@@ -11,8 +11,9 @@ version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Returns one item for each vCenter, cluster and request of the hosts, so that the role P(sailloft.fleet.gpu_vm#role)
+  - Returns one item for each login, cluster and request of the hosts, so that the role P(sailloft.fleet.gpu_vm#role)
     plans all of it with one login. The items have no password, which a loop would show.
+  - Hosts without the request, those of another backend, are left out.
 options:
   _input:
     description: Names of the hosts.
@@ -52,16 +53,19 @@ from typing import Any
 
 
 def gather(hosts: list[str], hostvars: Mapping[str, Any], request: str) -> list[dict[str, Any]]:
-    """Return one item for each vCenter, cluster and request, in the order of the hosts."""
+    """Return one item for each login, cluster and request, in the order of the hosts."""
     found: list[dict[str, Any]] = []
     keys: list[tuple[Any, ...]] = []
     for host in hosts:
+        if request not in hostvars[host]:
+            continue
         site = hostvars[host].get("gpu_vm_vsphere") or {}
-        parts = [str(site.get(part, "")) for part in ("hostname", "port", "cluster")]
-        key = (*parts, hostvars[host][request])
+        # The whole login: neither another's account nor its validate_certs is taken for a host.
+        key = ({part: value for part, value in site.items() if part != "host"}, hostvars[host][request])
         if key not in keys:
             keys.append(key)
-            name = " ".join(part for part in (parts[0], parts[2]) if part) or "vSphere"
+            parts = [str(site.get(part, "")) for part in ("hostname", "cluster")]
+            name = " ".join(part for part in parts if part) or "vSphere"
             lists: dict[str, Any] = {"inventory_hosts": [], "hosts": [], "domains": []}
             found.append({"first": host, "name": name, "request": hostvars[host][request], **lists})
         item = found[keys.index(key)]

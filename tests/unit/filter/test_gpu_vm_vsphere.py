@@ -65,6 +65,20 @@ def test_what_one_host_requests_is_not_done_to_another():
     ]
 
 
+@pytest.mark.parametrize("other", [{"username": "b"}, {"password": "b"}, {"validate_certs": False}, {"port": 8443}])
+def test_the_login_of_one_host_is_not_used_for_another(other):
+    hostvars = {name: {"gpu_vm_vsphere": {**SITE, **more}, "request": {}} for name, more in (("a", other), ("b", {}))}
+    hostvars["c"] = hostvars["b"]
+    found = gather(list("abc"), hostvars, "request")
+    assert [(item["first"], item["inventory_hosts"]) for item in found] == [("a", ["a"]), ("b", ["b", "c"])]
+
+
+def test_hosts_of_another_backend_are_left_out():
+    hostvars = {"kvm": {"gpu_vm_domains": [{"name": "vm"}]}, "esx": {"gpu_vm_vsphere": SITE, "request": {}}}
+    (item,) = gather(["kvm", "esx"], hostvars, "request")
+    assert (item["inventory_hosts"], item["domains"]) == (["esx"], [])
+
+
 def test_a_host_gets_its_own_virtual_machines_wherever_they_run():
     one, two = {"name": "one", "host": "b", "restart_required": True}, {"name": "two", "host": "b"}
     first = {
