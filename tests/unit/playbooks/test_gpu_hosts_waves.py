@@ -11,6 +11,7 @@ import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.sailloft.fleet.plugins.filter.gpu_host_batches import batches
 from ansible_collections.sailloft.fleet.plugins.filter.waves import waves
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
@@ -67,3 +68,30 @@ def test_two_groups_are_one_list_in_the_order_of_the_pattern():
     play = yaml.safe_load((PLAYBOOKS / "gpu_nodes.yml").read_text())[1]
     groups = play["hosts"].split(":")
     assert play["vars"]["names"] == "{{ " + " + ".join(f"(groups.{group} | default([]))" for group in groups) + " }}"
+
+
+@pytest.mark.parametrize(
+    ("serials", "hosts"),
+    [
+        ([1], 1),
+        (["100%", 1, 2], 1),
+        ([3, "2"], 2),
+        (["50%", "100%", "100%", "100%", "100%"], 2),
+        (["10%", "10%"], 1),
+        ([], 1),
+    ],
+)
+def test_no_host_is_rebooted_with_more_others_than_it_allows(serials, hosts):
+    hostvars = {
+        f"host{number}": {"gpu_host_reboot": {"serial": serial, "max_fail_percentage": 20}}
+        for number, serial in enumerate(serials)
+    }
+    assert batches(list(hostvars), hostvars)["serial"] == hosts
+
+
+def test_the_smallest_share_of_failures_ends_the_play():
+    hostvars = {
+        name: {"gpu_host_reboot": {"serial": 1, "max_fail_percentage": most}} for name, most in (("a", 50), ("b", "10"))
+    }
+    assert batches(["a", "b"], hostvars)["max_fail_percentage"] == 10
+    assert batches([], {})["max_fail_percentage"] == 0
