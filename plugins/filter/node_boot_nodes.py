@@ -12,6 +12,8 @@ extends_documentation_fragment: sailloft.fleet.of_nodes
 description:
   - Takes C(node_boot_mac), C(node_boot_image), C(node_boot_kernel_arguments), C(node_boot_server_urls) and
     C(node_boot_report_url) of each node, and checks their types. Each node has its own, of its host or its groups.
+  - C(node_boot_servers) and C(node_boot_store_dir) are one for all nodes of a play. Nodes that have others are refused,
+    because their scripts would be written where they do not look for them.
 """
 
 EXAMPLES = r"""
@@ -41,11 +43,22 @@ DEFAULT_IMAGE = {"channel": "stable"}
 # Waits, in seconds: a node with terabytes of memory trains it for a quarter of an hour; a day is a mistake in the unit.
 WAITS = ("node_boot_timeout_s", "node_boot_restart_timeout_s")
 WAIT_S_MAX = 86400
+# What tasks for all nodes take from the first of them.
+OF_THE_PLAY = ("node_boot_servers", "node_boot_store_dir")
 
 
 def node_boot_nodes(names: Any, hostvars: Any) -> list[dict[str, Any]]:
     """Return rows of the module's option ``nodes``. Raises AnsibleFilterError, naming the node and the variable."""
-    return [_row(name, hostvars[name]) for name in sorted(names)]
+    ordered = sorted(names)
+    for setting in OF_THE_PLAY:
+        given = {name: hostvars[name].get(setting) for name in ordered}
+        other = next((name for name in ordered if given[name] != given[ordered[0]]), None)
+        if other is not None:
+            why = f"{given[other]!r} is another than {given[ordered[0]]!r} of {ordered[0]}"
+            raise _error(
+                other, setting, why, "give all nodes the same, and the servers of a rack as node_boot_server_urls"
+            )
+    return [_row(name, hostvars[name]) for name in ordered]
 
 
 def _row(name: str, variables: Mapping[str, Any]) -> dict[str, Any]:

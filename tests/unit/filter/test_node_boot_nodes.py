@@ -98,3 +98,19 @@ def test_what_is_wrong_is_said_with_the_node_and_the_variable(wrong, said):
     with pytest.raises(AnsibleFilterError) as caught:
         node_boot_nodes(["bm01"], {"bm01": {**NODE, **wrong}})
     assert str(caught.value) == f"node bm01: {said}"
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (
+            {"node_boot_servers": ["boot02"]},
+            r"bm02: node_boot_servers: \['boot02'\] is another than \['boot01'\] of bm01",
+        ),
+        ({"node_boot_servers": ["boot01"], "node_boot_store_dir": "/b"}, "bm02: node_boot_store_dir: '/b' is another"),
+    ],
+)
+def test_nodes_whose_scripts_would_be_written_on_the_first_nodes_servers_are_refused(other, said):
+    hostvars = {"bm01": {**NODE, "node_boot_servers": ["boot01"]}, "bm02": {**NODE, **other}}
+    with pytest.raises(AnsibleFilterError, match=said):
+        node_boot_nodes(["bm01", "bm02"], hostvars)
