@@ -7,22 +7,20 @@
     benchmarks/gateways.py --hosts 40 --delay 0.5
 
 Each stand-in host takes the same time, as a host that answers slowly does, and next to no processor time. The
-controller and each gateway work on FORKS hosts at once. Gateways are shells on this machine, so they share its
-processors, and neither ssh nor a network is measured: what is left is what ansible-runner and the division cost.
+controller and each gateway work on FORKS hosts at once. Gateways are network namespaces of this machine, so they share
+its processors, and ssh is not measured: what is left is what ansible-runner and the division cost.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from timed import ROOT, status, timed
+
 FORKS = 10
 GATEWAYS = (1, 2, 4)
 PLAY = """
@@ -36,24 +34,9 @@ PLAY = """
 """
 
 
-class BenchmarkError(RuntimeError):
-    """The comparison cannot be made; the message says why."""
-
-
 def seconds(command: list[str], folder: Path) -> float:
-    """Return the elapsed time of a command. Raises BenchmarkError with the end of its output where it fails."""
-    environment = {
-        **os.environ,
-        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
-        "PWD": str(folder),
-    }
-    start = time.perf_counter()
-    done = subprocess.run(
-        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise BenchmarkError(f"{command[-1]} failed:\n{(done.stdout + done.stderr)[-3000:]}")
-    return time.perf_counter() - start
+    """Return the elapsed time of a command in the folder. Raises BenchmarkError where it fails."""
+    return timed(command, folder, ANSIBLE_COLLECTIONS_PATH=str(ROOT / ".collections"), PWD=str(folder))[0]
 
 
 def compare(hosts: int, delay_s: float) -> None:
@@ -62,7 +45,7 @@ def compare(hosts: int, delay_s: float) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "play.yml").write_text(PLAY.replace("DELAY", f"{delay_s:g}"), encoding="utf-8")
-        (folder / "connect").write_text('#!/bin/sh\nexec sh -c "$2"\n', encoding="utf-8")
+        (folder / "connect").write_text('#!/bin/sh\nexec unshare --map-root-user --net sh -c "$2"\n', encoding="utf-8")
         (folder / "connect").chmod(0o755)
         plain = 0.0
         for gateways in (0, *GATEWAYS):
@@ -89,12 +72,7 @@ def main() -> int:
     parser.add_argument("--hosts", type=int, default=200, help="stand-in hosts (default 200)")
     parser.add_argument("--delay", type=float, default=4.0, help="seconds that each takes (default 4)")
     options = parser.parse_args()
-    try:
-        compare(options.hosts, options.delay)
-    except BenchmarkError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    return status(lambda: compare(options.hosts, options.delay))
 
 
 if __name__ == "__main__":

@@ -17,16 +17,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
-import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from timed import ROOT, BenchmarkError, status, timed
+
 ROUND_TRIP = re.compile(r"^<[^>]+> (?:SSH: EXEC|EXEC|PUT|FETCH) ", re.MULTILINE)
 RECAP = re.compile(r"^\S+\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
 
@@ -61,10 +59,6 @@ READ = """
 """
 
 
-class BenchmarkError(RuntimeError):
-    """The comparison cannot be made; the message says why."""
-
-
 @dataclass
 class Run:
     """One run of ansible-playbook."""
@@ -76,22 +70,11 @@ class Run:
 
 def play(playbook: Path, arguments: list[str]) -> Run:
     """Run a playbook. Raises BenchmarkError with the end of its output where it fails."""
-    environment = {**os.environ, "ANSIBLE_PIPELINING": "true", "ANSIBLE_NOCOLOR": "1"}
-    start = time.perf_counter()
-    done = subprocess.run(
-        ["ansible-playbook", "-vvv", *arguments, str(playbook)],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    seconds = time.perf_counter() - start
-    recap = RECAP.findall(done.stdout)
-    if done.returncode or not recap:
-        raise BenchmarkError(f"{playbook.name} failed:\n{done.stdout[-3000:]}")
-    return Run(seconds, len(ROUND_TRIP.findall(done.stdout)), sum(int(changed) for changed, _, _ in recap))
+    seconds, output = timed(["ansible-playbook", *arguments, str(playbook)], ANSIBLE_PIPELINING="true")
+    recap = RECAP.findall(output)
+    if not recap:
+        raise BenchmarkError(f"{playbook.name} was on no host:\n{output[-3000:]}")
+    return Run(seconds, len(ROUND_TRIP.findall(output)), sum(int(changed) for changed, _, _ in recap))
 
 
 def peer_variables(facts: dict) -> dict:
@@ -169,12 +152,8 @@ def main() -> int:
     parser.add_argument("--limit", default="gpu_hosts", help="hosts to compare on (default: gpu_hosts)")
     parser.add_argument("--rounds", type=int, default=2, help="runs of each side; the faster one counts (default 2)")
     options = parser.parse_args()
-    try:
-        compare(["-i", options.inventory, "--limit", f"{options.limit},localhost"], options.rounds)
-    except BenchmarkError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    arguments = ["-vvv", "-i", options.inventory, "--limit", f"{options.limit},localhost"]
+    return status(lambda: compare(arguments, options.rounds))
 
 
 if __name__ == "__main__":

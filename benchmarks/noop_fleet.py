@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A rollout to a fleet that has nothing to do: gpu_host and gpu_vm against the same state written one task a setting.
+
+    benchmarks/noop_fleet.py
+    benchmarks/noop_fleet.py --hosts 200 --delay 0.05
+
+Stand-in hosts answer each round trip after a fixed time and use no processor time, as real hosts do not use the
+controller's. They are servers with 8 GPUs and 8 ports of NICs that have every setting (inventories/vela). Both sides
+run with the same Ansible, forks and pipelining, one after the other, and both must report 0 changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import resource
+import sys
+import tempfile
+from pathlib import Path
+
+from noop_converge import OURS, Run, play
+from timed import ROOT, BenchmarkError, status
+
+SETTINGS = '{"sriov": {}}\n'
+GPUS, PORTS, ACS_PORTS = 8, 8, 12
+PEER = {
+    "peer_grub_line": 'GRUB_CMDLINE_LINUX="iommu=pt"',
+    "peer_settings": SETTINGS,
+    "peer_domains": ["train-001"],
+    "peer_huge_pages": [
+        {"path": f"/sys/devices/system/node/node{node}/nr_hugepages", "value": "704"} for node in (0, 1)
+    ],
+    "peer_sriov": [{"address": f"0000:{at:02x}:00.0", "value": "1"} for at in range(PORTS)],
+    "peer_drivers": [{"address": f"0000:{at:02x}:00.0", "value": "vfio-pci"} for at in range(GPUS)],
+    "peer_read_requests": [{"address": f"0000:{at:02x}:00.0", "value": 4096} for at in range(GPUS + PORTS)],
+    "peer_acs_ports": [{"address": f"0000:{at:02x}:00.0", "value": 0x5D} for at in range(ACS_PORTS)],
+}
+CHECKSUM = hashlib.sha1(SETTINGS.encode()).hexdigest()
+DONE = {"pending": [], "reboot_required": False, "failures": [], "unknown": []}
+ANSWERS = {
+    "command": {  # by a part of the command line
+        "nr_hugepages": "704", "sriov_numvfs": "1", "/driver": "../../vfio-pci", "CAP_EXP": "5000", "ECAP_ACS": "005d",
+        "domstate": "running", "dominfo": "Autostart:      enable",
+    },
+    "bios_info": {"claims": [], "missing": []},
+    "kernel_arguments": {**DONE, "acs": {"not_taken": []}},
+    "nic_firmware": {**DONE, "devices": {}},
+    "gpu_host_boot": {**DONE, "outcomes": {}},
+    "gpu_domain": {"restart_required": False, "domains": []},
+    "stat": {"stat": {"exists": True, "isdir": False, "islnk": False, "checksum": CHECKSUM}},
+}  # fmt: skip
+VARIABLES = {
+    "gpu_host_hugepages": [{"node": node, "size_mib": 1024, "count": 704} for node in (0, 1)],
+    "gpu_host_sriov": [{"devices": ["15b3:*"], "count": 1, "drivers_autoprobe": False}],
+    "gpu_host_vfio": ["gpu"],
+    "gpu_vm_domains": [{"name": "train-001", "memory_mib": 1441792, "gpus": {"count": GPUS}, "nics": {"per_gpu": 1}}],
+}
+
+
+def controller_s() -> float:
+    """Return the processor time of the processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def compare(hosts: int, delay_s: float) -> None:
+    """Print both sides and their ratios. Raises BenchmarkError where one of them was no no-op."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        log = folder / "round_trips"
+        os.environ.update(
+            ANSIBLE_CONNECTION_PLUGINS=str(ROOT / "benchmarks/stand_ins"),
+            ANSIBLE_CACHE_PLUGIN="memory",
+            STAND_IN_ANSWERS=str(folder / "answers.json"),
+            STAND_IN_DELAY_S=str(delay_s),
+            STAND_IN_LOG=str(log),
+        )
+        (folder / "answers.json").write_text(json.dumps(ANSWERS), encoding="utf-8")
+        (folder / "ours.yml").write_text(OURS, encoding="utf-8")
+        common = {
+            "ansible_connection": "answering",
+            "ansible_pipelining": True,
+            "ansible_python_interpreter": sys.executable,
+        }
+        names: dict[str, dict[str, str]] = {f"host-{number:04}": {} for number in range(hosts)}
+        inventory = {"gpu_hosts": {"hosts": names, "vars": {**common, **VARIABLES, **PEER}}}
+        (folder / "hosts.json").write_text(json.dumps(inventory), encoding="utf-8")
+        sides = {
+            "gpu_host + gpu_vm": folder / "ours.yml",
+            "one task a setting": ROOT / "benchmarks/one_task_a_setting.yml",
+        }
+        print(f"{hosts} hosts, each round trip {delay_s:g} s")
+        done: list[tuple[Run, float, float]] = []
+        for side, playbook in sides.items():
+            log.write_text("", encoding="utf-8")
+            before = controller_s()
+            run = play(playbook, ["-i", str(folder / "hosts.json")])
+            used_s, trips = controller_s() - before, log.stat().st_size / hosts
+            done.append((run, used_s, trips))
+            if run.changed:
+                raise BenchmarkError(f"{side} changed {run.changed} things, so it was no no-op")
+            print(f"{side:<20}{run.seconds:>8.1f} s, {used_s:.1f} s of processor time, {trips:.1f} round trips a host")
+        mine, peer = done
+        print(
+            f"one task a setting needs {peer[0].seconds / mine[0].seconds:.1f} times the time, "
+            f"{peer[1] / mine[1]:.1f} times the processor time and {peer[2] / mine[2]:.1f} times the round trips"
+        )
+
+
+def main() -> int:
+    """Exit status 0 where both sides ran and changed nothing, whatever the ratios are."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--hosts", type=int, default=50, help="stand-in hosts (default 50)")
+    parser.add_argument("--delay", type=float, default=0.05, help="seconds that a round trip takes (default 0.05)")
+    options = parser.parse_args()
+    return status(lambda: compare(options.hosts, options.delay))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Commands that a benchmark compares."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class BenchmarkError(RuntimeError):
+    """The comparison cannot be made; the message says why."""
+
+
+def timed(command: list[str], folder: Path = ROOT, **environment: str) -> tuple[float, str]:
+    """Return the elapsed time of a command and its output. Raises BenchmarkError with the end of it where it fails."""
+    start = time.perf_counter()
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "ANSIBLE_NOCOLOR": "1", **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise BenchmarkError(f"{Path(command[-1]).name} failed:\n{done.stdout[-3000:]}")
+    return time.perf_counter() - start, done.stdout
+
+
+def status(compare: Callable[[], None]) -> int:
+    """Return exit status 0 where both sides ran, whatever the ratios are."""
+    try:
+        compare()
+    except BenchmarkError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
