@@ -31,14 +31,17 @@ ELSEWHERE = {
 # Site, playbooks of one run, its further arguments, and the only tasks that fail. Proofs and measurements fail on hosts
 # that are not there, in their last task. The first run of a site uses most of its variables; the others are long.
 RUNS = [
-    pytest.param("vela", "plan.yml fabric_config.yml record.yml gpu_nodes.yml", (), set()),
+    pytest.param("vela", "plan.yml fabric_config.yml", (), set()),
+    pytest.param("vela", "gpu_nodes.yml record.yml", (), set(), marks=LONG),
     pytest.param("vela", "site.yml", POOLS, {"Compare what was read with what was requested"}, marks=LONG),
     pytest.param("vela", "accept.yml", (), {"Write measured beside expected"}, marks=LONG),
     pytest.param("vela", "cabling.yml", (), {"Check that no cable is wrong"}, marks=LONG),
     # It has no switch with RoCE, and the playbook says so.
     pytest.param("blue_vela", "fabric_config.yml", (), {"Render all switches"}, marks=LONG),
-    pytest.param("blue_vela", "boot_servers.yml node_scripts.yml gpu_nodes.yml", (), set()),
-    pytest.param("blue_vela", "node_images.yml node_identities.yml collect_images.yml", (), set(), marks=LONG),
+    pytest.param("blue_vela", "boot_servers.yml node_scripts.yml", (), set()),
+    pytest.param(
+        "blue_vela", "node_images.yml node_identities.yml collect_images.yml gpu_nodes.yml", (), set(), marks=LONG
+    ),
     pytest.param("blue_vela", "record.yml reimage.yml", ("--limit", "nodes,localhost"), set(), marks=LONG),
     pytest.param("blue_vela", "accept.yml", (), {"Write measured beside expected"}, marks=LONG),
     pytest.param(
@@ -51,9 +54,10 @@ RUNS = [
 ]
 # By the first playbook of a run, the kinds of hosts that have changes to make.
 CHANGED = {
-    "plan.yml": {"gpu-host", "leaf", "train"},
+    "plan.yml": {"gpu-host", "leaf"},
+    "gpu_nodes.yml": {"gpu-host", "train"},
     "site.yml": {"gpu-host", "leaf", "spine", "train"},
-    "boot_servers.yml": {"boot", "node"},
+    "boot_servers.yml": {"boot"},
     "node_images.yml": {"boot", "build", "node"},
     "record.yml": {"localhost", "node"},
 }
