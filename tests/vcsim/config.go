@@ -153,6 +153,9 @@ var (
 
 // amend adds to a response what the simulator has dropped of each virtual machine in it.
 func (p *proxy) amend(method string, response []byte) []byte {
+	if method == "QueryConfigTarget" {
+		return bytes.Replace(response, []byte("</returnval>"), []byte(p.offered()+"</returnval>"), 1)
+	}
 	if !strings.HasPrefix(method, "RetrieveProperties") && method != "ContinueRetrievePropertiesEx" {
 		return response
 	}
@@ -177,6 +180,20 @@ func (p *proxy) amend(method string, response []byte) []byte {
 	}
 	out.Write(response[at:])
 	return out.Bytes()
+}
+
+// offered returns the device groups of a host's ConfigTarget, which the simulator's types lack.
+func (p *proxy) offered() string {
+	const component = `<componentDeviceInfo><type>pciPassthru</type><vendorName>simulated</vendorName>` +
+		`<deviceName>GPU</deviceName><isConfigurable>false</isConfigurable><device xsi:type="VirtualPCIPassthrough">` +
+		`<key>0</key><backing xsi:type="VirtualPCIPassthroughDynamicBackingInfo"><deviceName></deviceName>` +
+		`<customLabel>nvlink</customLabel></backing></device></componentDeviceInfo>`
+	text := ""
+	for name, count := range p.groups {
+		text += "<vendorDeviceGroupInfo><deviceGroupName>" + name + "</deviceGroupName>" +
+			strings.Repeat(component, count) + "</vendorDeviceGroupInfo>"
+	}
+	return text
 }
 
 func insert(text []byte, after *regexp.Regexp, more string) []byte {

@@ -19,6 +19,8 @@ type site struct {
 	Cluster    string `json:"cluster"`
 	FreeBytes  int64  `json:"datastore_free_bytes"`
 	Hosts      []host `json:"hosts"`
+	// Device groups of every host, and how many devices of the first capable GPU's model each has.
+	Groups map[string]int `json:"device_groups"`
 }
 
 // host is one ESXi host. ApplyNow: passthrough changes take effect without a reboot where the caller asks for that.

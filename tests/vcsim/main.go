@@ -57,7 +57,7 @@ func main() {
 	model.Service.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
 	model.Service.Listen = &url.URL{Host: "127.0.0.1:0", User: url.UserPassword(site.User, site.Password)}
 	server := model.Service.NewServer()
-	server.Config.Handler = newProxy(server.Config.Handler)
+	server.Config.Handler = newProxy(server.Config.Handler, site.Groups)
 	fmt.Println(server.URL.Port())
 	_, _ = io.Copy(ioutil.Discard, os.Stdin)
 	server.Close()

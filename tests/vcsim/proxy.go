@@ -48,12 +48,13 @@ type proxy struct {
 	expired  map[string]bool
 	rules    []*rule
 	dropped  map[string]*dropped // what the simulator's types lack, by virtual machine
+	groups   map[string]int      // device groups that the hosts offer, with their number of devices
 }
 
-func newProxy(next http.Handler) *proxy {
+func newProxy(next http.Handler, groups map[string]int) *proxy {
 	return &proxy{
 		next: next, requests: map[string]int{}, sessions: map[string]bool{}, expired: map[string]bool{},
-		dropped: map[string]*dropped{},
+		dropped: map[string]*dropped{}, groups: groups,
 	}
 }
 

@@ -84,6 +84,8 @@ def site(*hosts: dict[str, Any], api_version: str = "8.0.3.0", free_bytes: int =
         "password": PASSWORD,
         "cluster": "gpu",
         "datastore_free_bytes": free_bytes,
+        # API 8.0.0.1 has them.
+        "device_groups": {"Nvidia:2@nvlink": 2} if api_version.startswith("8.") else {},
         "hosts": list(hosts),
     }
 

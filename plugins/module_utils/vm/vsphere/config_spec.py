@@ -71,7 +71,7 @@ class Builder:
             spec.flags = vim.vm.FlagInfo(vvtdEnabled=wanted["iommu"])
         spec.extraConfig = list(self._extra(wanted["extra"], have["extra"] if have else {}))
         if "devices" in differs or "device_group" in differs:
-            self._passed(wanted, spec)
+            self._passed(wanted, have["device_group"] if have else "", spec)
         if "networks" in differs:
             self._networks(wanted["networks"])
         self._disks(wanted["disks_mib"], datastore)
@@ -94,18 +94,24 @@ class Builder:
     def _present(self, test: Any) -> list[Any]:
         return [device for device in self.config.hardware.device if test(device)] if self.config else []
 
-    def _passed(self, wanted: dict[str, Any], spec: Any) -> None:
-        """Remove the devices that are not wanted, and add those that are missing; an equal one is not touched."""
+    def _passed(self, wanted: dict[str, Any], group: str, spec: Any) -> None:
+        """Remove the devices that are not wanted, and add those that are missing; an equal one is not touched.
+
+        ``group`` is the device group that the virtual machine has, "" for none.
+        """
         missing = [dict(row) for row in wanted["devices"]]
+        regroups = wanted["device_group"] != group
         for device in self._present(read_back.is_passed):
             row = read_back.device_row(device)
-            if row in missing and not wanted["device_group"]:
+            if read_back.is_grouped(device):
+                if regroups:
+                    self._change("remove", device)
+            elif row in missing:
                 missing.remove(row)
             else:
                 self._change("remove", device)
-        if wanted["device_group"]:
+        if regroups:
             self._group(wanted["device_group"], spec)
-            missing = [row for row in missing if row["type"] == "sriov"]
         makers = {"fixed": self._fixed, "dynamic": self._dynamic, "sriov": self._sriov}
         for row in missing:
             device = makers[row["type"]](row["id"])
@@ -145,7 +151,11 @@ class Builder:
         )
 
     def _group(self, name: str, spec: Any) -> None:
-        """Add all devices of a vendor's device group, as the host describes them, in one request."""
+        """Add all devices of a vendor's device group, as the host describes them, in one request; "" is no group."""
+        groups = vim.vm.VirtualDeviceGroups
+        if not name:
+            spec.deviceGroups = groups(deviceGroup=[])
+            return
         offered = {item.deviceGroupName: item for item in self.target().vendorDeviceGroupInfo or []}
         if name not in offered:
             raise DomainError(
@@ -153,7 +163,6 @@ class Builder:
                 f"it offers {', '.join(sorted(offered)) or 'none'}",
                 self.name,
             )
-        groups = vim.vm.VirtualDeviceGroups
         spec.deviceGroups = groups(deviceGroup=[groups.VendorDeviceGroup(groupInstanceKey=1, deviceGroupName=name)])
         for sequence, component in enumerate(offered[name].componentDeviceInfo or []):
             device = component.device

@@ -29,6 +29,11 @@ def is_passed(device: Any) -> bool:
     return type_of(device) in ("VirtualPCIPassthrough", "VirtualSriovEthernetCard")
 
 
+def is_grouped(device: Any) -> bool:
+    """Return True for a device that is there as one of a device group."""
+    return getattr(device, "deviceGroupInfo", None) is not None
+
+
 def is_network(device: Any) -> bool:
     """Return True for a virtual network card that is no function of the host."""
     return hasattr(device, "macAddress") and not is_passed(device)
@@ -66,7 +71,7 @@ def read(config: Any, networks: dict[str, str]) -> dict[str, Any]:
         ),
         "extra": {key: value for key, value in extra.items() if key in OWNED},
         "devices": sorted(
-            (device_row(device) for device in hardware.device if is_passed(device)),
+            (device_row(device) for device in hardware.device if is_passed(device) and not is_grouped(device)),
             key=lambda device: (
                 device["type"],
                 device["id"],

@@ -69,7 +69,12 @@ def configure(
         "device_group": own.device_group,
         "extra": _extra(request, placement),
         "devices": sorted(
-            (_device(item, own.passthrough, cell_of, placement, able) for item in passed),
+            # A device group is one setting, and its devices are the vendor's.
+            (
+                _device(item, own.passthrough, cell_of, placement, able)
+                for item in passed
+                if item.physical_function or not own.device_group
+            ),
             key=lambda device: (
                 device["type"],
                 device["id"],

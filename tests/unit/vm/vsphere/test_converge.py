@@ -158,6 +158,22 @@ def test_dynamic_devices_are_chosen_by_model(vcenter):
     assert not run(vcenter, vm(vsphere={"passthrough": "dynamic"}), state="running")["changed"]
 
 
+def test_a_device_group_is_made_kept_and_taken_away(vcenter):
+    grouped = vm(vsphere={"device_group": "Nvidia:2@nvlink"})
+    assert run(vcenter, grouped, state="running")["domains"][0]["actions"] == ["create", "power_on"]
+    have = seen(vcenter)["train"]["configuration"]
+    # The virtual functions beside it are none of the group's.
+    assert (have["device_group"], [item["type"] for item in have["devices"]]) == ("Nvidia:2@nvlink", ["sriov", "sriov"])
+    again = run(vcenter, grouped, state="running")
+    assert (again["changed"], again["domains"][0]["differences"]) == (False, [])
+    assert run(vcenter, {**grouped, "nics": {}}, allow_restart=True)["changed"]
+    assert seen(vcenter)["train"]["configuration"]["device_group"] == "Nvidia:2@nvlink"
+    assert run(vcenter, vm(), allow_restart=True)["changed"]
+    have = seen(vcenter)["train"]["configuration"]
+    assert (have["device_group"], len(have["devices"])) == ("", 4)
+    assert not run(vcenter, vm())["changed"]
+
+
 def test_everything_is_read_in_one_request(vcenter):
     run(vcenter, vm())
     vcenter.forget()

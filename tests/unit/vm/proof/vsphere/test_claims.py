@@ -135,6 +135,13 @@ def test_a_break_fails_its_claims_and_no_others(whole, name):
         assert any(word in claim for claim in found), (word, found)
 
 
+def test_a_device_group_is_claimed_where_it_was_asked_for(whole):
+    whole.plan.configuration["device_group"] = "Nvidia:2@nvlink"
+    assert failed(prove(whole)) == ["the devices are a device group"]
+    config(whole, device_group="Nvidia:2@nvlink")
+    assert failed(prove(whole)) == []
+
+
 def test_a_guest_that_was_not_read_is_never_held(whole):
     before = [claim.claim for claim in prove(whole) if claim.holds]
     whole.guest = whole.guest_settings = whole.nccl_settings = whole.nccl_topology_file = None
