@@ -131,7 +131,7 @@ mutation: packages .venv/.tests
 
 # Rollouts, re-imaging and the fabric's policy: whole playbooks on nodes and switches that are made up.
 fleet: packages .venv/.tests
-	pytest -n 2 --dist worksteal --timeout 1800 -m 'fleet and not long'
+	pytest -n 2 --dist worksteal --timeout 1800 --durations 10 -m 'fleet and not long'
 
 fleet-long: packages .venv/.tests
 	pytest -n 2 --dist worksteal --timeout 1800 -m long

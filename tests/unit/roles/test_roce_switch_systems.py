@@ -155,7 +155,11 @@ def changes(system: str, change: str) -> dict[str, str]:
     return {name: few.get(name, change) for name in ("good", "refuses", "dies", "garbage")}
 
 
-@pytest.mark.parametrize("system", CASES)
+# Dell's modules take a second for each call, two minutes together.
+TRIED = [pytest.param(system, marks=pytest.mark.long) if system == "dell_sonic" else system for system in CASES]
+
+
+@pytest.mark.parametrize("system", TRIED)
 def test_a_change_is_applied_kept_and_restored_or_refused_as_a_whole(tmp_path, system):
     make, ports, start = CASES[system]
     refused, death = BAD[system]
