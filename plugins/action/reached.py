@@ -52,8 +52,8 @@ class ActionModule(ActionBase):
             self._low_level_execute_command("true", sudoable=False)
 
     def _address(self, name: str, given: dict[str, Any]) -> str:
-        host = getattr(self._connection, "host", None) or given.get("ansible_host") or name
-        port = getattr(self._connection, "port", None) or given.get("ansible_port")
+        host = getattr(self._connection, "host", None) or self._templar.template(given.get("ansible_host")) or name
+        port = getattr(self._connection, "port", None) or self._templar.template(given.get("ansible_port"))
         return f"{host}, port {port}" if port else str(host)
 
 
