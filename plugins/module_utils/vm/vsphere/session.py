@@ -206,11 +206,13 @@ class Session:
         it is not known if vCenter did it, and the error says so.
         """
         try:
-            return request()
-        except vim.fault.NotAuthenticated:
-            # vCenter refused the request for the expired session, so that this is no second time.
-            self._connect()
-            return self.call(what, request, domain)
+            try:
+                return request()
+            except vim.fault.NotAuthenticated:
+                # vCenter refused the request for the expired session, so that this is no second time. A session that
+                # it refuses at once again is an error like any other.
+                self._connect()
+                return request()
         except vmodl.MethodFault as error:
             raise DomainError(f"{what}: {words(error)}", hint(error), domain) from error
         except LOST as error:
