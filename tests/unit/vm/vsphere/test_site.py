@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import pytest
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Esxi, Site
 
 
@@ -31,3 +33,19 @@ def test_a_virtual_machine_is_made_in_the_datacenter_of_its_cluster():
     }
     site.clusters = {"gpus": (None, {"parent": reference("group-h3")})}
     assert site.folder(Esxi("esx01", None, "gpus", {})) == "second"
+
+
+@pytest.mark.parametrize(
+    ("state", "maintenance", "why"),
+    [
+        ("connected", False, None),
+        ("connected", True, "is in maintenance mode"),
+        ("disconnected", False, "is disconnected"),
+        ("notResponding", True, "is notResponding"),
+        (None, False, "is None"),
+    ],
+)
+def test_on_which_hosts_nothing_can_be_changed_now(state, maintenance, why):
+    """A host whose state was not read counts as one that is not there."""
+    given = {"runtime.connectionState": state, "runtime.inMaintenanceMode": maintenance}
+    assert Esxi("esx01", None, "gpus", given).unusable == why

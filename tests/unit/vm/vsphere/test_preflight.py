@@ -1,0 +1,61 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What is known to fail or to be unsupported, without a vCenter. test_converge.py has refused requests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+from vsphere_requests import server
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import WARN
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import preflight
+
+
+def row(**more: Any) -> dict[str, Any]:
+    """The reservations of one virtual machine."""
+    return {"memory_reservation_mib": 1024, "cpu_reservation_mhz": 0, "extra": {}, **more}
+
+
+def of_host(wanted: dict[str, Any], others: dict[str, Any]) -> list[str]:
+    return [item.what for item in preflight.of_host("esx01", server(), 2000, wanted, others, {})]
+
+
+def test_a_cpu_reservation_above_the_cores_of_the_host():
+    """The emulated server has eight threads of 2,000 MHz."""
+    assert of_host({"train": row(cpu_reservation_mhz=16000)}, {}) == []
+    assert of_host({"train": row(cpu_reservation_mhz=10000)}, {"other": row(cpu_reservation_mhz=8000)}) == [
+        "18000 MHz are reserved on esx01, which has 16000 MHz"
+    ]
+
+
+def test_memory_that_running_ones_beside_the_request_reserve():
+    half = row(memory_reservation_mib=600 << 10)
+    assert of_host({"train": half}, {}) == []
+    assert of_host({"train": half}, {"other": half}) == [
+        "1228800 MiB of memory are reserved on esx01, which has 1048576 MiB"
+    ]
+
+
+def test_nvswitches_are_a_warning_only_where_gpus_are_passed_through():
+    host = server()
+    gpus = [item for item in host.functions if item.kind == "gpu"]
+    switch = replace(gpus[0], kind="nvswitch", address="0000:99:00.0")
+    spec = SimpleNamespace(
+        **{option: default for option, (default, _reason) in preflight.NO_COUNTERPART.items()},
+        mmio_window_mib=0,
+        firmware="efi",
+    )
+    request = SimpleNamespace(name="train", spec=spec, vsphere=SimpleNamespace(sriov_network=""))
+    wanted = {"hardware_version": "vmx-21", "devices": [], "latency_sensitivity": "normal"}
+
+    def said(chosen: list[Any], functions: list[Any]) -> list[Any]:
+        placement = SimpleNamespace(chosen=SimpleNamespace(gpus=chosen, all=list))
+        of = preflight.of_request(request, placement, wanted, "8.0.3", replace(host, functions=functions))
+        return [(item.what, item.severity) for item in of]
+
+    assert said(gpus, [*host.functions, switch]) == [("its host has NVSwitches", WARN)]
+    assert said(gpus, host.functions) == []
+    assert said([], [*host.functions, switch]) == []
