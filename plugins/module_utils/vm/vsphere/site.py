@@ -79,9 +79,9 @@ class Esxi:
     @property
     def unusable(self) -> str | None:
         """Return why no virtual machine can be changed on it now; None: it can."""
-        state = str(self.properties.get("runtime.connectionState"))
+        state = self.properties.get("runtime.connectionState")
         if state != "connected":
-            return f"is {state}"
+            return f"is {state or 'in a state that vCenter does not tell'}"
         return "is in maintenance mode" if self.properties.get("runtime.inMaintenanceMode") else None
 
 
