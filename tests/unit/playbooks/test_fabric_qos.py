@@ -230,6 +230,20 @@ def test_an_api_that_does_not_let_in_is_named(fabric):
     assert set(fabric.sonic_log()) <= {"read"}  # it may have been the next to be read
 
 
+def test_devices_that_have_different_policies_are_refused(tmp_path):
+    """That of the first was applied to all."""
+    policies = {"leaf1": LOSSLESS, "leaf2": LOSSLESS, "leaf3": LOSSY}
+    hosts = {name: {"ansible_connection": "local", "roce_policy": policy} for name, policy in policies.items()}
+    hosts["leaf4"] = {"ansible_connection": "local"}
+    (tmp_path / "inventory.json").write_text(json.dumps({"roce_switches": {"hosts": hosts}}))
+    status, output = ansible_playbook(
+        "-i", str(tmp_path / "inventory.json"), "playbooks/fabric_qos.yml", COLUMNS="2000"
+    )
+    assert status != 0
+    assert "leaf3, leaf4: roce_policy is not that of leaf1" in " ".join(output.split()), output
+    assert "Read the switch" not in output
+
+
 @pytest.mark.long
 def test_a_run_that_was_killed_between_stages_is_completed_by_the_next(fabric):
     fabric.apply(LOSSY, *SWITCHES)
