@@ -1,0 +1,94 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Archives of the first stage, byte by byte as the kernel's document describes them, and as BusyBox reads them."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats import cpio
+
+ENTRIES = [
+    cpio.file("init", b"#!/bin/sh\n", executable=True),
+    cpio.file("etc/name", b"node"),
+    cpio.link("bin/sh", "busybox"),
+    cpio.character_device("dev/console", 5, 1),
+]
+FIELDS = [
+    "inode",
+    "mode",
+    "owner",
+    "group",
+    "links",
+    "time",
+    "bytes",
+    "major",
+    "minor",
+    "device_major",
+    "device_minor",
+    "name_bytes",
+    "sum",
+]
+
+
+def records(data: bytes) -> dict[str, dict[str, int]]:
+    """Return name -> the fields of its header; each header and each content begins at a multiple of four bytes."""
+    found, at = {}, 0
+    while "TRAILER!!!" not in found:
+        assert data[at : at + 6] == b"070701"
+        values = [int(data[at + 6 + 8 * field : at + 14 + 8 * field], 16) for field in range(13)]
+        fields = dict(zip(FIELDS, values))
+        name = data[at + 110 : at + 110 + fields["name_bytes"]]
+        assert name.endswith(b"\0")
+        found[name[:-1].decode()] = {**fields, "at": at}
+        at += 110 + fields["name_bytes"]
+        at += -at % 4
+        at += fields["bytes"]
+        at += -at % 4
+    assert not data[at:].strip(b"\0")
+    return found
+
+
+def test_what_the_headers_say():
+    data = cpio.archive(ENTRIES, epoch=1700000000)
+    found = records(data)
+    names = ["bin", "bin/sh", "dev", "dev/console", "etc", "etc/name", "init", "TRAILER!!!"]
+    assert list(found) == names
+    assert [found[name]["mode"] for name in names] == [
+        *(0o040755, 0o120777, 0o040755, 0o020600, 0o040755, 0o100644, 0o100755, 0)
+    ]
+    assert [found[name]["inode"] for name in names] == [1, 2, 3, 4, 5, 6, 7, 0]
+    assert [found[name]["links"] for name in names] == [2, 1, 2, 1, 2, 1, 1, 1]
+    assert [found[name]["bytes"] for name in names] == [0, 7, 0, 0, 0, 4, 10, 0]
+    assert [found[name]["time"] for name in names] == [1700000000] * 7 + [0]
+    device = found["dev/console"]
+    assert (device["device_major"], device["device_minor"], device["major"], device["minor"]) == (5, 1, 0, 0)
+    assert {(entry["owner"], entry["group"], entry["sum"]) for entry in found.values()} == {(0, 0, 0)}
+
+
+def test_the_archive_is_of_whole_blocks_and_the_same_each_time():
+    data = cpio.archive(ENTRIES, epoch=1)
+    assert len(data) == 1024  # eight records of 116 to 132 bytes
+    assert cpio.archive(reversed(ENTRIES), epoch=1) == data
+
+
+def test_busybox_unpacks_it(tmp_path):
+    seen = subprocess.run(
+        ["busybox", "cpio", "-i", "-d", "init", "etc/name", "bin/sh"],
+        input=cpio.archive(ENTRIES, epoch=1),
+        cwd=tmp_path,
+        capture_output=True,
+        check=True,
+    )
+    assert b"blocks" in seen.stderr
+    assert (tmp_path / "init").read_bytes() == b"#!/bin/sh\n"
+    assert (tmp_path / "init").stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "etc/name").read_bytes() == b"node"
+    assert str((tmp_path / "bin/sh").readlink()) == "busybox"
+
+
+def test_a_path_twice_is_refused():
+    with pytest.raises(ValueError, match="init is there twice"):
+        cpio.archive([*ENTRIES, cpio.folder("init")], epoch=1)

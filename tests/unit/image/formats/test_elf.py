@@ -1,0 +1,48 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Loaders and libraries of programs, against readelf."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats import elf
+
+# Programs with and without many libraries, a static one, and a library, which has no loader.
+LIBC = next(Path("/lib").glob("*-linux-gnu/libc.so.6"))
+LIBM = next(Path("/lib").glob("*-linux-gnu/libm.so.6"))
+FILES = [Path("/bin/ls"), Path("/bin/bash"), Path("/usr/bin/busybox"), Path(sys.executable).resolve(), LIBC, LIBM]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_the_needs_are_those_that_readelf_shows(path):
+    said = subprocess.run(["readelf", "-ld", "-W", path], capture_output=True, text=True, check=True).stdout
+    loader = re.search(r"program interpreter: (\S+)\]", said)
+    libraries = tuple(re.findall(r"\(NEEDED\)\s+Shared library: \[(\S+)\]", said))
+    assert elf.needs(path.read_bytes()) == elf.Needs(loader[1] if loader else "", libraries)
+
+
+def test_a_static_program_needs_nothing():
+    assert elf.needs(Path("/usr/bin/busybox").read_bytes()) == elf.Needs("", ())
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"#!/bin/sh\n", b"\x7fELF\x01\x01" + bytes(100), b"\x7fELF\x02\x02" + bytes(100)]
+)
+def test_what_is_no_such_file(data):
+    """Scripts, 32-bit programs and big-endian ones."""
+    with pytest.raises(ValueError, match="not a 64-bit little-endian ELF file"):
+        elf.needs(data)
+
+
+@pytest.mark.parametrize("length", [6, 0x30, 0x39, 100, 300, 2000, 100000])
+def test_a_file_that_is_cut_short(length):
+    """In its headers, or in what they refer to: it does not pass for one without libraries."""
+    data = Path("/bin/ls").read_bytes()
+    with pytest.raises(ValueError, match="the file is cut short"):
+        elf.needs(data[:length])
