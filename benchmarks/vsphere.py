@@ -6,11 +6,15 @@
     benchmarks/vsphere.py                        # 200 virtual machines on 50 hosts
     benchmarks/vsphere.py --hosts 5 --sample 2
 
-Both run on the same simulated vCenter (tests/vcsim). Ours plans and makes all virtual machines, and runs again with
-no change: vsphere_gpu_vm in one play of its own. The peer does as much as it can: vmware_guest makes a virtual
-machine with its reservations and advanced settings, and a second time changes nothing; it has no DirectPath device,
-latency sensitivity, virtual NUMA, placement or preflight. Each of its tasks costs the same, so ``--sample`` of them
-are run in one play, and the figures for all are that times the number. Requests are those that the simulator counts.
+First all GPUs of all hosts are enabled for passthrough, on a vCenter each: vsphere_host_passthrough, which chooses them
+by kind, against vmware_host_passthrough, which is told their addresses and takes all hosts of a cluster too.
+
+Then virtual machines, both on one simulated vCenter (tests/vcsim). Ours plans and makes all virtual machines, and runs
+again with no change: vsphere_gpu_vm in one play of its own. The peer does as much as it can: vmware_guest makes a
+virtual machine with its reservations and advanced settings, and a second time changes nothing; it has no DirectPath
+device, latency sensitivity, virtual NUMA, placement or preflight. Each of its tasks costs the same, so ``--sample`` of
+them are run in one play, and the figures for all are that times the number. Requests are those that the simulator
+counts.
 """
 
 from __future__ import annotations
@@ -127,6 +131,20 @@ def peer(vcenter: VCenter, count: int, hosts: int) -> list[dict[str, Any]]:
     ]
 
 
+def passthrough(inactive: dict[str, Any], folder: str) -> list[tuple[int, float]]:
+    """Return the requests and seconds of ours and of the peer, with all devices of all hosts disabled before."""
+    gpus = [item.address for item in four_gpus().functions if item.kind == "gpu"]
+    found = []
+    for own in (True, False):
+        with serving(inactive) as vcenter:
+            mine = {**vcenter.login, "cluster": "gpu", "settings": [{"devices": ["gpu"]}]}
+            login = {"hostname": "127.0.0.1", "port": vcenter.port, "username": USER, "password": PASSWORD}
+            theirs = {**login, "validate_certs": False, "cluster": "gpu", "devices": [{"device": it} for it in gpus]}
+            module = "sailloft.fleet.vsphere_host_passthrough" if own else "community.vmware.vmware_host_passthrough"
+            found.append(measured(vcenter, [{module: mine if own else theirs}], folder))
+    return found
+
+
 def main() -> None:
     """Measure both and print the ratios; fails where one misses its target."""
     parser = argparse.ArgumentParser()
@@ -134,8 +152,17 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=8)
     options = parser.parse_args()
     total = options.hosts * VMS_OF_HOST
-    described = site(*(esxi(four_gpus(), f"esx{number:03}") for number in range(options.hosts)))
+    names = [f"esx{number:03}" for number in range(options.hosts)]
+    described = site(*(esxi(four_gpus(), name) for name in names))
+    inactive = site(*(esxi(four_gpus(), name, active=False) for name in names))
     missed = False
+    with tempfile.TemporaryDirectory() as folder:
+        (requests, seconds), (peers, peer_seconds) = passthrough(inactive, folder)
+        print(
+            f"GPUs of {options.hosts} hosts enabled for passthrough: {requests} requests and {seconds:.1f} s; "
+            f"vmware_host_passthrough {peers} requests and {peer_seconds:.1f} s: "
+            f"1/{peers / requests:.1f} of the requests, 1/{peer_seconds / seconds:.1f} of the time"
+        )
     with tempfile.TemporaryDirectory() as folder, serving(described) as vcenter:
         sample = peer(vcenter, options.sample, options.hosts)
         base = play([{"ansible.builtin.meta": "noop"}], folder)
