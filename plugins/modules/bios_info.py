@@ -19,13 +19,14 @@ options:
   required:
     description:
       - Which of them have to be on; the call fails, naming what to turn on, where one is not.
+      - With a list, also an empty one, a host that is not x86_64 is refused, since it can have no GPU virtual machines.
+        Without one, every host can be read.
       - V(sriov) asks for one NIC at least that has it, V(acs) for all ports above GPUs and NICs.
         V(interrupt_remapping) can be seen only once the kernel runs the IOMMU.
       - A host without ACS works, with whole switches as one IOMMU group, and one without SR-IOV gives out whole NICs.
     type: list
     elements: str
     choices: [extensions, iommu, interrupt_remapping, acs, sriov]
-    default: []
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
@@ -67,7 +68,7 @@ def main() -> None:
     """Run as an Ansible module."""
     module = AnsibleModule(
         argument_spec={
-            "required": {"type": "list", "elements": "str", "choices": list(bios_settings.NAMES), "default": []},
+            "required": {"type": "list", "elements": "str", "choices": list(bios_settings.NAMES)},
         },
         supports_check_mode=True,
     )

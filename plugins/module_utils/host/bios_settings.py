@@ -18,15 +18,19 @@ NAMES = tuple(bios.CLAIMS)
 WHERE = "this host's"
 
 
-def observe(system: System, host: Host, required: list[str]) -> Outcome:
-    """Return all claims as facts. Raises HostError where one of ``required`` (of NAMES) does not hold."""
+def observe(system: System, host: Host, required: list[str] | None = None) -> Outcome:
+    """Return all claims as facts.
+
+    ``required`` (of NAMES): raises HostError where one of them does not hold and, if it is given at all, where the host
+    cannot have GPU virtual machines.
+    """
     reason = unsupported(host.cpu)
-    if required and reason:
+    if required is not None and reason:
         raise HostError(f"bios_info: {reason}", "it can be read and recorded")
     claims = _claims(system, host)
     # A management NIC without SR-IOV is no reason to refuse a host: one NIC with SR-IOV is enough.
     enough = any(claim.holds for claim in claims["sriov"])
-    asked = [claim for name in required if not (name == "sriov" and enough) for claim in claims[name]]
+    asked = [claim for name in required or [] if not (name == "sriov" and enough) for claim in claims[name]]
     lacking = [claim for claim in asked if claim.holds is False]
     if lacking:
         raise HostError("; ".join(map(_found, lacking)), "; ".join(dict.fromkeys(claim.reason for claim in lacking)))
