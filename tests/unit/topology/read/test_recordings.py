@@ -11,15 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.accelerators import recognise
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read import recordings
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.recordings import read_recording
 
 RECORDINGS = Path(__file__).parents[3] / "recordings"
+FILES = sorted([*RECORDINGS.glob("*.json"), *RECORDINGS.glob("forms/*.json")])
 ORIGINALS = os.environ.get("SAILLOFT_RECORDINGS")
 
 
-@pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_recording_is_whole_and_named(path):
     recording = json.loads(path.read_text(encoding="utf-8"))
     assert set(recording) == {"machine", "source", "topology"}
@@ -32,7 +34,7 @@ def test_every_recording_is_whole_and_named(path):
     assert read_recording(str(path)) == host
 
 
-@pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_recording_is_as_it_would_be_written_now(path):
     recording = json.loads(path.read_text(encoding="utf-8"))
     topology = json.loads(recordings.write_recording(read_recording(str(path))))
@@ -91,6 +93,37 @@ def test_machines_read_from_hwloc(recording, name):
     found = (count["gpu"], count["nic"], count["nvswitch"], len(host.root_complexes), len(host.numa_nodes))
     assert found == MACHINES[name]
     assert host.source == "hwloc"
+
+
+# Recordings in forms that are hard to read: GPUs, NICs, root complexes, CPUs of each NUMA node, notes.
+FORMS = {
+    "hwloc-1-epyc": (0, 3, 6, [12] * 8, 0),
+    "nodes-that-share-cpus-knl": (0, 4, 1, [72, 72, 64, 64, 0, 0, 0, 0], 0),
+    "repeated-busid-x9drg": (3, 2, 2, [16, 16], 1),
+    # Four buses without a bridge above them, and six functions without vendor and device.
+    "sys-without-links-power9": (0, 0, 6, [88, 88, 0, 0, 0, 0, 0, 0], 10),
+    "sys-without-link-speeds-r910": (0, 5, 2, [10] * 4, 0),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_machines_read_from_forms_that_are_hard_to_read(recording, name):
+    host = recording(f"forms/{name}")
+    count = Counter(function.kind for function in host.functions)
+    cpus = [len(node.cpus) for node in host.numa_nodes]
+    assert (count["gpu"], count["nic"], len(host.root_complexes), cpus, len(host.notes)) == FORMS[name]
+
+
+def test_a_gpu_of_the_class_of_displays_is_one_where_the_inventory_says_so(recording):
+    """MI50 and Radeon Pro VII have one device number, and these four have the class of displays."""
+    host = recording("forms/hwloc-1-epyc")
+    recognise(host, {"1002:66a1": True})
+    assert [function.kind for function in host.functions].count("gpu") == 4
+
+
+def test_the_speed_of_a_link_without_a_stated_limit_is_read(recording):
+    links = [function.link for function in recording("forms/sys-without-link-speeds-r910").functions if function.link]
+    assert {(link.speed_gt_s, link.max_speed_gt_s) for link in links} == {(5.0, None), (2.5, None), (8.0, None)}
 
 
 needs_originals = pytest.mark.skipif(not ORIGINALS, reason="SAILLOFT_RECORDINGS names no folder with the originals")
