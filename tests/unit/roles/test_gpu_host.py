@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
@@ -48,6 +49,12 @@ def test_acs_is_computed_by_default_and_by_hand_as_before():
 
 def test_every_bios_claim_can_be_required():
     assert OPTIONS["gpu_host_bios_required"]["choices"] == list(bios_settings.NAMES)
+
+
+def test_the_name_that_the_kernel_has_for_an_iommu_mode_is_refused_with_ours():
+    """As Ansible does before the role's first task."""
+    errors = ArgumentSpecValidator(OPTIONS).validate({"gpu_host_iommu": "pt"}).error_messages
+    assert errors == ["value of gpu_host_iommu must be one of: passthrough, translated, unchanged, got: pt"]
 
 
 def checked(options, below):

@@ -13,6 +13,7 @@ import jinja2
 import pytest
 import sites
 import yaml
+from domain_schema import assert_valid, needs_schema
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.inventory import inventory
@@ -50,6 +51,15 @@ def domain(name: str, instance: str = "lab", accelerator: str = "qemu") -> Eleme
         lab_gid=0,
     )
     return ElementTree.fromstring(text)
+
+
+@needs_schema
+@pytest.mark.parametrize("accelerator", ["kvm", "qemu"])
+@pytest.mark.parametrize("instance", INSTANCES)
+@pytest.mark.parametrize("name", MACHINES)
+def test_machines_are_what_libvirt_accepts(name: str, instance: str, accelerator: str) -> None:
+    """By libvirt's own schema; QEMU's options are no part of it."""
+    assert_valid(ElementTree.tostring(domain(name, instance, accelerator), encoding="unicode"))
 
 
 def cables(name: str, instance: str) -> dict[tuple[str, str], str]:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The tests that the documentation names exist."""
+"""The tests that the documentation names exist, and the table of failures names tests, not files."""
 
 from __future__ import annotations
 
@@ -24,3 +24,8 @@ def test_every_test_that_the_documentation_names_exists():
                 missing.append(f"{page.name}: {path}::{name}")
     assert seen > 80
     assert missing == []
+
+
+def test_each_row_of_the_table_of_failures_names_tests():
+    page = (ROOT / "docs/reliability.md").read_text()
+    assert [path for path, name in NAMED.findall(page) if not name] == []

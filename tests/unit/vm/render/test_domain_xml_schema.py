@@ -8,10 +8,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
+from domain_schema import assert_valid, needs_schema
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from lxml import etree
 from machines import hypervisor, lab
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
@@ -29,8 +28,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec imp
     DomainSpec,
 )
 
-SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")
-pytestmark = pytest.mark.skipif(not SCHEMA.exists(), reason="libvirt's schemas are not installed here")
+pytestmark = needs_schema
 
 # Any character, so that what XML and libvirt cannot have is among them, and those that a path is made of.
 CHARACTERS = st.one_of(st.characters(), st.sampled_from("/ab.-_:,'\"&<>]"))
@@ -111,20 +109,15 @@ def test_every_setting_is_tried() -> None:
     assert {"name", "memory_mib", *SETTINGS} == set(DomainSpec.__dataclass_fields__)
 
 
-@pytest.fixture(scope="module")
-def schema() -> Any:
-    return etree.RelaxNG(file=str(SCHEMA))
-
-
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(WISHES, st.booleans())
-def test_what_is_accepted_is_valid(schema: Any, asked: dict[str, Any], asked_libvirt: bool) -> None:
+def test_what_is_accepted_is_valid(asked: dict[str, Any], asked_libvirt: bool) -> None:
     try:
         (made,) = plan_domains(lab(), parse_specs([asked]), hypervisor() if asked_libvirt else None)
     except DomainError:
         return
     xml = render(made)
-    schema.assertValid(etree.fromstring(xml.encode()))
+    assert_valid(xml)
     # It survives being written as a file and read back.
     assert differences(xml, xml) == []
 
