@@ -5,23 +5,30 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import threading
 from typing import Callable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 
 # It takes argv and the environment, and returns the exit status and the output, which includes the errors.
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+CHECK_S = 5
 
 
 def run(
     argv: list[str],
     env: dict[str, str] | None = None,
     show: Callable[[str], object] = lambda line: None,
+    fault: Callable[[], ImageError | None] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, give each line that it prints to ``show``, and return its status and output.
 
-    The caller decides about a status other than 0. Raises ImageError if the program does not exist.
+    ``fault`` is called every CHECK_S seconds; once it returns an error, the command and its processes are killed.
+
+    The caller decides about a status other than 0. Raises ImageError if the program does not exist, and that of
+    ``fault``.
     """
     try:
         process = subprocess.Popen(
@@ -32,13 +39,41 @@ def run(
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
+            start_new_session=fault is not None,
         )
     except FileNotFoundError as error:
         program = os.path.basename(argv[0])
         raise ImageError(program, "it is not installed on the build host", "install its package") from error
     lines = []
-    with process:
-        for line in process.stdout or ():
-            lines.append(line)
-            show(line.rstrip("\n"))
+    ended = threading.Event()
+    errors: list[ImageError] = []
+    if fault:
+        threading.Thread(target=_watch, args=(process, fault, ended, errors), daemon=True).start()
+    try:
+        with process:
+            for line in process.stdout or ():
+                lines.append(line)
+                show(line.rstrip("\n"))
+    finally:
+        ended.set()
+    if errors:
+        raise errors[0]
     return subprocess.CompletedProcess(argv, process.returncode, "".join(lines))
+
+
+def _watch(
+    process: subprocess.Popen[str],
+    fault: Callable[[], ImageError | None],
+    ended: threading.Event,
+    errors: list[ImageError],
+) -> None:
+    """Kill the session of ``process`` once ``fault`` returns an error, and append it to ``errors``."""
+    while not ended.wait(CHECK_S):
+        error = fault()
+        if error:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                return  # it ended just now
+            errors.append(error)
+            return

@@ -78,16 +78,27 @@ class Run:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(
-        self, argv: Sequence[str | os.PathLike[str]], env: Mapping[str, str] | None = None, show: str | None = None
+        self,
+        argv: Sequence[str | os.PathLike[str]],
+        env: Mapping[str, str] | None = None,
+        show: str | None = None,
+        fault: Callable[[], ImageError | None] | None = None,
     ) -> str:
-        """Run a tool. ``env`` is added to the environment; the first group of lines matching ``show`` is progress."""
-        done = self.process([os.fspath(item) for item in argv], env, show)
+        """Run a tool. ``env`` is added to the environment; the first group of lines matching ``show`` is progress.
+
+        ``fault``: called from time to time; an error that it returns ends the tool, and is raised.
+        """
+        done = self.process([os.fspath(item) for item in argv], env, show, fault)
         if done.returncode:
             raise ToolError(self.subject, done.args, done.stdout)
         return done.stdout
 
     def process(
-        self, argv: list[str], env: Mapping[str, str] | None = None, show: str | Callable[[str], object] | None = None
+        self,
+        argv: list[str],
+        env: Mapping[str, str] | None = None,
+        show: str | Callable[[str], object] | None = None,
+        fault: Callable[[], ImageError | None] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run a tool as a call does, but return any exit status; ``show`` may be a function that gets each line."""
         require(argv[0])
@@ -102,6 +113,7 @@ class Run:
                 **(env or {}),
             },
             self._progress_of(show) if isinstance(show, str) else show or (lambda line: None),
+            fault,
         )
 
     def _progress_of(self, pattern: str) -> Callable[[str], None]:

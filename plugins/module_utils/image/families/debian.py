@@ -21,6 +21,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools 
     file_inside,
     inside,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.downloads import Downloads
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.archive import (
     read_keyring,
@@ -139,6 +140,7 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> N
     """
     recommends = "false"
     whole = inside(root, f"{LISTS}/{WHOLE}")
+    downloads = Downloads(run.subject, [inside(root, ARCHIVES), inside(root, LISTS)])
     try:
         if layer.parent is None:
             run(
@@ -155,6 +157,7 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> N
                 ],
                 env=ENVIRONMENT,
                 show=r"I: ((?:running apt-get update|downloading|extracting|installing).*?)\.*$",
+                fault=downloads,
             )
             _verify(root, layer, digests)
             whole.touch()
@@ -177,13 +180,14 @@ def install(root: Path, layer: Layer, run: Run, digests: Mapping[str, str]) -> N
         environment = {**ENVIRONMENT, "APT_CONFIG": os.fspath(config)}
         if not whole.exists():
             run.progress(f"{run.subject}: running apt-get update")
-            run(["apt-get", "-q", "update"], env=environment)
+            run(["apt-get", "-q", "update"], env=environment, fault=downloads)
             _verify(root, layer, digests)
             whole.touch()
         run(
             confined(root, ["apt-get", "-q", "-y", "--allow-change-held-packages", "install", "--", *layer.packages]),
             env=environment,
             show=r"(\d+ upgraded, \d+ newly installed.*)",
+            fault=downloads,
         )
     except ToolError as error:
         raise _explained(layer, error) from error

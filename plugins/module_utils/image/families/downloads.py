@@ -1,0 +1,57 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The least rate of apt's downloads, which apt has no setting for: its time-out of 30 s covers silence only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+
+# As for dnf (rpm.py), and twice the time that apt waits for a silent server.
+LEAST_BYTES_PER_S = 65536
+WINDOW_S = 60
+
+
+class Downloads:
+    """A callable that returns an error, about ``subject``, once a file is received too slowly, and None until then.
+
+    ``folders``: where apt keeps what it downloads; the file that it is receiving grows in their folder ``partial``. A
+    file that does not grow at all is left to apt: its server is silent, or it waits to be verified.
+    """
+
+    def __init__(self, subject: str, folders: Sequence[Path], clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin the first window."""
+        self._subject = subject
+        self._folders = folders
+        self._clock = clock
+        self._began_s, self._sizes = clock(), self._received()
+
+    def __call__(self) -> ImageError | None:
+        """Judge the window if it is over, and begin the next."""
+        now_s = self._clock()
+        passed_s = now_s - self._began_s
+        if passed_s < WINDOW_S:
+            return None
+        before, self._began_s, self._sizes = self._sizes, now_s, self._received()
+        for name, size in self._sizes.items():
+            grown = size - before.get(name, size)
+            if 0 < grown < LEAST_BYTES_PER_S * passed_s:
+                return ImageError(
+                    self._subject,
+                    f"{name} was received with {grown / passed_s:.0f} bytes/s for {passed_s:.0f} s, and "
+                    f"{LEAST_BYTES_PER_S} are the least",
+                    "give an archive that answers faster in archives, and run again",
+                )
+        return None
+
+    def _received(self) -> dict[str, int]:
+        sizes: dict[str, int] = {}
+        for folder in self._folders:
+            try:
+                sizes.update({file.name: file.stat().st_size for file in folder.joinpath("partial").iterdir()})
+            except FileNotFoundError:
+                continue  # there is none yet, or a file was complete and moved
+        return dict(sorted(sizes.items()))

@@ -1,0 +1,37 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Commands of the builder: their output as it comes, and their end where a fault is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common import process
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+
+SLOW = ImageError("layer base", "too slow", "give another")
+
+
+def test_output_is_shown_line_by_line_and_returned_with_the_status():
+    lines: list[str] = []
+    done = process.run(["sh", "-c", "echo one; echo two >&2; exit 3"], show=lines.append)
+    assert (done.returncode, done.stdout, lines) == (3, "one\ntwo\n", ["one", "two"])
+
+
+def test_a_program_that_is_not_there_is_named():
+    with pytest.raises(ImageError, match="no-such-tool: it is not installed on the build host"):
+        process.run(["/usr/bin/no-such-tool"])
+
+
+def test_a_fault_ends_the_command_and_all_that_it_started(monkeypatch):
+    """Its children have the other end of the pipe, and would keep it open for a minute."""
+    monkeypatch.setattr(process, "CHECK_S", 0.01)
+    answers = iter([None, None, SLOW])
+    with pytest.raises(ImageError) as error:
+        process.run(["sh", "-c", "sleep 60 & sleep 60"], fault=lambda: next(answers))
+    assert error.value is SLOW
+
+
+def test_a_command_that_ends_before_a_fault_is_as_without(monkeypatch):
+    monkeypatch.setattr(process, "CHECK_S", 30)
+    assert process.run(["echo", "done"], fault=lambda: SLOW).stdout == "done\n"

@@ -1,0 +1,69 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The least rate of apt's downloads, judged by the file that grows."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families.downloads import (
+    LEAST_BYTES_PER_S,
+    WINDOW_S,
+    Downloads,
+)
+
+DEB = "linux-image_6.1_amd64.deb"
+
+
+class Apt:
+    """What apt has received, and the time."""
+
+    def __init__(self, folder):
+        self.now_s = 0.0
+        self.partial = folder / "archives" / "partial"
+        self.partial.mkdir(parents=True)
+        self.judge = Downloads("layer base", [folder / "archives", folder / "lists"], lambda: self.now_s)
+
+    def passes(self, seconds, received=0, name=DEB):
+        """Let time pass in which ``received`` bytes of a file arrive; return the error, if there is one."""
+        with (self.partial / name).open("ab") as file:
+            file.truncate(file.tell() + received)
+        self.now_s += seconds
+        return self.judge()
+
+
+@pytest.fixture
+def apt(tmp_path):
+    return Apt(tmp_path)
+
+
+def test_a_file_that_drips_is_given_up_with_its_name_and_rate(apt):
+    assert apt.passes(WINDOW_S, 1000) is None  # it began in this window
+    assert apt.passes(WINDOW_S / 2, 600) is None
+    error = apt.passes(WINDOW_S / 2, 600)
+    assert str(error) == (
+        f"layer base: {DEB} was received with 20 bytes/s for 60 s, and 65536 are the least; give an archive that "
+        "answers faster in archives, and run again"
+    )
+
+
+def test_a_file_of_the_least_rate_is_received(apt):
+    for _ in range(3):
+        assert apt.passes(WINDOW_S, LEAST_BYTES_PER_S * WINDOW_S) is None
+
+
+def test_a_file_that_does_not_grow_is_left_to_apt(apt):
+    """It stayed behind when another run was ended, or waits to be verified, or apt's own time-out ends it."""
+    for _ in range(3):
+        assert apt.passes(WINDOW_S) is None
+
+
+def test_small_files_after_each_other_are_received(apt):
+    for number in range(3):
+        assert apt.passes(WINDOW_S, 10, f"{number}.deb") is None
+        (apt.partial / f"{number}.deb").rename(apt.partial.parent / f"{number}.deb")
+
+
+def test_a_folder_that_is_not_there_yet_has_no_downloads(tmp_path):
+    now = iter([0.0, 2.0 * WINDOW_S])
+    assert Downloads("layer base", [tmp_path / "none"], lambda: next(now))() is None
