@@ -205,12 +205,21 @@ def test_a_connection_that_is_lost_ends_the_run_and_restores_the_others(fabric):
     status, output = fabric.play(policy=LOSSLESS)
     assert status != 0
     folder = next((fabric.path / "backups").iterdir())
-    assert (
-        "leaf1: no longer reached; leaf1 was NOT restored (it is no longer reached); what it had is in "
-        f"{folder}; leaf2 was restored"
-    ) in " ".join(output.split())
+    told = " ".join(output.split())
+    assert "leaf1: no longer reached; leaf1 was NOT restored (Check that the switch is reached: leaf1 is not" in told
+    assert f"what it had is in {folder}/leaf1.sonic, put it back by hand; leaf2 was restored" in told
     assert settings(fabric.nvue.applied) == settings(before) == settings(fabric.nvue.startup)
     assert (folder / "leaf1.sonic").exists()
+
+
+def test_a_device_that_was_lost_and_answers_again_is_restored_too(fabric):
+    before = copy.deepcopy(fabric.nvue.applied), fabric.sonic()
+    (fabric.leaf1 / "die").write_text("2")  # one patch of it was applied
+    (fabric.leaf1 / "returns").touch()
+    status, output = fabric.play(policy=LOSSLESS)
+    assert status != 0
+    assert "leaf1: no longer reached; leaf1 was restored; leaf2 was restored" in " ".join(output.split()), output
+    assert (settings(fabric.nvue.applied), fabric.sonic()) == (settings(before[0]), before[1])
 
 
 def test_a_device_that_answers_garbage_ends_the_run_before_anything_is_touched(fabric):
