@@ -40,16 +40,12 @@ PEER = {
     "peer_acs_ports": [{"address": f"0000:{at:02x}:00.0", "value": 0x5D} for at in range(ACS_PORTS)],
 }
 CHECKSUM = hashlib.sha1(SETTINGS.encode()).hexdigest()
-DONE = {"pending": [], "reboot_required": False, "failures": [], "unknown": []}
 ANSWERS = {
     "command": {  # by a part of the command line
         "nr_hugepages": "704", "sriov_numvfs": "1", "/driver": "../../vfio-pci", "CAP_EXP": "5000", "ECAP_ACS": "005d",
         "domstate": "running", "dominfo": "Autostart:      enable",
     },
-    "bios_info": {"claims": [], "missing": []},
-    "kernel_arguments": {**DONE, "acs": {"not_taken": []}},
-    "nic_firmware": {**DONE, "devices": {}},
-    "gpu_host_boot": {**DONE, "outcomes": {}},
+    "gpu_host_compare": {"held": True, "differences": []},
     "gpu_domain": {"restart_required": False, "domains": []},
     "stat": {"stat": {"exists": True, "isdir": False, "islnk": False, "checksum": CHECKSUM}},
 }  # fmt: skip

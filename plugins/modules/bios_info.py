@@ -66,12 +66,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.concerns impor
 
 def main() -> None:
     """Run as an Ansible module."""
-    module = AnsibleModule(
-        argument_spec={
-            "required": {"type": "list", "elements": "str", "choices": list(bios_settings.NAMES)},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=bios_settings.options(), supports_check_mode=True)
     system = System()
     finish_on_host(module, lambda: bios_settings.observe(system, read_topology(system), module.params["required"]))
 

@@ -140,50 +140,22 @@ pending:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import persistence
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import now_and_at_boot
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_module import finish_on_gpu_host
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.undo.record import Remembering
-
-KERNEL_SETTINGS = {
-    "governor": {"type": "str"},
-    "idle_exit_latency_us_max": {"type": "int"},
-    "numa_balancing": {"type": "bool"},
-    "ksm": {"type": "bool"},
-    "transparent_huge_pages": {"type": "str", "choices": ["always", "madvise", "never"]},
-    "avic": {"type": "bool"},
-    "irqbalance_banned_cpus": {"type": "str"},
-}
 
 
 def main() -> None:
     """Run as an Ansible module."""
-    module = AnsibleModule(
-        argument_spec={
-            **{concern: {"type": "dict"} for concern in concerns.ORDER},
-            "kernel_settings": {"type": "dict", "options": KERNEL_SETTINGS},
-            "now": {"type": "bool", "default": True},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=now_and_at_boot.options(), supports_check_mode=True)
     system = Remembering(System())
-    now = module.params.pop("now")
-    given = module.params["kernel_settings"]
-    if given is not None:
-        # What is saved are settings, not the names of those that are left alone.
-        module.params["kernel_settings"] = {name: value for name, value in given.items() if value is not None}
-
-    def ensure() -> Outcome:
-        settings = concerns.checked(module.params)
-        concerns.check_form(settings)
-        done = concerns.ensure(system, settings, module.check_mode) if now else {}
-        lasting = concerns.to_save(settings, done, persistence.saved(system))
-        saved = persistence.ensure(system, lasting, module.check_mode, running=now)
-        return concerns.together(done, saved)
-
-    finish_on_gpu_host(module, system, ensure, live=now)
+    finish_on_gpu_host(
+        module,
+        system,
+        lambda: now_and_at_boot.ensure(system, module.params, module.check_mode),
+        live=module.params["now"],
+    )
 
 
 if __name__ == "__main__":

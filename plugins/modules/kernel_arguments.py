@@ -157,34 +157,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_mo
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_arguments
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.undo.record import Remembering
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import PURPOSES
 
 
 def main() -> None:
     """Run as an Ansible module."""
-    page = {
-        "node": {"type": "int", "required": True},
-        "size_mib": {"type": "int", "required": True},
-        "count": {"type": "int", "required": True},
-    }
-    module = AnsibleModule(
-        argument_spec={
-            "iommu": {"type": "str", "choices": list(kernel_arguments.IOMMU_MODES)},
-            "pages": {"type": "list", "elements": "dict", "default": [], "options": page},
-            "arguments": {"type": "list", "elements": "str", "default": []},
-            "remove": {"type": "list", "elements": "str", "default": []},
-            "avic": {"type": "bool"},
-            "acs_by_port": {
-                "type": "dict",
-                "options": {
-                    "devices": {"type": "list", "elements": "str", "required": True},
-                    "purpose": {"type": "str", "choices": list(PURPOSES), "required": True},
-                },
-            },
-            "vfio_binding": {"type": "dict"},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=kernel_arguments.options(), supports_check_mode=True)
     system = Remembering(System())
     finish_on_gpu_host(module, system, lambda: kernel_arguments.ensure(system, module.params, module.check_mode))
 

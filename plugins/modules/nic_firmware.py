@@ -116,26 +116,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.concerns import read_topology
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import nic_firmware
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.undo.record import Remembering
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import PURPOSES
 
 
 def main() -> None:
     """Run as an Ansible module."""
-    setting = {
-        "devices": {"type": "list", "elements": "str", "required": True},
-        "values": {"type": "dict", "required": True},
-    }
-    by_family = {
-        "devices": {"type": "list", "elements": "str", "required": True},
-        "purpose": {"type": "str", "choices": list(PURPOSES), "required": True},
-    }
-    module = AnsibleModule(
-        argument_spec={
-            "settings": {"type": "list", "elements": "dict", "required": True, "options": setting},
-            "by_family": {"type": "dict", "options": by_family},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=nic_firmware.options(), supports_check_mode=True)
     system = Remembering(System())
     finish_on_gpu_host(
         module, system, lambda: nic_firmware.ensure(system, read_topology(system), module.params, module.check_mode)

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
@@ -16,6 +18,11 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 TABLES = "/sys/firmware/acpi/tables"
 NAMES = tuple(bios.CLAIMS)
 WHERE = "this host's"
+
+
+def options() -> dict[str, Any]:
+    """Return the options of bios_info as an argument_spec."""
+    return {"required": {"type": "list", "elements": "str", "choices": list(NAMES)}}
 
 
 def observe(system: System, host: Host, required: list[str] | None = None) -> Outcome:

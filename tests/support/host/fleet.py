@@ -52,6 +52,10 @@ def finish(**result):
 
 """
 DOES = {
+    "gpu_host_compare": """
+open_points = [name for name in ("needs_reboot", "firmware_boots", "firmware_failures") if state[name]]
+finish(held=state["written"] and state["settled"] and not open_points, differences=open_points)
+""",
     "bios_info": "finish(claims=[], missing=[])",
     "kernel_arguments": """
 time.sleep(state["answers_after_seconds"])

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import bios_settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import bios_settings, compare
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits, vf_request
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import PURPOSES
 from ansible_collections.sailloft.fleet.plugins.modules import sriov
 
 ROLE = Path(__file__).parents[3] / "roles" / "gpu_host"
@@ -74,3 +76,20 @@ def test_vfs_have_the_same_options_in_role_module_and_documentation():
     wanted = checked(vf_request.options(), "options")
     assert checked(documented, "suboptions") == wanted
     assert checked(OPTIONS["gpu_host_sriov"]["options"], "options") == wanted
+
+
+def tasks(file):
+    return {key: task[key] for task in load(f"tasks/{file}") for key in task if key.startswith("sailloft.fleet.")}
+
+
+def test_the_host_is_compared_with_the_arguments_of_the_modules_that_set_it():
+    compared = tasks("compare.yml")["sailloft.fleet.gpu_host_compare"]
+    setting = {**tasks("prepare.yml"), **tasks("next_boot.yml"), **tasks("settle.yml")}
+    assert compared == {name: setting[f"sailloft.fleet.{name}"] for name in compare.options()}
+
+
+@pytest.mark.parametrize("wrong", ["yes", "Auto", ""])
+def test_acs_that_is_no_word_of_the_role_is_refused_by_the_comparison(wrong):
+    """The comparison then holds nothing, and the role's own check of the word follows."""
+    by_port = tuning(gpu_host_acs=wrong)["acs_by_port"]
+    assert by_port["purpose"] not in PURPOSES

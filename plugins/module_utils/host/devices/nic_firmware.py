@@ -20,12 +20,29 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_ports, nic_families
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import lockdown
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import selectors
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import PURPOSES
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
 MELLANOX = 0x15B3
 # Settings that firmware hides until another one is on.
 REVEALED_BY = {"MAX_ACC_OUT_READ": "ADVANCED_PCI_SETTINGS"}
 NAME = re.compile(r"[A-Z][A-Za-z0-9_]*(\[[0-9]+\])?")
+
+
+def options() -> dict[str, Any]:
+    """Return the options of the module as an argument_spec."""
+    setting = {
+        "devices": {"type": "list", "elements": "str", "required": True},
+        "values": {"type": "dict", "required": True},
+    }
+    by_family = {
+        "devices": {"type": "list", "elements": "str", "required": True},
+        "purpose": {"type": "str", "choices": list(PURPOSES), "required": True},
+    }
+    return {
+        "settings": {"type": "list", "elements": "dict", "required": True, "options": setting},
+        "by_family": {"type": "dict", "options": by_family},
+    }
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import 
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_command_line as command_line
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import host_drivers
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import PURPOSES
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
 
@@ -34,6 +35,30 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs
 IOMMU_ON = {"GenuineIntel": ["intel_iommu=on"]}
 # The default domain of host devices: "pt" maps them one to one, so that the host pays nothing for the IOMMU.
 IOMMU_MODES = {"passthrough": ["iommu=pt"], "translated": ["iommu=nopt"]}
+
+
+def options() -> dict[str, Any]:
+    """Return the options of the module as an argument_spec."""
+    page = {
+        "node": {"type": "int", "required": True},
+        "size_mib": {"type": "int", "required": True},
+        "count": {"type": "int", "required": True},
+    }
+    return {
+        "iommu": {"type": "str", "choices": list(IOMMU_MODES)},
+        "pages": {"type": "list", "elements": "dict", "default": [], "options": page},
+        "arguments": {"type": "list", "elements": "str", "default": []},
+        "remove": {"type": "list", "elements": "str", "default": []},
+        "avic": {"type": "bool"},
+        "acs_by_port": {
+            "type": "dict",
+            "options": {
+                "devices": {"type": "list", "elements": "str", "required": True},
+                "purpose": {"type": "str", "choices": list(PURPOSES), "required": True},
+            },
+        },
+        "vfio_binding": {"type": "dict"},
+    }
 
 
 def for_iommu(mode: str | None, vendor: str | None) -> list[str]:

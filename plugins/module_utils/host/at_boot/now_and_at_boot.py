@@ -1,0 +1,46 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""All settings that a reboot loses, applied now and saved for every boot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import concerns
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import persistence
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+
+KERNEL_SETTINGS = {
+    "governor": {"type": "str"},
+    "idle_exit_latency_us_max": {"type": "int"},
+    "numa_balancing": {"type": "bool"},
+    "ksm": {"type": "bool"},
+    "transparent_huge_pages": {"type": "str", "choices": ["always", "madvise", "never"]},
+    "avic": {"type": "bool"},
+    "irqbalance_banned_cpus": {"type": "str"},
+}
+
+
+def options() -> dict[str, Any]:
+    """Return the options of gpu_host_boot as an argument_spec."""
+    return {
+        **{concern: {"type": "dict"} for concern in concerns.ORDER},
+        "kernel_settings": {"type": "dict", "options": KERNEL_SETTINGS},
+        "now": {"type": "bool", "default": True},
+    }
+
+
+def ensure(system: System, given: dict[str, Any], check: bool = False) -> Outcome:
+    """Apply ``given``, checked by ``options``, and save it. Raises HostError."""
+    settings = {concern: data for concern, data in given.items() if concern != "now"}
+    if settings.get("kernel_settings") is not None:
+        # What is saved are settings, not the names of those that are left alone.
+        named = settings["kernel_settings"].items()
+        settings["kernel_settings"] = {name: value for name, value in named if value is not None}
+    settings = concerns.checked(settings)
+    concerns.check_form(settings)
+    done = concerns.ensure(system, settings, check) if given["now"] else {}
+    lasting = concerns.to_save(settings, done, persistence.saved(system))
+    saved = persistence.ensure(system, lasting, check, running=given["now"])
+    return concerns.together(done, saved)

@@ -1,0 +1,70 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Compare a host with all settings of gpu_host, in check mode of the code that sets them."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import bios_settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import now_and_at_boot
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.concerns import read_topology
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import nic_firmware
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_arguments
+
+# By module: what compares, and where its facts have what the role shows to the user.
+PARTS: dict[str, Callable[[System, dict[str, Any]], Outcome]] = {
+    "bios_info": lambda system, data: bios_settings.observe(system, read_topology(system), data["required"]),
+    "kernel_arguments": lambda system, data: kernel_arguments.ensure(system, data, check=True),
+    "nic_firmware": lambda system, data: nic_firmware.ensure(system, read_topology(system), data, check=True),
+    "gpu_host_boot": lambda system, data: now_and_at_boot.ensure(system, data, check=True),
+}
+SHOWN: dict[str, list[tuple[str, ...]]] = {
+    "kernel_arguments": [("acs", "not_taken"), ("drivers_off", "reasons")],
+    "nic_firmware": [("unknown",)],
+    "gpu_host_boot": [
+        ("outcomes", "pci_tuning", "acs_by_port", "unmet"),
+        ("outcomes", "kernel_settings", "also_set_by"),
+        ("outcomes", "vfio_binding", "reset_failures"),
+    ],
+}
+
+
+def options() -> dict[str, dict[str, Any]]:
+    """Return by module its options as an argument_spec."""
+    return {
+        "bios_info": bios_settings.options(),
+        "kernel_arguments": kernel_arguments.options(),
+        "nic_firmware": nic_firmware.options(),
+        "gpu_host_boot": now_and_at_boot.options(),
+    }
+
+
+def differences(system: System, given: dict[str, dict[str, Any]]) -> list[str]:
+    """Return why the modules of PARTS have to run, a line each; none: they would change nothing and say nothing.
+
+    ``given``: the arguments by module, checked by ``options``. A part that cannot be read differs.
+    """
+    found: list[str] = []
+    for name, data in given.items():
+        try:
+            outcome = PARTS[name](system, data)
+        except SailloftError as error:
+            found.append(f"{name}: {error}")
+            continue
+        reasons = [*outcome.after, *outcome.pending, *([outcome.failed] if outcome.failed else [])]
+        reasons += [f"{' '.join(path)}: {value}" for path in SHOWN.get(name, []) if (value := _at(outcome.facts, path))]
+        if outcome.facts.get("reboot_required") and not outcome.pending:
+            reasons.append("a reboot is required")
+        found += [f"{name}: {reason}" for reason in reasons]
+    return found
+
+
+def _at(facts: Any, path: tuple[str, ...]) -> Any:
+    """Return the value at a path of keys, None where there is none."""
+    for key in path:
+        facts = facts.get(key) if isinstance(facts, dict) else None
+    return facts

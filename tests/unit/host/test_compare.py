@@ -1,0 +1,136 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The comparison says that a host has every setting exactly where the modules would change nothing and say nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import now_and_at_boot, persistence
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import nic_firmware
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import boot_loader, kernel_arguments
+from ansible_collections.sailloft.fleet.plugins.modules.gpu_host_compare import compared
+
+DEFAULTS = 'GRUB_CMDLINE_LINUX_DEFAULT="quiet"\nGRUB_CMDLINE_LINUX=""\n'
+GPU, NIC = "0000:13:00.0", "0000:14:00.0"
+GIVEN = {
+    "bios_info": {"required": ["extensions", "iommu"]},
+    "kernel_arguments": {"iommu": "passthrough"},
+    "nic_firmware": {"settings": []},
+    "gpu_host_boot": {
+        "hugepages": {"pages": [{"node": 0, "size_mib": 2, "count": 64}]},
+        "sriov": {"functions": [{"devices": ["0000:15:00.0"], "count": 2}]},
+        "vfio_binding": {"devices": ["gpu"]},
+        "pci_tuning": {"settings": [{"devices": ["gpu", "nic"], "max_read_request_bytes": 4096}]},
+        "kernel_settings": {"ksm": False},
+    },
+}
+
+
+def differences(server, **given):
+    outcome = compared(server, {**GIVEN, **given})
+    assert outcome.facts["held"] == (not outcome.facts["differences"])
+    assert not outcome.changed
+    return outcome.facts["differences"]
+
+
+@pytest.fixture
+def converged(server):
+    """The server as the modules leave it, after its reboot."""
+    server.put(boot_loader.DEFAULTS, DEFAULTS)
+    server.put("/sys/kernel/mm/ksm/run", "0\n")
+    server.run(["update-grub"])
+    done = kernel_arguments.ensure(server, {"iommu": "passthrough"})
+    server.put("/proc/cmdline", " ".join(["ro", *done.facts["arguments"]]) + "\n")
+    now_and_at_boot.ensure(server, {"now": True, **GIVEN["gpu_host_boot"]})
+    server.effects.clear()
+    return server
+
+
+def test_a_converged_host_has_no_difference_and_nothing_is_changed(converged):
+    before = converged.state()
+    assert differences(converged) == []
+    assert converged.effects == []
+    assert converged.state() == before
+
+
+def test_a_fresh_host_differs_in_all_parts_and_nothing_is_changed(server):
+    server.put(boot_loader.DEFAULTS, DEFAULTS)
+    server.run(["update-grub"])
+    server.effects.clear()
+    found = differences(server)
+    assert {line.split(":")[0] for line in found} >= {"kernel_arguments", "gpu_host_boot"}
+    assert server.effects == []
+
+
+BREAKS = {
+    "BIOS": ("bios_info", lambda server: server.put("/proc/cpuinfo", "vendor_id : GenuineIntel\nflags : fpu\n\n")),
+    "the running kernel": ("kernel_arguments", lambda server: server.put("/proc/cmdline", "ro\n")),
+    "the boot loader": ("kernel_arguments", lambda server: server.put(boot_loader.GENERATED, "linux /vmlinuz ro\n")),
+    "no boot loader": ("kernel_arguments", lambda server: server.remove(boot_loader.DEFAULTS)),
+    "pages": (
+        "gpu_host_boot",
+        lambda server: server.put(
+            "/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages",
+            "63\n",
+        ),
+    ),
+    "a saved setting": ("gpu_host_boot", lambda server: server.put(persistence.SETTINGS, "{}")),
+    "the code at boot": ("gpu_host_boot", lambda server: server.put(persistence.CODE, b"another")),
+    "the unit": ("gpu_host_boot", lambda server: server.remove(persistence.WANTS)),
+    "a kernel setting": ("gpu_host_boot", lambda server: server.put("/sys/kernel/mm/ksm/run", "1\n")),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_each_part_that_differs_is_found(converged, name):
+    module, break_it = BREAKS[name]
+    break_it(converged)
+    found = differences(converged)
+    assert found
+    assert {line.split(":")[0] for line in found} == {module}
+
+
+def test_firmware_that_differs_is_found(converged):
+    settings = [{"devices": [NIC], "values": {"ATS_ENABLED": True}}]
+    assert any(
+        line.startswith("nic_firmware: ") for line in differences(converged, nic_firmware={"settings": settings})
+    )
+
+
+def test_what_a_module_refuses_is_a_difference_that_names_it(converged):
+    assert differences(converged, kernel_arguments={"iommu": "some"}) == [
+        "kernel_arguments: value of iommu must be one of: passthrough, translated, got: some"
+    ]
+    wrong = {"vfio_binding": {"devices": ["0000:77:00.0"]}}
+    found = differences(converged, gpu_host_boot=wrong)
+    assert [line for line in found if line.startswith("gpu_host_boot: ") and "0000:77:00.0" in line] == found != []
+
+
+@pytest.mark.parametrize(
+    ("module", "library", "facts"),
+    [
+        (
+            "kernel_arguments",
+            kernel_arguments,
+            {"acs": {"not_taken": ["0000:10:00.0"]}, "drivers_off": {"reasons": []}},
+        ),
+        ("kernel_arguments", kernel_arguments, {"drivers_off": {"reasons": ["nouveau"]}}),
+        ("kernel_arguments", kernel_arguments, {"reboot_required": True}),
+        ("nic_firmware", nic_firmware, {"unknown": ["the firmware of 0000:14:00.0 knows no ATS_ENABLED"]}),
+        ("gpu_host_boot", now_and_at_boot, {"outcomes": {"pci_tuning": {"acs_by_port": {"unmet": ["ATS"]}}}}),
+        ("gpu_host_boot", now_and_at_boot, {"outcomes": {"kernel_settings": {"also_set_by": ["tuned"]}}}),
+        ("gpu_host_boot", now_and_at_boot, {"outcomes": {"vfio_binding": {"reset_failures": {GPU: "bus"}}}}),
+    ],
+)
+def test_what_the_role_shows_is_a_difference(converged, monkeypatch, module, library, facts):
+    assert differences(converged) == []
+    ensure = library.ensure
+
+    def shown(*arguments, **named):
+        outcome = ensure(*arguments, **named)
+        outcome.facts.update(facts)
+        return outcome
+
+    monkeypatch.setattr(library, "ensure", shown)
+    assert [line.split(":")[0] for line in differences(converged)] == [module]
