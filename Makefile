@@ -190,7 +190,7 @@ molecule: packages .venv/.tests images vcsim
 	molecule/run vsphere_vm node_image gpu_server
 
 molecule-long: packages .venv/.tests images vcsim
-	molecule/run gpu_guest vsphere_guest interrupted node_boot roce_path
+	molecule/run gpu_guest gpu_acs vsphere_guest interrupted node_boot roce_path
 
 bench: packages .venv/.tests images
 	benchmarks/run
