@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,17 @@ def test_the_needs_are_those_that_readelf_shows(path):
     loader = re.search(r"program interpreter: (\S+)\]", said)
     libraries = tuple(re.findall(r"\(NEEDED\)\s+Shared library: \[(\S+)\]", said))
     assert elf.needs(path.read_bytes()) == elf.Needs(loader[1] if loader else "", libraries)
+
+
+def test_names_are_found_where_the_segment_is_in_the_file():
+    """A file whose second segment has another address than offset, as large programs have."""
+    header = b"\x7fELF\x02\x01".ljust(0x20, b"\0") + struct.pack("<Q", 0x40) + bytes(14) + struct.pack("<HH", 56, 2)
+    load = struct.pack("<IIQQQQ", elf.PT_LOAD, 4, 0x100, 0x1300, 0x1300, 0x100).ljust(56, b"\0")
+    dynamic = struct.pack("<IIQQQQ", elf.PT_DYNAMIC, 4, 0x180, 0x1380, 0x1380, 48).ljust(56, b"\0")
+    entries = struct.pack("<qQqQqQ", elf.DT_STRTAB, 0x1300, elf.DT_NEEDED, 1, elf.DT_NULL, 0)
+    data = (header.ljust(0x40, b"\0") + load + dynamic).ljust(0x100, b"\0") + b"\0libc.so.6\0"
+    data = (data.ljust(0x180, b"\0") + entries).ljust(0x240, b"\0")
+    assert elf.needs(data) == elf.Needs("", ("libc.so.6",))
 
 
 def test_a_static_program_needs_nothing():

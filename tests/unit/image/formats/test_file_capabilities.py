@@ -33,6 +33,7 @@ TOOL = "0100000200300000003000000000000000000000"
         ("0000000200000000002000000000000000000000", "cap_net_raw=i"),
         ("0100000200200000000000008000000000000000", "cap_net_raw,cap_bpf=ep"),
         ("0100000200000000000000000000008000000000", "cap_63=ep"),
+        ("0000000200000000000000000000000080000000", "cap_bpf=i"),
         ("01000003002000000000000000000000000000002a000000", "cap_net_raw=ep (user 42)"),
         ("010000010020000000000000", "cap_net_raw=ep"),
         ("0100000200000000000000000000000000000000", "none set"),
@@ -65,6 +66,9 @@ def test_a_layer_keeps_and_lists_them(tmp_path):
             (folder / name).write_bytes(b"x")
             os.utime(folder / name, (1, 1))
     os.setxattr(tree / "ping", file_capabilities.ATTRIBUTE, bytes.fromhex(PING))
+    (tree / "link").symlink_to("ping")
+    assert file_capabilities.read(os.fspath(tree / "link")) == ""
+    (tree / "link").unlink()
     # A layer on top in which only they differ.
     forbidden.prune(tree, parent, 1)
     assert [path.name for path in tree.iterdir()] == ["ping"]

@@ -79,6 +79,16 @@ def test_a_node_that_the_guest_does_not_tell_is_that_of_the_plan_if_it_has_it():
     assert 'numaid="-1"' in text(host, inside, *addresses)
 
 
+def test_a_node_that_the_guest_tells_counts_for_more_than_the_plan():
+    host, addresses = gpu_vm.host(), list(WAYS)
+    inside = guest(host, WAYS)
+    for function in inside.functions:
+        function.numa_node = 1
+    found = text(host, inside, *addresses)
+    assert 'numaid="0"' not in found
+    assert found.count("<pci ") == 6
+
+
 @pytest.mark.parametrize("addresses", [["0000:14:00.1"], []])
 def test_without_a_gpu_there_is_no_file(addresses):
     host = gpu_vm.host()
