@@ -5,8 +5,15 @@
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.vsphere_progress import VSphereProgress
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.shown_progress import ShownProgress
 
 
-class ActionModule(VSphereProgress):
+class ActionModule(ShownProgress):
     """Show the module's progress."""
+
+    WORK = "vCenter"
+    REMEDY = "look at its recent tasks, then run the play again: it compares what is there"
+
+    def subject(self) -> str:
+        """Return vCenter's name."""
+        return str(self._task.args.get("hostname") or "vSphere")
