@@ -28,15 +28,40 @@ DEFAULTS = load("defaults/main.yml")
 OPTIONS = load("meta/argument_specs.yml")["argument_specs"]["main"]["options"]
 
 
-def tuning(**given):
-    """Return the role's arguments of pci_tuning for these variables."""
+def variable(name, **given):
+    """Return a variable of the role's vars for these values of others."""
     variables = {**DEFAULTS, **load("vars/main.yml"), **given}
     # Defaults and vars are written by us: they are templates, as Ansible's loader marks them.
     variables = {
         name: trust_as_template(value) if isinstance(value, str) else value for name, value in variables.items()
     }
     templar = Templar(loader=DataLoader(), variables=variables)
-    return templar.template(trust_as_template(variables["__gpu_host_pci_tuning"]))
+    return templar.template(trust_as_template(variables[name]))
+
+
+def tuning(**given):
+    """Return the role's arguments of pci_tuning for these variables."""
+    return variable("__gpu_host_pci_tuning", **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "held"),
+    [
+        ({}, True),
+        ({"gpu_host_serial": "10%"}, True),
+        ({"gpu_host_serial": "100%", "gpu_host_max_fail_percentage": "100"}, True),
+        ({"gpu_host_serial": 0}, False),
+        ({"gpu_host_serial": "101%"}, False),
+        ({"gpu_host_serial": "10 %"}, False),
+        ({"gpu_host_max_fail_percentage": 101}, False),
+        ({"gpu_host_max_fail_percentage": -1}, False),
+    ],
+)
+def test_a_host_with_every_setting_is_done_unless_a_value_is_to_be_refused(given, held):
+    """prepare.yml refuses it, which runs only where something is left to do."""
+    assert variable("__gpu_host_held", __gpu_host_compared={"held": True}, **given) is held
+    assert variable("__gpu_host_held", __gpu_host_compared={"held": False}, **given) is False
+    assert variable("__gpu_host_held", __gpu_host_compared={"skipped": True}, **given) is False
 
 
 def test_acs_is_computed_by_default_and_by_hand_as_before():
