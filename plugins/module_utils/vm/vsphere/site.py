@@ -177,13 +177,19 @@ class Site:
             )
         return self._targets[host.name]
 
-    def model(self, host: Esxi, accelerators: dict[str, bool] | None = None) -> Host:
-        """Return the host as the project's model."""
+    def model(self, host: Esxi, accelerators: dict[str, bool] | None = None, functions: bool = True) -> Host:
+        """Return the host as the project's model.
+
+        ``functions`` False leaves out which functions are virtual, and of which NIC: for this, a host that has some is
+        asked for its ConfigTarget.
+        """
         if host.name not in self._models:
             infos = host.properties.get("config.pciPassthruInfo") or []
-            functions = any(getattr(info, "sriovActive", False) for info in infos)
-            found = read_esxi(host.properties, self.target(host).sriov if functions and host.cluster else [])
+            has = bool(host.cluster) and any(getattr(info, "sriovActive", False) for info in infos)
+            found = read_esxi(host.properties, self.target(host).sriov if has and functions else [])
             recognise(found, accelerators or {})
+            if has and not functions:
+                return found
             self._models[host.name] = found
         return self._models[host.name]
 

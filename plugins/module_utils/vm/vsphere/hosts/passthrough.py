@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ except ImportError:
     vim = None  # type: ignore[assignment]
 
 POLL_S = 5.0
+PASSTHROUGH = "config.pciPassthruInfo"
 
 
 @dataclass
@@ -62,10 +63,7 @@ def converge(params: dict[str, Any], check_mode: bool, progress: Callable[[str],
             for work in works:
                 if work.changes:
                     _apply(work, site, session)
-            after = Site(session, params["cluster"])
-            for work in works:
-                # What the host has tells if a boot is needed; applyNow is a request.
-                work.reboot = any(_waits(info, work.wanted) for info in _infos(after.hosts[work.host.name]))
+            _read_again([work for work in works if work.changes], session)
             for work in works:
                 if work.reboot and params["allow_reboot"]:
                     _check_reboot(work)
@@ -91,8 +89,8 @@ def converge(params: dict[str, Any], check_mode: bool, progress: Callable[[str],
     }
 
 
-def _infos(host: Esxi) -> list[Any]:
-    return list(host.properties.get("config.pciPassthruInfo") or [])
+def _infos(properties: dict[str, Any]) -> list[Any]:
+    return list(properties.get(PASSTHROUGH) or [])
 
 
 def _waits(info: Any, wanted: dict[str, tuple[bool, int | None]]) -> bool:
@@ -129,8 +127,12 @@ def _capable(function: Function, entry: dict[str, Any]) -> bool:
 
 
 def _work(host: Esxi, site: Site, params: dict[str, Any]) -> Work:
-    model = site.model(host, params["accelerators"])
-    work = Work(host, model, _chosen(model, params["settings"], host.name))
+    model = site.model(host, params["accelerators"], functions=False)
+    wanted = _chosen(model, params["settings"], host.name)
+    if _concerns_functions(wanted, model):
+        model = site.model(host, params["accelerators"])
+        wanted = _chosen(model, params["settings"], host.name)
+    work = Work(host, model, wanted)
     holders = {
         address: machine.name
         for machine in host.machines.values()
@@ -138,7 +140,7 @@ def _work(host: Esxi, site: Site, params: dict[str, Any]) -> Work:
         for address in read_back.holdings({machine.name: machine.config}, model)[machine.name].devices
     }
     known = model.by_address()
-    for info in _infos(host):
+    for info in _infos(host.properties):
         if info.id not in work.wanted:
             continue
         passthrough, count = work.wanted[info.id]
@@ -158,6 +160,17 @@ def _work(host: Esxi, site: Site, params: dict[str, Any]) -> Work:
         work.changes.append({"address": info.id, "before": {key: before[key] for key in after}, "after": after})
         work.reboot = work.reboot or not _rebinds(host, site)
     return work
+
+
+def _concerns_functions(addresses: Iterable[str], model: Host) -> bool:
+    """Return True where one of ``addresses`` can be a virtual function of this host, or have some now.
+
+    vCenter tells which functions are virtual in one more request for each host. A virtual function has the vendor of
+    its physical function (Linux, pci_iov_add_virtfn): GPUs of one vendor beside NICs of another need no such request.
+    """
+    known = model.by_address()
+    vendors = {function.vendor_id for function in model.functions if function.sriov and function.sriov.now}
+    return any(known[address].vendor_id in vendors for address in addresses)
 
 
 def _state(info: Any) -> dict[str, Any]:
@@ -183,6 +196,16 @@ def _apply(work: Work, site: Site, session: Session) -> None:
             configs.append(vim.host.PciPassthruConfig(**common))
     system = work.host.properties["configManager.pciPassthruSystem"]
     session.call(f"host {work.host.name}: passthrough", lambda: session.own(system).UpdatePassthruConfig(configs))
+
+
+def _read_again(changed: list[Work], session: Session) -> None:
+    """Note which hosts wait for a boot by what they have after their change: applyNow is a request."""
+    if not changed:
+        return
+    rows = session.read({"HostSystem": [PASSTHROUGH]})["HostSystem"]
+    after = {reference._moId: _infos(found) for reference, found in rows}
+    for work in changed:
+        work.reboot = any(_waits(info, work.wanted) for info in after[work.host.reference._moId])
 
 
 def _check_reboot(work: Work) -> None:

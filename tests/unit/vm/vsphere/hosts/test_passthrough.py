@@ -78,6 +78,31 @@ def test_virtual_functions(vcenter):
     assert not enable(vcenter, nic)["changed"]
 
 
+def test_a_run_costs_few_requests(vcenter):
+    """The inventory is read once, what changed once more; virtual functions only where the request concerns them."""
+    enable(vcenter)
+    assert vcenter.requests()["RetrievePropertiesEx"] == 2
+    vcenter.forget()
+    enable(vcenter)
+    requests = vcenter.requests()
+    assert requests["RetrievePropertiesEx"] == 1
+    assert "QueryConfigTarget" not in requests
+    enable(vcenter, entry("0000:14:00.0", passthrough=False))
+    assert vcenter.requests()["QueryConfigTarget"] == 1
+
+
+def test_a_virtual_function_is_not_set_as_one_of_its_nics(vcenter):
+    """The functions of both NICs have passthrough, the NICs have not."""
+    assert not enable(vcenter, entry("nic", passthrough=False))["changed"]
+
+
+def test_a_nic_of_which_a_running_virtual_machine_has_a_function_is_left_alone(vcenter):
+    enable(vcenter)
+    run(vcenter, vm(), state="running")
+    with pytest.raises(DomainError, match=r"running virtual machine train has 0000:1[45]:..\.."):
+        enable(vcenter, entry("nic", passthrough=False, virtual_functions=0))
+
+
 def test_of_a_vendor_the_capable_devices_count(vcenter):
     done = enable(vcenter, entry("10de:*", "8086:*", virtual_functions=3, passthrough=False))
     changed = [item["address"] for item in done["hosts"][0]["changes"]]
