@@ -5,15 +5,8 @@
 
 from __future__ import annotations
 
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.shown_progress import ShownProgress
+from ansible_collections.sailloft.fleet.plugins.plugin_utils.vsphere_progress import VSphereProgress
 
 
-class ActionModule(ShownProgress):
+class ActionModule(VSphereProgress):
     """Show the module's progress."""
-
-    WORK = "vCenter"
-    REMEDY = "look at its recent tasks, then run the play again: it compares what is there"
-
-    def subject(self) -> str:
-        """Return vCenter's name."""
-        return str(self._task.args.get("hostname") or "vSphere")
