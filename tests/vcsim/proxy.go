@@ -61,6 +61,7 @@ func newProxy(next http.Handler, groups map[string]int) *proxy {
 var (
 	methodOf  = regexp.MustCompile(`<(?:\w+:)?Body[^>]*>\s*<(?:\w+:)?(\w+)`)
 	thisOf    = regexp.MustCompile(`<_this[^>]*>([^<]*)</_this>`)
+	versionOf = regexp.MustCompile(`<version[^>]*>([^<]*)</version>`)
 	resultOf  = regexp.MustCompile(`<returnval type="Task">([^<]*)</returnval>`)
 	handshake = map[string]bool{"RetrieveServiceContent": true, "Login": true}
 )
@@ -217,6 +218,9 @@ func (p *proxy) serve(w *httptest.ResponseRecorder, r *http.Request, method, tex
 		if task := taskOf(w.Body.String()); task != nil && task.Info.Error == nil {
 			p.settle(this, spec)
 		}
+	case "UpgradeVM_Task":
+		// The simulator knows one version only, and makes it that.
+		respond(w, method, upgrade(this, text))
 	case "PowerOnVM_Task":
 		vm := simulator.Map.Get(this).(*simulator.VirtualMachine)
 		if why := cannotStart(vm); why != "" {
@@ -275,6 +279,18 @@ func isFunction(on *simulator.HostSystem, id string) bool {
 		}
 	}
 	return false
+}
+
+func upgrade(of types.ManagedObjectReference, text string) types.ManagedObjectReference {
+	vm := simulator.Map.Get(of).(*simulator.VirtualMachine)
+	return simulator.CreateTask(vm, "upgradeVm", func(*simulator.Task) (types.AnyType, types.BaseMethodFault) {
+		wanted := versionOf.FindStringSubmatch(text)
+		if running(vm) || wanted == nil {
+			return nil, &types.InvalidState{}
+		}
+		vm.Config.Version = wanted[1]
+		return nil, nil
+	}).Run()
 }
 
 func reboot(of types.ManagedObjectReference) types.ManagedObjectReference {

@@ -199,7 +199,8 @@ def _decide(row: Row, state: str, allow_restart: bool) -> None:
             row.actions.append("power_on")
     elif stops:
         row.actions = ["power_off"]
-    elif state == "running" and not running:
+    elif state == "running" and machine.state != "running":
+        # A suspended one goes on from where it was (PowerOnVM_Task).
         row.actions = ["power_on"]
 
 

@@ -53,6 +53,18 @@ def test_every_setting_is_in_it():
         assert part in spec, part
 
 
+def test_both_threads_of_a_core_are_one_reservation():
+    host = server()
+    for node in host.numa_nodes:
+        node.cpus = list(range(node.id * 8, node.id * 8 + 8))
+        node.siblings = [node.cpus[at : at + 2] for at in range(0, 8, 2)]
+    [request] = parse([vm(vcpus=8)])
+    [placement] = place(host, [request.spec], {}, lambda _spec: 768)
+    config = configure(request, placement, "8.0.3", 2500, (8, 0, 3, 0))
+    assert (config["vcpus"], config["threads_per_core"], config["cpu_reservation_mhz"]) == (8, 2, 4 * 2500)
+    assert "<simultaneousThreads>2</simultaneousThreads>" in text({**config, "devices": [], "networks": []})
+
+
 def test_an_old_version_drops_without_an_error_what_is_refused_before():
     config = wanted()
     assert "virtualNuma" not in text(config, version=V7)
@@ -120,3 +132,42 @@ def test_differences_are_told_setting_by_setting(change, paths):
 def test_a_larger_disk_and_one_more_are_no_difference():
     config = wanted()
     assert differences(config, {**config, "disks_mib": [99999, 1]}) == []
+
+
+def present(*devices: Any) -> str:
+    """Return the spec of a virtual machine with these devices that is to have a disk of 20 GiB and two networks."""
+    target = SimpleNamespace(pciPassthrough=[], vendorDeviceGroupInfo=[])
+    networks = {"flat": (vim.Network("network-1"), None, None), "spread": (None, "dvportgroup-1", "uuid")}
+    config = SimpleNamespace(hardware=SimpleNamespace(device=list(devices)))
+    builder = Builder("train", server(), lambda: target, networks, "", config)
+    plan = {**wanted(gpus={}, nics={}), "networks": ["flat", "spread"]}
+    return SerializeToStr(builder.build(plan, {**plan, "networks": []}, "store"), version=V8)
+
+
+def card(name: str) -> Any:
+    backing = vim.vm.device.VirtualEthernetCard.NetworkBackingInfo(deviceName=name)
+    return vim.vm.device.VirtualVmxnet3(key=4000, macAddress="00:50:56:00:00:01", backing=backing)
+
+
+def disk(size_kib: int) -> Any:
+    return vim.vm.device.VirtualDisk(key=2000, unitNumber=0, controllerKey=1000, capacityInKB=size_kib)
+
+
+def test_networks_of_standard_and_distributed_switches_have_their_own_backing():
+    spec = present(card("other"), disk(20 << 20))
+    assert spec.count("<operation>edit</operation>") == spec.count("<operation>add</operation>") == 1
+    assert "<deviceName>flat</deviceName>" in spec
+    assert "<macAddress>00:50:56:00:00:01</macAddress>" in spec
+    assert "<portgroupKey>dvportgroup-1</portgroupKey>" in spec
+    assert "<deviceName>spread</deviceName>" not in spec
+
+
+def test_a_network_card_that_is_right_is_not_touched():
+    assert "<operation>edit</operation>" not in present(card("flat"), disk(20 << 20))
+
+
+@pytest.mark.parametrize(("size_kib", "grows"), [(10 << 20, True), (20 << 20, False), (40 << 20, False)])
+def test_a_disk_only_grows(size_kib, grows):
+    spec = present(card("flat"), disk(size_kib))
+    assert ("<operation>edit</operation>" in spec) == grows
+    assert ("<capacityInKB>20971520</capacityInKB>" in spec) == grows

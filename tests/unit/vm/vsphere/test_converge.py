@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyVmomi import vim
@@ -14,7 +16,8 @@ from vsphere_requests import params, run, server, vm
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import RefusedError
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import config_spec, session
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import bars, config_spec, session
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere import converge as converging
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.converge import converge, info
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session import Login, Session
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Site
@@ -151,6 +154,71 @@ def test_a_virtual_machine_without_a_host_gets_one_and_keeps_it(vcenter):
     assert (again["changed"], again["domains"][0]["host"]) == (False, "esx01")
 
 
+def test_a_virtual_machine_is_not_made_again_on_another_host(vcenter):
+    run(vcenter, vm(gpus={}, nics={}))
+    with pytest.raises(DomainError, match=r"it is on host esx01, and vsphere\.host is esx02; move it with vCenter"):
+        run(vcenter, vm(gpus={}, nics={}, vsphere={"host": "esx02"}))
+
+
+def test_guests_with_tools_are_asked_to_shut_down_and_those_that_do_not_are_powered_off(monkeypatch):
+    """The simulator has no guests."""
+    monkeypatch.setattr(converging, "POLL_S", 0.01)
+    asked: list[str] = []
+
+    def row(name: str, tools: bool) -> Any:
+        return SimpleNamespace(name=name, machine=SimpleNamespace(name=name, tools=tools, reference=name))
+
+    states = [{"name": "good", "runtime.powerState": "poweredOff"}, {"name": "deaf", "runtime.powerState": "poweredOn"}]
+    opened = SimpleNamespace(
+        call=lambda what, _request, _domain: asked.append(what),
+        read=lambda _kinds: {"VirtualMachine": [(None, state) for state in states]},
+        wait=lambda tasks, _limit_s: asked.append(f"wait for {', '.join(tasks)}"),
+    )
+    converging._shut_down([row("good", True), row("deaf", True), row("bare", False)], opened, 0.05, 10)
+    assert asked == [
+        "good: shut down", "deaf: shut down", "deaf: power off", "bare: power off", "wait for deaf, bare",
+    ]  # fmt: skip
+
+
+def test_a_suspended_virtual_machine_goes_on_or_is_powered_off(vcenter):
+    for state, action in (("running", "power_on"), ("stopped", "power_off")):
+        run(vcenter, vm(), state="running")
+        with Session(Login.of(params(vcenter))) as opened:
+            reference = Site(opened).machines["train"].reference
+            opened.wait({"": ("", opened.own(reference).SuspendVM_Task())}, 10)
+        row = run(vcenter, vm(), state=state)["domains"][0]
+        assert (row["state_before"], row["actions"], row["state"]) == ("suspended", [action], state)
+        assert seen(vcenter)["train"]["state"] == state
+
+
+def test_virtual_hardware_is_kept_and_upgraded_where_asked_for(vcenter):
+    run(vcenter, vm(vsphere={"hardware_version": "vmx-20"}), state="running")
+    again = run(vcenter, vm(), state="running")
+    assert (again["changed"], again["restart_required"]) == (False, False)
+    newer = vm(vsphere={"hardware_version": "vmx-21"})
+    assert run(vcenter, newer, state="running")["restart_required"]
+    done = run(vcenter, newer, state="running", allow_restart=True)["domains"][0]
+    assert done["actions"] == ["power_off", "upgrade", "power_on"]
+    assert seen(vcenter)["train"]["configuration"]["hardware_version"] == "vmx-21"
+
+
+def test_a_host_in_maintenance_mode_gets_nothing(vcenter):
+    with Session(Login.of(params(vcenter))) as opened:
+        [host] = Site(opened).chosen(["esx01"])
+        opened.wait({"": ("", opened.own(host.reference).EnterMaintenanceMode_Task(0, False))}, 10)
+    with pytest.raises(RefusedError, match="host esx01 is in maintenance mode"):
+        run(vcenter, vm())
+    assert "CreateVM_Task" not in vcenter.requests()
+
+
+def test_a_gpu_whose_bars_nothing_tells_needs_a_window(vcenter, monkeypatch):
+    monkeypatch.setattr(bars, "LARGE_BAR_GIB", {})
+    with pytest.raises(RefusedError, match=r"nothing tells the BARs of 0000:13:00\.0, 0000:83:00\.0"):
+        run(vcenter, vm())
+    run(vcenter, vm(mmio_window_mib=262144))
+    assert seen(vcenter)["train"]["configuration"]["extra"]["pciPassthru.64bitMMIOSizeGB"] == "256"
+
+
 def test_dynamic_devices_are_chosen_by_model(vcenter):
     run(vcenter, vm(vsphere={"passthrough": "dynamic"}), state="running")
     have = seen(vcenter)["train"]["configuration"]
@@ -193,6 +261,7 @@ def test_everything_is_read_in_one_request(vcenter):
         ({"vsphere": {"sriov_network": ""}}, "virtual functions without vsphere.sriov_network"),
         ({"vsphere": {"hardware_version": "vmx-17"}}, None),
         ({"vsphere": {"hardware_version": "vmx-30"}}, "newer than ESXi 8.0.3 runs"),
+        ({"vsphere": {"hardware_version": "vmx-15", "passthrough": "dynamic"}}, "dynamic DirectPath I/O needs vmx-17"),
         ({"firmware": "bios"}, "firmware bios with GPUs"),
         ({"lock_memory": False, "gpus": {"count": 0}, "nics": {}}, "latency sensitivity high without all memory"),
         ({"disks": [{"path": "/x", "size_mib": 8 << 20}]}, "the new disks can grow to"),
@@ -270,6 +339,14 @@ def test_two_plays_at_once_make_one_virtual_machine(vcenter):
     assert len(failed) <= 1
     assert [error for error in failed if "another play is making it" not in error] == []
     assert list(seen(vcenter)) == ["train"]
+
+
+def test_disks_that_fit_one_by_one_and_not_together_are_refused():
+    one, two = (vm(name, gpus={}, nics={}, vcpus=2) for name in ("one", "two"))
+    with serving(site(esxi(server(), "esx01"), free_bytes=30 << 30)) as small:
+        assert run(small, one, check=True)["changed"]
+        with pytest.raises(RefusedError, match=r"can grow to 40 GiB in datastore .* which has 30 GiB"):
+            run(small, one, two)
 
 
 def test_an_old_api_is_refused_where_it_would_drop_a_setting():

@@ -57,7 +57,7 @@ def converge(params: dict[str, Any], check_mode: bool, progress: Callable[[str],
         works = [_work(host, site, params) for host in site.chosen(params["hosts"])]
         rebooting = [work for work in works if work.reboot and params["allow_reboot"]]
         for work in rebooting:
-            _check_reboot(work)
+            _check_reboot(work, [item.name for item in work.host.machines.values() if item.state != "stopped"])
         rebooted: set[str] = set()
         if not check_mode:
             for work in works:
@@ -66,7 +66,8 @@ def converge(params: dict[str, Any], check_mode: bool, progress: Callable[[str],
             _read_again([work for work in works if work.changes], session)
             for work in works:
                 if work.reboot and params["allow_reboot"]:
-                    _check_reboot(work)
+                    # One may have been started since, while another host was rebooted.
+                    _check_reboot(work, _running(work, session))
                     _reboot(work, session, params["reboot_timeout_s"])
                     rebooted.add(work.host.name)
         else:
@@ -208,11 +209,22 @@ def _read_again(changed: list[Work], session: Session) -> None:
         work.reboot = any(_waits(info, work.wanted) for info in after[work.host.reference._moId])
 
 
-def _check_reboot(work: Work) -> None:
-    running = sorted(machine.name for machine in work.host.machines.values() if machine.state != "stopped")
+def _running(work: Work, session: Session) -> list[str]:
+    """Return the names of the virtual machines that run, or are suspended, on a host now."""
+    rows = session.read({"VirtualMachine": ["name", "runtime.host", "runtime.powerState"]})["VirtualMachine"]
+    return [
+        found["name"]
+        for _reference, found in rows
+        if "runtime.host" in found
+        and found["runtime.host"]._moId == work.host.reference._moId
+        and str(found["runtime.powerState"]) != "poweredOff"
+    ]
+
+
+def _check_reboot(work: Work, running: list[str]) -> None:
     if running:
         raise DomainError(
-            f"host {work.host.name} needs a reboot, and {', '.join(running)} run on it",
+            f"host {work.host.name} needs a reboot, and {', '.join(sorted(running))} run on it",
             "stop or move them, or run without allow_reboot",
         )
 

@@ -13,7 +13,10 @@ from vsphere_requests import run, server, vm
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.hosts import passthrough
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.hosts.passthrough import converge
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.session import Login, Session
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.site import Site
 
 
 @pytest.fixture
@@ -46,7 +49,11 @@ def test_what_the_host_can_is_applied_now_in_one_request(vcenter):
     assert (done["changed"], done["reboot_required"]) == (True, False)
     assert [item["address"] for item in done["hosts"][0]["changes"]] == ["0000:13:00.0", "0000:83:00.0"]
     assert vcenter.requests()["UpdatePassthruConfig"] == 1
-    assert not enable(vcenter)["changed"]
+    [diff] = done["diff"]
+    assert diff["before"].splitlines()[0] == "0000:13:00.0: {'passthrough': False}"
+    assert diff["after"].splitlines()[0] == "0000:13:00.0: {'passthrough': True}"
+    again = enable(vcenter)
+    assert (again["changed"], again["diff"]) == (False, [])
 
 
 def test_another_host_needs_a_reboot_and_gets_it_only_if_allowed(vcenter):
@@ -55,6 +62,7 @@ def test_another_host_needs_a_reboot_and_gets_it_only_if_allowed(vcenter):
     waiting = enable(vcenter, hosts=["esx02"])
     assert (waiting["changed"], waiting["reboot_required"]) == (False, True)
     assert "RebootHost_Task" not in vcenter.requests()
+    run(vcenter, vm("elsewhere", gpus={}, nics={}), state="running")
     told: list[str] = []
     done = enable(vcenter, hosts=["esx02"], allow_reboot=True, tell=told.append)
     assert "host esx02: it reboots" in told
@@ -69,6 +77,39 @@ def test_a_host_with_running_virtual_machines_is_not_rebooted(vcenter):
     with pytest.raises(DomainError, match=r"esx02 needs a reboot, and other run on it"):
         enable(vcenter, hosts=["esx02"], allow_reboot=True)
     assert "UpdatePassthruConfig" not in vcenter.requests()
+
+
+def test_a_virtual_machine_that_is_started_during_another_reboot_is_not_lost():
+    described = [esxi(server(), name, active=False, apply_now=False) for name in ("esx01", "esx02")]
+
+    def start(line: str) -> None:
+        if line == "host esx01: it reboots":
+            run(vcenter, vm("late", gpus={}, nics={}, vsphere={"host": "esx02"}), state="running")
+
+    with serving(site(*described)) as vcenter:
+        with pytest.raises(DomainError, match=r"esx02 needs a reboot, and late run on it"):
+            enable(vcenter, hosts=[], allow_reboot=True, tell=start)
+        requests = vcenter.requests()
+        assert requests["RebootHost_Task"] == requests["EnterMaintenanceMode_Task"] == 1
+
+
+def test_a_host_in_maintenance_mode_stays_in_it(vcenter):
+    with Session(Login.of({**vcenter.login, "validate_certs": True})) as session:
+        [host] = Site(session).chosen(["esx02"])
+        session.wait({"": ("", session.own(host.reference).EnterMaintenanceMode_Task(0, False))}, 10)
+    assert enable(vcenter, hosts=["esx02"], allow_reboot=True)["hosts"][0]["rebooted"]
+    requests = vcenter.requests()
+    assert requests["EnterMaintenanceMode_Task"] == 1
+    assert "ExitMaintenanceMode_Task" not in requests
+
+
+def test_a_host_that_does_not_come_back_is_told(vcenter, monkeypatch):
+    monkeypatch.setattr(passthrough, "POLL_S", 0)
+    monkeypatch.setattr(passthrough, "_boot", lambda _name, _session: (None, "notResponding"))
+    told: list[str] = []
+    with pytest.raises(DomainError, match="host esx02 is not back 0 s after its reboot; look at its console"):
+        enable(vcenter, hosts=["esx02"], allow_reboot=True, reboot_timeout_s=0, tell=told.append)
+    assert "host esx02: it is not back yet, its state is notResponding" in told
 
 
 def test_virtual_functions(vcenter):
