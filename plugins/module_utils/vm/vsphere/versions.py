@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import Finding
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import WARN, Finding
 
 API_7, API_8 = (7, 0), (8, 0, 0, 1)
 # The newest virtual hardware by ESXi release: VMware KB 1003746, "Virtual machine hardware versions".
@@ -76,8 +76,23 @@ def used(wanted: dict[str, Any]) -> set[str]:
 
 
 def missing(name: str, wanted: dict[str, Any], api: tuple[int, ...]) -> list[Finding]:
-    """Return what the negotiated API or the virtual hardware cannot carry; each refuses."""
+    """Return what the negotiated API or the virtual hardware cannot carry.
+
+    What was asked for by name refuses. Virtual NUMA and its like, which every plan has where they can be, warn.
+    """
     found = []
+    if not wanted["cores_per_numa_node"]:
+        least_api, least_hardware = NEEDS["cores_per_numa_node"]
+        found.append(
+            Finding(
+                name,
+                "virtual NUMA, virtual hyperthreads and the devices' virtual NUMA nodes are left out",
+                f"they need API {_text(least_api)} and vmx-{least_hardware}, it has API {_text(api)} and "
+                f"{wanted['hardware_version']}: the guest cannot tell which of its nodes is near a device",
+                f"upgrade the older one of vCenter and pyVmomi, or set hardware_version: vmx-{least_hardware} or newer",
+                WARN,
+            )
+        )
     for setting in sorted(used(wanted)):
         least_api, least_hardware = NEEDS[setting]
         if api < least_api:

@@ -74,6 +74,15 @@ def test_an_old_version_drops_without_an_error_what_is_refused_before():
     assert versions.missing("train", config, (8, 0, 0, 1)) == []
 
 
+def test_older_virtual_hardware_without_virtual_numa_is_warned_of():
+    older = wanted(vsphere={"hardware_version": "vmx-19"})
+    [found] = versions.missing("train", older, (8, 0, 3, 0))
+    assert (found.severity, found.why.split(": ")[0]) == (
+        "warn",
+        "they need API 8.0.0.1 and vmx-20, it has API 8.0.3.0 and vmx-19",
+    )
+
+
 def test_a_vendor_id_is_signed():
     assert (signed(0x10DE), signed(0x8086)) == (0x10DE, -32634)
     assert "<vendorId>4318</vendorId>" in text(wanted())

@@ -351,9 +351,12 @@ def test_disks_that_fit_one_by_one_and_not_together_are_refused():
 
 def test_an_old_api_is_refused_where_it_would_drop_a_setting():
     with serving(site(esxi(server(), "esx01", version="8.0.3"), api_version="7.0.0.0")) as old:
-        # By default settings that it does not have are left out.
-        wanted = run(old, vm(), state="planned")["domains"][0]["plan"]["configuration"]
-        assert wanted["cores_per_numa_node"] == 0
+        # By default settings that it does not have are left out, and a warning says so.
+        planned = run(old, vm(), state="planned")
+        assert planned["domains"][0]["plan"]["configuration"]["cores_per_numa_node"] == 0
+        [warning] = [item for item in planned["findings"] if "are left out" in item["what"]]
+        assert warning["severity"] == "warn"
+        assert "they need API 8.0.0.1 and vmx-20, it has API 7.0" in warning["why"]
         with pytest.raises(
             RefusedError, match=r"device groups needs API 8\.0\.0\.1, this vCenter and pyVmomi speak 7\.0"
         ):
