@@ -162,6 +162,11 @@ def changed(row=None, **settings):
     return {"nexus": {name: value for name, value in own.items() if value is not None}}
 
 
+@pytest.mark.parametrize("speed", [1, 2, 5, 10, 25, 40, 50, 100, 200, 400, 800, 1600])
+def test_a_row_of_each_speed_of_ethernet(speed):
+    assert set(read_asics(changed({"speed_gbit_s": speed}))["nexus"].headroom) == {(speed, 30)}
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

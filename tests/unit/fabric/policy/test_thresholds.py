@@ -314,3 +314,18 @@ def test_what_does_not_fit_into_the_chip(asic, shares, why):
     with pytest.raises(FabricError) as refused:
         thresholds.free_bytes(asic, NEED, shares, "switch leaf1")
     assert str(refused.value) == f"switch leaf1: {why}; {REMEDY}"
+
+
+def test_a_longer_packet_adds_its_factor_in_whole_cells():
+    # 2.72 times 116 bytes are 315.5: a little more than three cells of 105.
+    asic = replace(ASICS["tomahawk3"], cell_bytes=105, formula=None)
+    speed, cable = min(asic.headroom)
+    more = headroom(asic, speed, cable, 9216).xoff_bytes - headroom(asic, speed, cable, 9100).xoff_bytes
+    assert more == 4 * 105
+
+
+def test_a_system_that_cuts_the_buffer_gives_lossless_packets_their_share_of_what_headroom_leaves():
+    need = thresholds.HeadroomSum(SPECTRUM3.buffer_bytes // 8, SPECTRUM3.buffer_bytes // 8, "the ports")
+    rest = SPECTRUM3.buffer_bytes - need.bytes
+    shares = BufferShares(lossless_percent=60, headroom_percent=None)
+    assert thresholds.free_bytes(SPECTRUM3, need, shares, "here") == Fraction(rest * 60, 100)

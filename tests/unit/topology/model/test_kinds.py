@@ -21,8 +21,10 @@ NVIDIA, AMD, MELLANOX, INTEL, HABANA, NEC, VIRTIO = 0x10DE, 0x1002, 0x15B3, 0x80
         (0x120000, AMD, 0x74A1, "gpu"),  # MI300X
         (0x120000, AMD, 0x74B5, "gpu"),  # a virtual function of it
         (0x038000, INTEL, 0x0BD5, "gpu"),  # Max 1550
-        (0x038000, INTEL, 0x0BDB, "gpu"),
+        *((0x038000, INTEL, device, "gpu") for device in (0x0B69, 0x0B6E, 0x0BD4, 0x0BDB, 0x0BE0, 0x0BE1, 0x0BE5)),
+        *((0x038000, INTEL, device, "other") for device in (0x0B6F, 0x0BD3, 0x0BE2, 0x0BE6, 0x56BF)),
         (0x038000, INTEL, 0x56C0, "gpu"),  # Flex 170
+        (0x038000, INTEL, 0x56C2, "gpu"),
         (0x038000, INTEL, 0x56C1, "gpu"),  # Flex 140
         (0x120000, HABANA, 0x1020, "gpu"),  # Gaudi 2
         (0x120000, HABANA, 0x1060, "gpu"),  # Gaudi 3

@@ -34,6 +34,14 @@ def test_a_missing_part(host, key):
         Host.from_dict(data)
 
 
+@pytest.mark.parametrize("distances", [[10, 20], {0: 10}, "10"])
+def test_an_object_that_is_none(host, distances):
+    data = host.to_dict()
+    data["numa_nodes"][0]["distances"] = distances
+    with pytest.raises(TopologyError, match=r"distances.* is .*, wanted an object"):
+        Host.from_dict(data)
+
+
 def test_unknown_keys(host):
     data = host.to_dict()
     data["functions"][0]["colour"] = "green"

@@ -261,3 +261,9 @@ def test_more_memory_than_all_together_have() -> None:
     assert item.what == (
         f"the virtual machines want 3276800 MiB ({names}) that is never swapped, and this host has 1146880 MiB"
     )
+
+
+def test_virtual_machines_without_a_number_of_vcpus_share_the_nodes() -> None:
+    requests = [wanted(number, gpus={"count": 0}, vcpus=None) for number in range(2)]
+    plans = planned(server(nodes=4, gpus=()), *requests)
+    assert [nodes_of(plan) for plan in plans] == [[0, 1], [2, 3]]
