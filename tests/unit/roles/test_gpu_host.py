@@ -64,6 +64,35 @@ def test_a_host_with_every_setting_is_done_unless_a_value_is_to_be_refused(given
     assert variable("__gpu_host_held", __gpu_host_compared={"skipped": True}, **given) is False
 
 
+@pytest.mark.parametrize(
+    ("tasks", "held", "given", "file"),
+    [
+        ("main", True, {}, "packages.yml"),
+        ("main", True, {"gpu_host_packages_install": "false"}, None),
+        ("main", False, {"gpu_host_packages_install": "false"}, "present.yml"),
+        ("main", False, {"gpu_host_state": "absent"}, "absent.yml"),
+        ("before_reboot", True, {}, "packages.yml"),
+        ("before_reboot", True, {"gpu_host_packages_install": "false"}, None),
+        ("before_reboot", False, {"gpu_host_packages_install": "false"}, "without_reboot.yml"),
+        ("before_reboot", False, {"gpu_host_state": "absent"}, "absent.yml"),
+    ],
+)
+def test_a_host_with_every_setting_loads_no_tasks_but_those_of_its_packages(tasks, held, given, file):
+    """One include for all: Ansible starts a process for each include of each host, also for a skipped one."""
+    _, included = load(f"tasks/{tasks}.yml")
+    included_file = included["ansible.builtin.include_tasks"]
+    name = included_file["file"] if isinstance(included_file, dict) else included_file
+    of_host = {
+        "__gpu_host_compared": {"held": held},
+        "__file": name,
+        "__when": f"{{{{ {included['when']} }}}}",
+        **given,
+    }
+    assert variable("__when", **of_host) is (file is not None)
+    if file:
+        assert (variable("__file", **of_host), (ROLE / "tasks" / file).is_file()) == (file, True)
+
+
 def test_acs_is_computed_by_default_and_by_hand_as_before():
     reads = DEFAULTS["gpu_host_pci"]
     by_port = {"devices": ["gpu", "nic"], "purpose": "virtual_machines"}
