@@ -54,11 +54,11 @@ _value:
 
 from typing import Any
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import boot_plan
-
 
 def boot_server_plan(nodes: Any, address: Any, netmask: Any, gateway: Any = "", subnets: Any = ()) -> dict[str, Any]:
     """Return the plan."""
+    from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import boot_plan
+
     return boot_plan.plan(address, netmask, gateway, tuple(subnets), nodes)
 
 

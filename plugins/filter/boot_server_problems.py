@@ -91,8 +91,6 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import boot_server
-
 
 def boot_server_problems(
     nodes: Any,
@@ -106,6 +104,8 @@ def boot_server_problems(
     **settings: Any,
 ) -> list[str]:
     """Return the problems, as sentences. Raises AnsibleFilterError if the nodes are no list of dictionaries."""
+    from ansible_collections.sailloft.fleet.plugins.module_utils.image.serving import boot_server
+
     if not isinstance(nodes, list) or not all(isinstance(node, Mapping) for node in nodes):
         raise AnsibleFilterError("boot_server_problems: the nodes are no list of dictionaries of name, mac and address")
     server = boot_server.Server(

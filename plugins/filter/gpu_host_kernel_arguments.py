@@ -50,9 +50,6 @@ from typing import Any
 from ansible.errors import AnsibleFilterError
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
-from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_arguments
-
 # The role's defaults that are used here; a test compares them with roles/gpu_host/defaults/main.yml.
 DEFAULTS: dict[str, Any] = {
     "gpu_host_iommu": "passthrough",
@@ -67,6 +64,9 @@ DEFAULTS: dict[str, Any] = {
 
 def gpu_host_kernel_arguments(variables: Any) -> list[str]:
     """Return the arguments that follow from ``variables`` (a dict of the role's). Raises AnsibleFilterError."""
+    from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+    from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_arguments
+
     if not isinstance(variables, dict):
         raise AnsibleFilterError(
             f"gpu_host_kernel_arguments: got {type(variables).__name__}, wanted a dict of gpu_host's variables"

@@ -41,12 +41,13 @@ from typing import Any
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
-from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance import rails
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 
 
 def gpu_rails(client: Any, server: Any) -> list[dict[str, Any]]:
     """Return the rails. Raises AnsibleFilterError."""
+    from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance import rails
+    from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+
     try:
         return rails.between(Host.from_dict(client), Host.from_dict(server))
     except SailloftError as error:

@@ -49,13 +49,14 @@ from typing import Any
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.guest import addresses, nccl_topology
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import Plan
 
 
 def nccl(domain: dict[str, Any], hosts: list[dict[str, Any]], guest: dict[str, Any]) -> str:
     """Return the file's text, or "". Raises AnsibleFilterError where a topology or the plan is not whole."""
+    from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+    from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.guest import addresses, nccl_topology
+    from ansible_collections.sailloft.fleet.plugins.module_utils.vm.vsphere.plan import Plan
+
     read_of = {row["name"]: row["topology"] for row in hosts}
     if not domain.get("plan") or domain.get("host") not in read_of or not guest:
         return ""

@@ -34,12 +34,12 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic import nccl_conf as nccl
-
 
 def nccl_conf(settings: Any) -> str:
     """Return the file's text. Raises AnsibleFilterError."""
+    from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+    from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic import nccl_conf as nccl
+
     try:
         return nccl.text(settings)
     except FabricError as error:

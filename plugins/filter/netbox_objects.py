@@ -39,13 +39,13 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.netbox import netbox
-from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
-
 
 def netbox_objects(file: str, manufacturer: str) -> dict[str, Any]:
     """Return the objects. Raises AnsibleFilterError with file, line and rule for a blueprint that is wrong."""
+    from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
+    from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.netbox import netbox
+    from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
+
     try:
         return netbox(read_site(file), manufacturer)
     except SiteError as error:

@@ -59,13 +59,13 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic import nccl_conf
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
-
 
 def roce_nccl(settings: Any, policy: Any, choices: Any = None) -> dict[str, Any]:
     """Return ``settings`` with those of the policy. Raises AnsibleFilterError."""
+    from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
+    from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic import nccl_conf
+    from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import read_policy
+
     try:
         of_policy = nccl_conf.of_policy(read_policy(policy), nccl_conf.read_choices(choices or {}))
         return nccl_conf.merged(settings, of_policy)

@@ -12,6 +12,7 @@ import pytest
 PLUGINS = Path(__file__).parents[3] / "plugins"
 LIBRARY = PLUGINS / "module_utils"
 PACKAGE = "ansible_collections.sailloft.fleet.plugins.module_utils."
+PLUGIN_UTILS = "ansible_collections.sailloft.fleet.plugins.plugin_utils"
 
 # The rooms that each room may import, besides itself, proof and given.
 ALLOWED = {
@@ -108,3 +109,19 @@ def test_only_modules_and_plugins_import_ansible():
         if any(name == "ansible" or name.startswith("ansible.") for name in imports(path))
     }
     assert seen == set(IMPORT_ANSIBLE)
+
+
+def test_filters_import_the_library_when_they_are_called():
+    """Ansible loads all filters of a collection in each process that uses one of them, and compiles what they import.
+
+    ``given`` is small, and another filter's file is loaded anyway (Jinja2Loader.get_with_context of ansible-core 2.19).
+    """
+    early = [
+        f"{path.name}: {node.module}"
+        for path in sorted((PLUGINS / "filter").glob("*.py"))
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").startswith((PACKAGE, PLUGIN_UTILS))
+        and not (node.module or "").startswith(f"{PACKAGE}given")
+    ]
+    assert early == []
