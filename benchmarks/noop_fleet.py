@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A rollout to a fleet that has nothing to do: gpu_host and gpu_vm against the same state written one task a setting.
+"""A rollout to a fleet that has nothing to do: our playbooks against the same state written one task a setting.
 
     benchmarks/noop_fleet.py
     benchmarks/noop_fleet.py --hosts 200 --delay 0.05
 
 Stand-in hosts answer each round trip after a fixed time and use no processor time, as real hosts do not use the
-controller's. They are servers with 8 GPUs and 8 ports of NICs that have every setting (inventories/vela). Both sides
-run with the same Ansible, forks and pipelining, one after the other, and both must report 0 changed.
+controller's. They are servers with 8 GPUs and 8 ports of NICs that have every setting (inventories/vela); their answer
+has the NCCL topology of a virtual machine with all GPUs of a recorded server. Ours are playbooks/gpu_hosts.yml and
+gpu_vms.yml, with the packages; the peer leaves these out. Both sides run with the same Ansible, forks and pipelining,
+one after the other, and both must report 0 changed.
 """
 
 from __future__ import annotations
@@ -21,10 +23,20 @@ import resource
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from noop_converge import OURS, Run, play
+from noop_converge import Run, play
 from timed import ROOT, BenchmarkError, status
 
+sys.path.insert(0, str(ROOT / ".collections"))
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.nccl_topology import for_guest
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.parse import parse_specs
+
+OURS = [{"import_playbook": str(ROOT / "playbooks" / name)} for name in ("gpu_hosts.yml", "gpu_vms.yml")]
+SERVER = ROOT / "tests/recordings/supermicro-4029gp-ve.json"
 SETTINGS = '{"sriov": {}}\n'
 GPUS, PORTS, ACS_PORTS = 8, 8, 12
 PEER = {
@@ -45,8 +57,6 @@ ANSWERS = {
         "nr_hugepages": "704", "sriov_numvfs": "1", "/driver": "../../vfio-pci", "CAP_EXP": "5000", "ECAP_ACS": "005d",
         "domstate": "running", "dominfo": "Autostart:      enable",
     },
-    "gpu_host_compare": {"held": True, "differences": []},
-    "gpu_domain": {"restart_required": False, "domains": []},
     "stat": {"stat": {"exists": True, "isdir": False, "islnk": False, "checksum": CHECKSUM}},
 }  # fmt: skip
 VARIABLES = {
@@ -63,6 +73,14 @@ def controller_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def compared() -> dict[str, Any]:
+    """Return the answer of gpu_host_compare, with what a virtual machine that has all GPUs of a server is told."""
+    host = Host.from_dict(json.loads(SERVER.read_text(encoding="utf-8"))["topology"])
+    (plan,) = plan_domains(host, parse_specs([{"name": "train-001", "memory_mib": 16384, "gpus": {"count": GPUS}}]))
+    told = {"name": plan.name, "nccl_topology": for_guest(plan, host)}
+    return {"gpu_host_compare": {"differences": {}, "domains": [told]}}
+
+
 def compare(hosts: int, delay_s: float) -> None:
     """Print both sides and their ratios. Raises BenchmarkError where one of them was no no-op."""
     with tempfile.TemporaryDirectory() as name:
@@ -75,8 +93,8 @@ def compare(hosts: int, delay_s: float) -> None:
             STAND_IN_DELAY_S=str(delay_s),
             STAND_IN_LOG=str(log),
         )
-        (folder / "answers.json").write_text(json.dumps(ANSWERS), encoding="utf-8")
-        (folder / "ours.yml").write_text(OURS, encoding="utf-8")
+        (folder / "answers.json").write_text(json.dumps({**ANSWERS, **compared()}), encoding="utf-8")
+        (folder / "ours.yml").write_text(json.dumps(OURS), encoding="utf-8")
         common = {
             "ansible_connection": "answering",
             "ansible_pipelining": True,
@@ -86,7 +104,7 @@ def compare(hosts: int, delay_s: float) -> None:
         inventory = {"gpu_hosts": {"hosts": names, "vars": {**common, **VARIABLES, **PEER}}}
         (folder / "hosts.json").write_text(json.dumps(inventory), encoding="utf-8")
         sides = {
-            "gpu_host + gpu_vm": folder / "ours.yml",
+            "gpu_hosts + gpu_vms": folder / "ours.yml",
             "one task a setting": ROOT / "benchmarks/one_task_a_setting.yml",
         }
         print(f"{hosts} hosts, each round trip {delay_s:g} s")

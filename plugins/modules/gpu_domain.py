@@ -293,28 +293,14 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.converge import converge
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.client import URI, run_with_binding
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.preflight.findings import RefusedError, warnings
-from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options import domain_options, module_of
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options import gpu_domain_options, module_of
 
 
 def main() -> None:
     """Run as an Ansible module."""
     module = module_of(
         AnsibleModule,
-        argument_spec={
-            "domains": {"type": "list", "elements": "dict", "required": True, "options": domain_options()},
-            "state": {
-                "type": "str",
-                "choices": ["present", "running", "stopped", "absent"],
-                "default": "running",
-            },
-            "topology": {"type": "dict"},
-            "gpu_module_ids": {"type": "dict", "default": {}},
-            "accelerators": {"type": "dict", "default": {}},
-            "uri": {"type": "str", "default": URI},
-            "allow_restart": {"type": "bool", "default": False},
-            "remove_disks": {"type": "bool", "default": False},
-            "shutdown_timeout_s": {"type": "int", "default": 120},
-        },
+        argument_spec=gpu_domain_options(URI),
         supports_check_mode=True,
     )
     run_with_binding(respawn)

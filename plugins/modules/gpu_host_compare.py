@@ -6,34 +6,38 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_host_compare
-short_description: Compare a GPU host with all its settings, in one call
+short_description: Compare a GPU host with its settings and virtual machines, in one call
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Says whether M(sailloft.fleet.bios_info), M(sailloft.fleet.kernel_arguments), M(sailloft.fleet.nic_firmware) and
-    M(sailloft.fleet.gpu_host_boot) have anything to do or to say on a host. Every setting is read; nothing is changed.
-  - The role P(sailloft.fleet.gpu_host#role) calls these modules only where this call finds a difference, so that a run
-    without changes is one call of a module.
+  - Says whether M(sailloft.fleet.bios_info), M(sailloft.fleet.kernel_arguments), M(sailloft.fleet.nic_firmware),
+    M(sailloft.fleet.gpu_host_boot) and M(sailloft.fleet.gpu_domain) have anything to do or to say on a host, and
+    whether a package is missing. Every setting is read; nothing is changed.
   - It does not fail because of a setting. What one of these modules would refuse, or could not read, is a difference,
     and the module itself then says why.
+  - M(sailloft.fleet.gpu_server_compare) calls it with the arguments that follow from the variables of the roles.
 options:
+  packages:
+    description:
+      - C(installed), the names of packages, and C(sockets), the units that are to be enabled and active, each a list by
+        C(os_family) of Ansible (Debian, RedHat).
+    type: dict
   bios_info:
     description: The arguments of M(sailloft.fleet.bios_info).
     type: dict
-    required: true
   kernel_arguments:
     description: The arguments of M(sailloft.fleet.kernel_arguments).
     type: dict
-    required: true
   nic_firmware:
     description: The arguments of M(sailloft.fleet.nic_firmware).
     type: dict
-    required: true
   gpu_host_boot:
     description: The arguments of M(sailloft.fleet.gpu_host_boot).
     type: dict
-    required: true
+  gpu_domain:
+    description: The arguments of M(sailloft.fleet.gpu_domain).
+    type: dict
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
@@ -59,52 +63,77 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-held:
-  description: Whether the host has every setting, needs no reboot, and there is nothing to say about it.
-  returned: success
-  type: bool
 differences:
-  description: Why not, a line each, beginning with the module.
+  description: By option that is given, why its module has to run, a line each; empty where the host has all of it.
   returned: success
+  type: dict
+  sample: {"bios_info": [], "gpu_host_boot": ["hugepages: node 0, 1024 MiB"]}
+domains:
+  description:
+    - Of each virtual machine what its guest is told, C(name) and C(nccl_topology), as M(sailloft.fleet.gpu_domain)
+      returns them; empty where that would fail. The whole plan would cost the controller more than the comparison.
+  returned: if O(gpu_domain) is given
   type: list
-  elements: str
-  sample: ["gpu_host_boot: hugepages: node 0, 1024 MiB"]
+  elements: dict
 """
 
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.common import respawn
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.host import compare
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.host_module import finish_on_gpu_host
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm import converge
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.libvirt.client import URI, run_with_binding
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options import gpu_domain_options
+
+
+def of_host(system: System, given: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the differences by part of ``compare.PARTS`` that is given."""
+    found: dict[str, list[str]] = {}
+    for name, options in compare.options().items():
+        if given.get(name) is None:
+            continue
+        validated = ArgumentSpecValidator(options).validate(given[name])
+        found[name] = validated.error_messages or compare.differences(name, system, validated.validated_parameters)
+    return found
+
+
+def of_domains(given: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return what guests are told, and the differences, for the arguments ``given`` of gpu_domain."""
+    try:
+        validated = ArgumentSpecValidator(gpu_domain_options(URI)).validate(given)
+    except TypeError as error:  # as options.module_of has it
+        return [], [str(error)]
+    if validated.error_messages:
+        return [], validated.error_messages
+    try:
+        return converge.compare(validated.validated_parameters)
+    except SailloftError as error:
+        return [], [str(error)]
 
 
 def compared(system: System, given: dict[str, Any]) -> Outcome:
-    """Return as facts what ``given`` (arguments by module) finds to be different."""
-    found: list[str] = []
-    checked: dict[str, dict[str, Any]] = {}
-    for name, options in compare.options().items():
-        validated = ArgumentSpecValidator(options).validate(given[name])
-        found += [f"{name}: {message}" for message in validated.error_messages]
-        checked[name] = validated.validated_parameters
-    found = found or compare.differences(system, checked)
-    return Outcome(facts={"held": not found, "differences": found})
+    """Return as facts what ``given`` (arguments by option) finds to be different."""
+    facts: dict[str, Any] = {"differences": of_host(system, given)}
+    if given.get("gpu_domain") is not None:
+        facts["domains"], facts["differences"]["gpu_domain"] = of_domains(given["gpu_domain"])
+    return Outcome(facts=facts)
 
 
 def main() -> None:
     """Run as an Ansible module."""
     module = AnsibleModule(
-        argument_spec={
-            "bios_info": {"type": "dict", "required": True},
-            "kernel_arguments": {"type": "dict", "required": True},
-            "nic_firmware": {"type": "dict", "required": True},
-            "gpu_host_boot": {"type": "dict", "required": True},
-        },
+        argument_spec={name: {"type": "dict"} for name in [*compare.PARTS, "gpu_domain"]},
         supports_check_mode=True,
     )
+    if module.params["gpu_domain"] is not None:
+        run_with_binding(respawn)
     system = System()
     finish_on_gpu_host(module, system, lambda: compared(system, module.params))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
-from ansible_collections.sailloft.fleet.plugins.module_utils.host import bios_settings
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import bios_settings, packages
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import now_and_at_boot
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
@@ -15,8 +15,9 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.concerns impor
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import nic_firmware
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_arguments
 
-# By module: what compares, and where its facts have what the role shows to the user.
+# By module (packages: the role's own tasks): what compares, and where its facts have what the role shows to the user.
 PARTS: dict[str, Callable[[System, dict[str, Any]], Outcome]] = {
+    "packages": packages.observe,
     "bios_info": lambda system, data: bios_settings.observe(system, read_topology(system), data["required"]),
     "kernel_arguments": lambda system, data: kernel_arguments.ensure(system, data, check=True),
     "nic_firmware": lambda system, data: nic_firmware.ensure(system, read_topology(system), data, check=True),
@@ -34,8 +35,9 @@ SHOWN: dict[str, list[tuple[str, ...]]] = {
 
 
 def options() -> dict[str, dict[str, Any]]:
-    """Return by module its options as an argument_spec."""
+    """Return by part its options as an argument_spec."""
     return {
+        "packages": packages.options(),
         "bios_info": bios_settings.options(),
         "kernel_arguments": kernel_arguments.options(),
         "nic_firmware": nic_firmware.options(),
@@ -43,23 +45,19 @@ def options() -> dict[str, dict[str, Any]]:
     }
 
 
-def differences(system: System, given: dict[str, dict[str, Any]]) -> list[str]:
-    """Return why the modules of PARTS have to run, a line each; none: they would change nothing and say nothing.
+def differences(name: str, system: System, given: dict[str, Any]) -> list[str]:
+    """Return why a part of PARTS has to run, a line each; none: it would change nothing and say nothing.
 
-    ``given``: the arguments by module, checked by ``options``. A part that cannot be read differs.
+    ``given``: its arguments, checked by ``options``. A part that cannot be read differs.
     """
-    found: list[str] = []
-    for name, data in given.items():
-        try:
-            outcome = PARTS[name](system, data)
-        except SailloftError as error:
-            found.append(f"{name}: {error}")
-            continue
-        reasons = [*outcome.after, *outcome.pending, *([outcome.failed] if outcome.failed else [])]
-        reasons += [f"{' '.join(path)}: {value}" for path in SHOWN.get(name, []) if (value := _at(outcome.facts, path))]
-        if outcome.facts.get("reboot_required") and not outcome.pending:
-            reasons.append("a reboot is required")
-        found += [f"{name}: {reason}" for reason in reasons]
+    try:
+        outcome = PARTS[name](system, given)
+    except SailloftError as error:
+        return [str(error)]
+    found = [*outcome.after, *outcome.pending, *([outcome.failed] if outcome.failed else [])]
+    found += [f"{' '.join(path)}: {value}" for path in SHOWN.get(name, []) if (value := _at(outcome.facts, path))]
+    if outcome.facts.get("reboot_required") and not outcome.pending:
+        found.append("a reboot is required")
     return found
 
 

@@ -46,8 +46,25 @@ SHUTDOWN_MAX_S = 86400
 PHASES = ("stop", "undefine", "remove_disks", "make_disks", "define", "autostart", "no_autostart", "start", "resume")
 
 
+def compare(params: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return what guests are told of their domains (name, nccl_topology), and why ``converge`` has to run, a line each.
+
+    No line: it would change nothing and say nothing. ``params`` are those of the module. Raises DomainError,
+    TopologyError.
+    """
+    result = _converge(params, check_mode=True, paths_may_come=False)
+    found = [f"{row['name']}: {', '.join(row['actions'])}" for row in result["domains"] if row["changed"]]
+    found += [f"{row['name']}: a restart is required" for row in result["domains"] if row["restart_required"]]
+    told = [{"name": row["name"], "nccl_topology": row.get("nccl_topology")} for row in result["domains"]]
+    return told, found + [str(Finding(**item)) for item in result["findings"]]
+
+
 def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     """Bring the domains of ``params`` (the module's) into their state. Raises DomainError, TopologyError."""
+    return _converge(params, check_mode, paths_may_come=check_mode)
+
+
+def _converge(params: dict[str, Any], check_mode: bool, paths_may_come: bool) -> dict[str, Any]:
     state = params["state"]
     try:
         values.whole(params["shutdown_timeout_s"], 0, SHUTDOWN_MAX_S, "seconds")
@@ -63,7 +80,7 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
         returned: dict[str, dict[str, Any]] = {}
         if state != "absent":
             host = _host(params)
-            plans = {plan.name: plan for plan in _planned(host, specs, hypervisor, module_ids, check_mode)}
+            plans = {plan.name: plan for plan in _planned(host, specs, hypervisor, module_ids, paths_may_come)}
             returned = {name: returned_of(plan, host) for name, plan in plans.items()}
         decisions = {
             spec.name: decide(
@@ -88,9 +105,7 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
         if plans:
             starting = {name for name, decision in decisions.items() if "start" in decision.actions}
             stopping = {name for name, decision in decisions.items() if "stop" in decision.actions}
-            findings += checks.check(
-                list(plans.values()), host, hypervisor, starting, stopping, paths_may_come=check_mode
-            )
+            findings += checks.check(list(plans.values()), host, hypervisor, starting, stopping, paths_may_come)
         findings += [item for spec in specs for item in _unknown(spec.name, decisions[spec.name])]
         if not check_mode:
             _apply(client, specs, decisions, returned, removed, params["shutdown_timeout_s"])
@@ -111,13 +126,13 @@ def converge(params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
 
 
 def _planned(
-    host: Host, specs: list[DomainSpec], hypervisor: Hypervisor, module_ids: dict[str, int], check_mode: bool
+    host: Host, specs: list[DomainSpec], hypervisor: Hypervisor, module_ids: dict[str, int], paths_may_come: bool
 ) -> list[DomainPlan]:
     """Return the plans. Without a plan, raise RefusedError with the findings that need no plan, too."""
     try:
         return plan_domains(host, specs, hypervisor, module_ids)
     except DomainError as error:
-        raise RefusedError([unplannable(error), *checks.of_requests(specs, hypervisor, check_mode)]) from error
+        raise RefusedError([unplannable(error), *checks.of_requests(specs, hypervisor, paths_may_come)]) from error
 
 
 def _unknown(name: str, decision: Decision) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ SERVER = {
     "written": False,  # kernel arguments are in the boot loader's files
     "needs_reboot": False,
     "settled": False,
+    "runs": True,  # its virtual machine
     "guests": [],  # a list of names for each time that they are read; the last one stays
     "firmware_boots": 0,  # boots until firmware has shown and taken everything
     "firmware_failures": [],
@@ -53,8 +54,15 @@ def finish(**result):
 """
 DOES = {
     "gpu_host_compare": """
-open_points = [name for name in ("needs_reboot", "firmware_boots", "firmware_failures") if state[name]]
-finish(held=state["written"] and state["settled"] and not open_points, differences=open_points)
+with open(place + "/compared", "a") as log:
+    log.write(" ".join(name for name in sorted(arguments) if arguments[name] is not None and name[0] != "_") + "\\n")
+found = [name for name in ("needs_reboot", "firmware_boots", "firmware_failures") if state[name]]
+found += [name for name in ("written", "settled") if not state[name]]
+finish(differences={"kernel_arguments": found, "gpu_domain": [] if state["runs"] else ["train: start"]}, domains=[])
+""",
+    "gpu_domain": """
+changed, state["runs"] = not state["runs"], True
+finish(changed=changed, restart_required=False, findings=[], domains=[])
 """,
     "bios_info": "finish(claims=[], missing=[])",
     "kernel_arguments": """
@@ -138,7 +146,13 @@ class Fleet:
                 (place / "plugins" / path.name).symlink_to(path)
         for name, does in DOES.items():
             (place / "plugins/modules" / f"{name}.py").write_text(STAND_IN + does)
+        # A play of gpu_vms.yml names it; there is no guest.
+        reads = "plugins/modules/host_topology_info.py"
+        (place / reads).symlink_to(ROOT / reads)
         shutil.copytree(ROOT / "roles/gpu_host", place / "roles/gpu_host")
+        for path in (ROOT / "roles").iterdir():
+            if path.name != "gpu_host":
+                (place / "roles" / path.name).symlink_to(path)
         path = place / "roles/gpu_host/tasks/reboot_once.yml"
         text = re.sub(r"ansible\.builtin\.reboot:\n(    .*\n)+", "sailloft.fleet.stand_in_reboot:\n", path.read_text())
         assert "builtin.reboot" not in text
@@ -164,6 +178,17 @@ class Fleet:
         lines = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)
         return lines
+
+    def compared(self, name: str) -> list[str]:
+        """Return the options of each comparison since the last call."""
+        path = self.folder / name / "compared"
+        lines = path.read_text().splitlines() if path.exists() else []
+        path.unlink(missing_ok=True)
+        return lines
+
+    def change(self, name: str, **state: Any) -> None:
+        """Change what a server is."""
+        self._file(name).write_text(json.dumps({**self.state(name), **state}))
 
     def state(self, name: str) -> dict[str, Any]:
         """Return what a server is."""

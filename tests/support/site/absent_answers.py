@@ -134,7 +134,9 @@ ANSWERS: dict[str, Callable[[Parameters], dict[str, Any]]] = {
     "gpu_domain": lambda given: {"changed": True, "restart_required": False, "domains": domains(given)},
     "gpu_domain_info": lambda given: {"domains": domains(given)},
     "gpu_host_boot": settings_of_boot,
-    "gpu_host_compare": lambda _given: {"held": False, "differences": ["kernel_arguments: no setting is there"]},
+    "gpu_host_compare": lambda _given: {
+        "differences": {"kernel_arguments": ["no setting is there"], "gpu_domain": ["none is there"]}
+    },
     "gpu_node_boot": lambda _given: WAITS,
     "gpu_node_software": lambda _given: SOFTWARE,
     "host_guests_info": lambda _given: {"guests": [], "words": []},

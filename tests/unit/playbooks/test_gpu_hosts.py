@@ -1,14 +1,18 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The reboots of playbooks/gpu_hosts.yml: hosts, order, and how many at once."""
+"""playbooks/gpu_hosts.yml: reboots, their order and number at once; and servers on which nothing is to be done."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from fleet import Fleet, recap
+from playing import ROOT
 
 pytestmark = pytest.mark.fleet
 DUE = {"needs_reboot": True}
+EVERYTHING = "bios_info gpu_domain gpu_host_boot kernel_arguments nic_firmware packages"
 
 
 def changed(output):
@@ -131,3 +135,71 @@ def test_absent_takes_back_the_settings_and_reboots_nothing(tmp_path):
     assert sorted(fleet.log()) == ["a restored", "b restored"]
     assert changed(output) == {"a": 1, "b": 0}
     assert "the running kernel keeps its arguments until the next boot: reboot" in output
+
+
+def both(tmp_path):
+    """A playbook that runs both."""
+    path = tmp_path / "both.yml"
+    path.write_text(
+        json.dumps([{"import_playbook": f"{ROOT}/playbooks/{name}.yml"} for name in ("gpu_hosts", "gpu_vms")])
+    )
+    return str(path)
+
+
+def counted(output, what):
+    return {name: counts[what] for name, counts in recap(output).items()}
+
+
+def test_a_server_on_which_nothing_is_to_be_done_is_asked_once(tmp_path):
+    fleet = Fleet(tmp_path, a={"runs": False}, b={})
+    status, output = fleet.play(playbook=both(tmp_path))
+    assert status == 0, output
+    assert counted(output, "changed") == {"a": 3, "b": 2}
+    # Something was done to a host, which may take long: the virtual machines are compared again.
+    assert fleet.compared("b") == [EVERYTHING, "gpu_domain"]
+    assert fleet.compared("a") == [EVERYTHING, "gpu_domain"]
+    fleet.log()
+
+    status, output = fleet.play("-e", "gpu_host_hugepage=1", playbook=both(tmp_path))
+    assert status == 0, output
+    assert counted(output, "changed") == {"a": 0, "b": 0}
+    assert [fleet.compared(name) for name in "ab"] == [[EVERYTHING]] * 2
+    assert fleet.log() == []
+    # Of each host the comparison; the tasks that run once count for the first one.
+    assert counted(output, "ok")["b"] == 1
+    # A name that is wrong is told also where no role runs.
+    assert output.count("the role gpu_host has no variable gpu_host_hugepage,") == 1
+
+    fleet.change("b", runs=False)
+    status, predicted = fleet.play("--check", playbook=both(tmp_path))
+    assert status == 0, predicted
+    status, output = fleet.play(playbook=both(tmp_path))
+    assert status == 0, output
+    assert counted(predicted, "changed") == counted(output, "changed") == {"a": 0, "b": 1}
+    # gpu_host had nothing to do anywhere.
+    assert fleet.compared("b") == [EVERYTHING] * 2
+    assert fleet.log() == []
+
+
+def test_a_role_still_says_what_is_wrong(tmp_path):
+    fleet = Fleet(tmp_path, a={}, b={})
+    assert fleet.play()[0] == 0
+    fleet.log()
+    for given, said in {
+        "gpu_host_serial=0": "gpu_host_serial is 0, wanted a number of hosts from 1",
+        "gpu_host_iommu=pt": "value of gpu_host_iommu must be one of: passthrough, translated, unchanged, got: pt",
+    }.items():
+        status, output = fleet.play("-e", given)
+        assert status == 2
+        assert said in " ".join(output.split())
+        assert fleet.log() == []
+
+    inventory = json.loads((tmp_path / "hosts.json").read_text())
+    gone = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
+    inventory["gpu_hosts"]["hosts"]["gone"] = gone
+    (tmp_path / "hosts.json").write_text(json.dumps(inventory))
+    status, output = fleet.play(playbook=both(tmp_path))
+    assert status == 2, output
+    assert "gone is not reached at 127.0.0.1, port 1: ssh: connect to host 127.0.0.1 port 1" in " ".join(output.split())
+    assert counted(output, "failed") == {"a": 0, "b": 0, "gone": 1}
+    assert counted(output, "changed") == {"a": 0, "b": 0, "gone": 0}

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Waves of the playbooks, as the inventory gives them."""
+"""Hosts of plays: their waves, as the inventory gives them, and their choice by what a comparison said."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import yaml
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.sailloft.fleet.plugins.filter.gpu_host_batches import batches
+from ansible_collections.sailloft.fleet.plugins.filter.gpu_servers import gpu_servers
 from ansible_collections.sailloft.fleet.plugins.filter.waves import waves
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
@@ -95,3 +96,34 @@ def test_the_smallest_share_of_failures_ends_the_play():
     }
     assert batches(["a", "b"], hostvars)["max_fail_percentage"] == 10
     assert batches([], {})["max_fail_percentage"] == 0
+
+
+COMPARED = {
+    "done": {"gpu_server_compared": {"held": {"gpu_host": True, "gpu_vm": True}}},
+    "tuned": {"gpu_server_compared": {"held": {"gpu_host": True, "gpu_vm": False}}},
+    "vms": {"gpu_server_compared": {"held": {"gpu_vm": True}}, "gpu_vm_backend": "libvirt"},
+    "skipped": {"gpu_server_compared": {"skipped": True}},
+    "new": {},
+    "esx": {"gpu_vm_backend": "vsphere"},
+}
+NAMES = list(COMPARED)
+
+
+def test_a_role_has_something_to_do_unless_the_comparison_says_otherwise():
+    assert gpu_servers(NAMES, COMPARED, role="gpu_host", held=True) == ["done", "tuned"]
+    assert gpu_servers(NAMES, COMPARED, role="gpu_host", held=False) == ["vms", "skipped", "new", "esx"]
+    assert gpu_servers(NAMES, COMPARED, role="gpu_vm", held=False) == ["tuned", "skipped", "new", "esx"]
+
+
+def test_hosts_are_told_apart_by_their_backend():
+    assert gpu_servers(NAMES, COMPARED, backend="vsphere") == ["esx"]
+    assert gpu_servers(NAMES, COMPARED, backend="libvirt", role="gpu_host", held=False) == ["vms", "skipped", "new"]
+
+
+def test_the_order_is_the_inventorys_and_the_first_play_of_a_run_has_no_variables():
+    assert gpu_servers(["new", "done"], COMPARED) == ["new", "done"]
+    assert gpu_servers(["b", "a"], {}, backend="libvirt", role="gpu_host", held=False) == ["b", "a"]
+
+
+def test_no_host_is_the_pattern_that_matches_none():
+    assert gpu_servers([], {}) == gpu_servers(["esx"], COMPARED, backend="libvirt") == ["all:!all"]

@@ -29,6 +29,21 @@ def module_of(make: Callable[..., Any], **given: Any) -> Any:
         return make(**{**given, "argument_spec": {**given["argument_spec"], "domains": domains}})
 
 
+def gpu_domain_options(uri: str) -> dict[str, Any]:
+    """Return the options of the module gpu_domain; ``uri`` is the default of libvirt's."""
+    return {
+        "domains": {"type": "list", "elements": "dict", "required": True, "options": domain_options()},
+        "state": {"type": "str", "choices": ["present", "running", "stopped", "absent"], "default": "running"},
+        "topology": {"type": "dict"},
+        "gpu_module_ids": {"type": "dict", "default": {}},
+        "accelerators": {"type": "dict", "default": {}},
+        "uri": {"type": "str", "default": uri},
+        "allow_restart": {"type": "bool", "default": False},
+        "remove_disks": {"type": "bool", "default": False},
+        "shutdown_timeout_s": {"type": "int", "default": 120},
+    }
+
+
 def domain_options() -> dict[str, Any]:
     """Return the options of one element of ``domains``: the fields of DomainSpec."""
     return _options(DomainSpec)

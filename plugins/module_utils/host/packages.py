@@ -1,0 +1,74 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Compare the packages and sockets of a host with those that it is to have; nothing is installed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.outcome import Outcome
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+
+RELEASE = "/etc/os-release"
+# By os_family of Ansible, words of ID and ID_LIKE: os-release(5).
+FAMILIES = {"Debian": {"debian", "ubuntu"}, "RedHat": {"rhel", "fedora", "centos"}}
+
+
+def options() -> dict[str, Any]:
+    """Return the options as an argument_spec: names by os_family of Ansible."""
+    return {"installed": {"type": "dict", "default": {}}, "sockets": {"type": "dict", "default": {}}}
+
+
+def observe(system: System, given: dict[str, Any]) -> Outcome:
+    """Return the packages of ``installed`` and the sockets of ``sockets`` (lists by os_family) that are not as wanted.
+
+    A socket is wanted enabled and active. Raises HostError on a host of another family, and for a package that its
+    package manager does not know.
+    """
+    outcome = Outcome()
+    if not given["installed"] and not given["sockets"]:
+        return outcome
+    family = _family(system)
+    wanted = given["installed"].get(family, [])
+    if family == "Debian" and wanted:
+        states = _of_dpkg(system, wanted)
+        for name in wanted:
+            if "installed" not in states.get(name, ()):
+                outcome.differ(name, sorted(states.get(name, ())), "installed")
+    elif wanted:
+        # Fails where no installed package provides a name, and says which.
+        system.run(["rpm", "--query", "--whatprovides", *wanted])
+    sockets = given["sockets"].get(family, [])
+    for name, state in (_of_systemd(system, sockets) if sockets else {}).items():
+        if state != ("active", "enabled"):
+            outcome.differ(name, " ".join(state), "active enabled")
+    return outcome
+
+
+def _family(system: System) -> str:
+    """Return Ansible's os_family of the host, of those in FAMILIES. Raises HostError for another."""
+    text = system.read(RELEASE) or ""
+    words = {word for value in re.findall(r'^ID(?:_LIKE)?="?([^"\n]*)', text, re.MULTILINE) for word in value.split()}
+    for family, known in FAMILIES.items():
+        if words & known:
+            return family
+    raise HostError(f"{RELEASE} names no distribution whose packages are known", "install them by hand")
+
+
+def _of_dpkg(system: System, names: list[str]) -> dict[str, set[str]]:
+    """Return by package its states, one of each architecture: dpkg-query(1), db:Status-Status."""
+    states: dict[str, set[str]] = {}
+    said = system.run(["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\\n", *names])
+    for line in said.splitlines():
+        name, _, state = line.partition(" ")
+        states.setdefault(name, set()).add(state)
+    return states
+
+
+def _of_systemd(system: System, names: list[str]) -> dict[str, tuple[str, str]]:
+    """Return by unit its ActiveState and UnitFileState: systemctl(1), show."""
+    said = system.run(["systemctl", "show", "--property=ActiveState,UnitFileState", *names])
+    blocks = [dict(line.split("=", 1) for line in block.split("\n")) for block in said.strip().split("\n\n")]
+    return {name: (block["ActiveState"], block["UnitFileState"]) for name, block in zip(names, blocks)}

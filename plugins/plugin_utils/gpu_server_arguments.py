@@ -1,0 +1,95 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The arguments that the roles gpu_host and gpu_vm give their modules, computed from their variables. Pure.
+
+They are those of the roles' tasks (``prepare.yml``, ``next_boot.yml`` and ``settle.yml`` of gpu_host, ``libvirt.yml``
+of gpu_vm), which a test compares with these. Ansible compiles each template anew in each process that it starts for a
+host: those of these tasks take twice the time of the comparison itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+ACS_PURPOSES = {"auto": "virtual_machines", "bare_metal": "bare_metal", "unchanged": ""}
+SERIAL = re.compile(r"[1-9][0-9]{0,5}|([1-9][0-9]?|100)%")
+
+
+def refused(of: Mapping[str, Any]) -> bool:
+    """Return True if the role refuses a value that no module checks: how many hosts reboot at once."""
+    most = str(of["gpu_host_max_fail_percentage"])
+    return not (SERIAL.fullmatch(str(of["gpu_host_serial"])) and most.isdecimal() and int(most) <= 100)
+
+
+def of_gpu_host(of: Mapping[str, Any], packages: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the arguments of gpu_host_compare from the values of the role's variables, each of its type.
+
+    ``packages``: the packages and sockets that the role installs, as ``packages.options``.
+    """
+    tuning = _pci_tuning(of)
+    binding = {
+        "devices": of["gpu_host_vfio"],
+        "release": of["gpu_host_vfio_released"],
+        "keep_drivers_off": of["gpu_host_keep_drivers_off"],
+    }
+    kernel: dict[str, Any] = {
+        "pages": of["gpu_host_hugepages"] if of["gpu_host_hugepages_at_boot"] else [],
+        "arguments": of["gpu_host_kernel_arguments"],
+        "remove": of["gpu_host_kernel_arguments_removed"],
+        "vfio_binding": binding,
+    }
+    if of["gpu_host_iommu"] != "unchanged":
+        kernel["iommu"] = of["gpu_host_iommu"]
+    if "avic" in of["gpu_host_kernel_settings"]:
+        kernel["avic"] = of["gpu_host_kernel_settings"]["avic"]
+    if of["gpu_host_acs_at_boot"] and "acs_by_port" in tuning:
+        kernel["acs_by_port"] = tuning["acs_by_port"]
+    firmware = {"settings": of["gpu_host_nic_firmware"]}
+    if of["gpu_host_nic_firmware_by_family"]:
+        firmware["by_family"] = _firmware_family(of)
+    return {
+        "packages": dict(packages) if of["gpu_host_packages_install"] else {},
+        "bios_info": {"required": of["gpu_host_bios_required"]},
+        "kernel_arguments": kernel,
+        "nic_firmware": firmware,
+        "gpu_host_boot": {
+            "now": True,
+            "hugepages": {"pages": of["gpu_host_hugepages"]},
+            "sriov": {"functions": of["gpu_host_sriov"]},
+            "vfio_binding": binding,
+            "pci_tuning": tuning,
+            "kernel_settings": of["gpu_host_kernel_settings"],
+        },
+    }
+
+
+def of_gpu_vm(of: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the arguments of gpu_host_compare from the values of the role's variables, each of its type."""
+    return {
+        "gpu_domain": {
+            "domains": of["gpu_vm_domains"],
+            "gpu_module_ids": of["gpu_vm_gpu_module_ids"],
+            "accelerators": of["gpu_vm_accelerators"],
+            "state": of["gpu_vm_state"],
+            "allow_restart": of["gpu_vm_allow_restart"],
+            "shutdown_timeout_s": of["gpu_vm_shutdown_timeout_seconds"],
+            "remove_disks": of["gpu_vm_remove_disks"],
+        }
+    }
+
+
+def _pci_tuning(of: Mapping[str, Any]) -> dict[str, Any]:
+    acs = of["gpu_host_acs"]
+    by_word = isinstance(acs, str)
+    # Another word is refused by the modules.
+    purpose = ACS_PURPOSES.get(acs, "unknown") if by_word else ""
+    settings = {"settings": [*of["gpu_host_pci"], *([] if by_word else acs)]}
+    by_port = {"acs_by_port": {"devices": of["gpu_host_acs_devices"], "purpose": purpose}}
+    return {**settings, **(by_port if purpose else {})}
+
+
+def _firmware_family(of: Mapping[str, Any]) -> dict[str, Any]:
+    purpose = "bare_metal" if of["gpu_host_acs"] == "bare_metal" else "virtual_machines"
+    return {"devices": of["gpu_host_acs_devices"], "purpose": purpose}

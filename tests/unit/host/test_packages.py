@@ -1,0 +1,101 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Packages of a host: this machine's own dpkg is asked; rpm and systemd do not run here and are simulated."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import packages
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
+
+SOCKETS = ["virtqemud.socket", "virtnetworkd.socket"]
+
+
+class Host(System):
+    """A host with this /etc/os-release; commands are those of this machine, or answered by ``answers``."""
+
+    def __init__(self, release, **answers):
+        super().__init__()
+        self.release, self.answers, self.commands = release, answers, []
+
+    def read(self, path):
+        assert path == "/etc/os-release"
+        return self.release
+
+    def run(self, argv, stdin=None, timeout_seconds=None):
+        self.commands.append(argv)
+        if argv[0] not in self.answers:
+            return super().run(argv, stdin, timeout_seconds)
+        if isinstance(self.answers[argv[0]], HostError):
+            raise self.answers[argv[0]]
+        return self.answers[argv[0]]
+
+
+def missing(host, **given):
+    outcome = packages.observe(host, {"installed": {}, "sockets": {}, **given})
+    return list(outcome.after)
+
+
+RELEASES = {
+    "Debian": ("Debian", 'NAME="Debian GNU/Linux"\nID=debian\nVERSION_ID="12"'),
+    "Ubuntu": ("Debian", "ID=ubuntu\nID_LIKE=debian\nVERSION_ID=24.04"),
+    "Fedora": ("RedHat", "ID=fedora\nVARIANT_ID=debian"),
+    "Rocky Linux": ("RedHat", 'NAME="Rocky Linux"\nID="rocky"\nID_LIKE="rhel centos fedora"'),
+    "Oracle Linux": ("RedHat", 'ID="ol"\nID_LIKE="fedora"'),
+}
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_a_distribution_has_ansibles_family(name):
+    family, release = RELEASES[name]
+    host = Host(release, **{"dpkg-query": "a installed\n", "rpm": "a-1.0-1.x86_64\n"})
+    assert missing(host, installed={family: ["a"]}) == []
+    assert [argv[0] for argv in host.commands] == [{"Debian": "dpkg-query", "RedHat": "rpm"}[family]]
+
+
+@pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="there is no dpkg here")
+def test_dpkg_says_what_is_installed():
+    host = Host(RELEASES["Debian"][1])
+    assert missing(host, installed={"Debian": ["dpkg", "libc6"], "RedHat": ["none-such"]}) == []
+    with pytest.raises(HostError, match="no packages found matching none-such"):
+        missing(host, installed={"Debian": ["dpkg", "none-such"]})
+
+
+def test_a_package_is_missing_that_has_left_its_configuration_or_is_there_for_no_architecture():
+    said = "ovmf config-files\nqemu-system-x86 installed\nlibc6 not-installed\nlibc6 installed\n"
+    host = Host(RELEASES["Debian"][1], **{"dpkg-query": said})
+    assert missing(host, installed={"Debian": ["ovmf", "qemu-system-x86", "libc6", "unsaid"]}) == ["ovmf", "unsaid"]
+
+
+def test_a_name_that_no_rpm_provides_is_said():
+    host = Host(RELEASES["Fedora"][1], rpm=HostError("no package provides edk2-ovmf", "run again"))
+    with pytest.raises(HostError, match="no package provides edk2-ovmf"):
+        missing(host, installed={"RedHat": ["libvirt", "edk2-ovmf"]})
+    assert host.commands == [["rpm", "--query", "--whatprovides", "libvirt", "edk2-ovmf"]]
+
+
+@pytest.mark.parametrize(
+    ("states", "left"),
+    [
+        ([("active", "enabled"), ("active", "enabled")], []),
+        ([("active", "enabled"), ("inactive", "enabled")], SOCKETS[1:]),
+        ([("active", "disabled"), ("active", "enabled")], SOCKETS[:1]),
+        ([("inactive", ""), ("inactive", "")], SOCKETS),  # no such unit
+    ],
+)
+def test_a_socket_is_wanted_now_and_at_boot(states, left):
+    said = "\n".join(f"ActiveState={active}\nUnitFileState={enabled}\n" for active, enabled in states)
+    host = Host(RELEASES["Fedora"][1], systemctl=said)
+    assert missing(host, sockets={"RedHat": SOCKETS}) == left
+    assert missing(Host(RELEASES["Debian"][1]), sockets={"RedHat": SOCKETS}) == []
+
+
+def test_a_host_of_another_family_is_refused_only_where_packages_are_asked_for():
+    host = Host('ID="sles"\nID_LIKE="suse"')
+    assert missing(host) == []
+    with pytest.raises(HostError, match="names no distribution whose packages are known"):
+        missing(host, installed={"Debian": ["ovmf"]})
