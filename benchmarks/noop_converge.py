@@ -42,8 +42,8 @@ READ = """
 - hosts: gpu_hosts
   gather_facts: false
   tasks:
-    - ansible.builtin.import_role: {name: sailloft.fleet.gpu_host, tasks_from: read.yml}
-    - ansible.builtin.import_role: {name: sailloft.fleet.gpu_vm, tasks_from: read.yml}
+    - ansible.builtin.import_role: {name: sailloft.fleet.gpu_host, tasks_from: read}
+    - ansible.builtin.import_role: {name: sailloft.fleet.gpu_vm, tasks_from: read}
     - ansible.builtin.slurp: {src: /etc/sailloft/gpu_host.json}
       register: saved
     - ansible.builtin.command: grep ^GRUB_CMDLINE_LINUX= /etc/default/grub

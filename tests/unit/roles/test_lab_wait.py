@@ -63,7 +63,7 @@ def test_a_machine_is_started_over_once(tmp_path, state, console, asked):
             "lab_boot_silent_s": 180,
             "ansible_python_interpreter": sys.executable,
         }
-        role = {"name": "sailloft.fleet.lab", "tasks_from": "machine/wait.yml"}
+        role = {"name": "sailloft.fleet.lab", "tasks_from": "machine/wait"}
         play = [{"hosts": "localhost", "gather_facts": False, "tasks": [{"ansible.builtin.include_role": role}]}]
         (tmp_path / "play.yml").write_text(json.dumps(play))
         environment = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "DOMAIN": str(domain)}

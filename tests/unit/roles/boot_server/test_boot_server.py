@@ -204,7 +204,7 @@ def test_publishing_to_a_full_disk_names_the_host_and_is_completed_when_there_is
         "boot_server_master_store_dir": str(tmp_path / "master"),
         "boot_server_store_dir": str(tmp_path / "served"),
     }
-    role = {"ansible.builtin.include_role": {"name": "sailloft.fleet.boot_server", "tasks_from": "publish.yml"}}
+    role = {"ansible.builtin.include_role": {"name": "sailloft.fleet.boot_server", "tasks_from": "publish"}}
     (tmp_path / "play.yml").write_text(
         json.dumps([{"hosts": "localhost", "gather_facts": False, "vars": values, "tasks": [role]}])
     )

@@ -1,0 +1,39 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Entry points of roles are named as in argument_specs: of "read.yml" Ansible checks no argument, of "read" all.
+
+ansible-core 2.16 to 2.19, playbook/role/__init__.py: the specification is looked up by the text of tasks_from.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+FILES = sorted(
+    file for folder in ("playbooks", "roles", "molecule", "benchmarks", "docs") for file in (ROOT / folder).rglob("*.*")
+)
+NAMED = re.compile(r"tasks_from\"?: *\"?([\w/.{]+)")
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file.suffix in {".yml", ".py", ".md"}], ids=str)
+def test_an_entry_point_is_named_without_a_suffix(file):
+    assert [name for name in NAMED.findall(file.read_text(encoding="utf-8")) if ".yml" in name] == []
+
+
+def test_the_names_are_found():
+    assert NAMED.findall('tasks_from: read.yml\n{tasks_from: hold/take}\n"tasks_from": "stop"') == [
+        "read.yml",
+        "hold/take",
+        "stop",
+    ]
+
+
+def test_every_specification_has_its_tasks():
+    for file in sorted(ROOT.glob("roles/*/meta/argument_specs.yml")):
+        for entry in yaml.safe_load(file.read_text(encoding="utf-8"))["argument_specs"]:
+            assert (file.parents[1] / "tasks" / f"{entry}.yml").is_file(), (file, entry)
