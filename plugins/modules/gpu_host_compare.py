@@ -64,15 +64,19 @@ EXAMPLES = r"""
 
 RETURN = r"""
 differences:
-  description: By option that is given, why its module has to run, a line each; empty where the host has all of it.
+  description:
+    - By option that is given, why its module has to run, a line each; empty where the host has all of it.
+    - The first option with a difference ends the comparison, since the role then runs. Those after it are not there,
+      and nobody knows whether the host has them.
   returned: success
   type: dict
   sample: {"bios_info": [], "gpu_host_boot": ["hugepages: node 0, 1024 MiB"]}
 domains:
   description:
     - Of each virtual machine what its guest is told, C(name) and C(nccl_topology), as M(sailloft.fleet.gpu_domain)
-      returns them; empty where that would fail. The whole plan would cost the controller more than the comparison.
-  returned: if O(gpu_domain) is given
+      returns them; empty where that would fail, or was not compared. The whole plan would cost the controller more than
+      the comparison.
+  returned: success
   type: list
   elements: dict
 """
@@ -94,13 +98,15 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.options 
 
 
 def of_host(system: System, given: dict[str, Any]) -> dict[str, list[str]]:
-    """Return the differences by part of ``compare.PARTS`` that is given."""
+    """Return the differences by part of ``compare.PARTS`` that is given, up to the first that has any."""
     found: dict[str, list[str]] = {}
     for name, options in compare.options().items():
         if given.get(name) is None:
             continue
         validated = ArgumentSpecValidator(options).validate(given[name])
         found[name] = validated.error_messages or compare.differences(name, system, validated.validated_parameters)
+        if found[name]:
+            break
     return found
 
 
@@ -120,7 +126,9 @@ def of_domains(given: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
 
 def compared(system: System, given: dict[str, Any]) -> Outcome:
     """Return as facts what ``given`` (arguments by option) finds to be different."""
-    facts: dict[str, Any] = {"differences": of_host(system, given)}
+    facts: dict[str, Any] = {"differences": of_host(system, given), "domains": []}
+    if any(facts["differences"].values()):
+        return Outcome(facts=facts)
     if given.get("gpu_domain") is not None:
         facts["domains"], facts["differences"]["gpu_domain"] = of_domains(given["gpu_domain"])
     return Outcome(facts=facts)

@@ -58,7 +58,10 @@ with open(place + "/compared", "a") as log:
     log.write(" ".join(name for name in sorted(arguments) if arguments[name] is not None and name[0] != "_") + "\\n")
 found = [name for name in ("needs_reboot", "firmware_boots", "firmware_failures") if state[name]]
 found += [name for name in ("written", "settled") if not state[name]]
-finish(differences={"kernel_arguments": found, "gpu_domain": [] if state["runs"] else ["train: start"]}, domains=[])
+asked = {name: [] for name in arguments if arguments[name] is not None and name[0] != "_"}
+if found:
+    finish(differences={"packages": [], "kernel_arguments": found}, domains=[])
+finish(differences={**asked, "gpu_domain": [] if state["runs"] else ["train: start"]}, domains=[])
 """,
     "gpu_domain": """
 changed, state["runs"] = not state["runs"], True

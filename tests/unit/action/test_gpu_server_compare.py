@@ -188,6 +188,16 @@ def test_a_role_has_nothing_to_do_where_no_part_of_it_differs():
         assert result["differences"][role] == [f"{part}: it differs"]
 
 
+def test_what_comes_after_the_first_difference_was_not_compared():
+    answer = {"differences": {"packages": [], "bios_info": ["it differs"]}, "domains": []}
+    result = Ask(answer).run(task_vars={})
+    assert result["held"] == {"gpu_host": False, "gpu_vm": False}
+    assert result["differences"] == {
+        "gpu_host": ["bios_info: it differs"],
+        "gpu_vm": ["not compared, since the host differs"],
+    }
+
+
 @pytest.mark.parametrize(
     "answer",
     [

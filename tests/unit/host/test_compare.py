@@ -53,13 +53,23 @@ def test_a_converged_host_has_no_difference_and_nothing_is_changed(converged):
     assert converged.state() == before
 
 
-def test_a_fresh_host_differs_in_all_parts_and_nothing_is_changed(server):
+def test_a_fresh_host_differs_up_to_the_first_part_and_nothing_is_changed(server):
     server.put(boot_loader.DEFAULTS, DEFAULTS)
     server.run(["update-grub"])
     server.effects.clear()
-    found = differences(server)
-    assert {line.split(":")[0] for line in found} >= {"kernel_arguments", "gpu_host_boot"}
+    asked = {**GIVEN, "gpu_domain": {"domains": [], "uri": "qemu:///nowhere"}}
+    found = compared(server, asked).facts
+    assert list(found["differences"]) == ["bios_info", "kernel_arguments"]
+    assert found["differences"]["kernel_arguments"]
+    assert found["domains"] == []
+    assert list(differences(server, kernel_arguments=None)) != []
     assert server.effects == []
+
+
+def test_virtual_machines_are_compared_where_the_host_has_every_setting(converged):
+    given = {"domains": [{"name": "train", "memory_mib": 64}], "uri": "qemu:///nowhere"}
+    (line,) = compared(converged, {**GIVEN, "gpu_domain": given}).facts["differences"]["gpu_domain"]
+    assert "libvirt" in line
 
 
 BREAKS = {

@@ -13,6 +13,7 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.sailloft.fleet.plugins.filter.gpu_host_batches import batches
 from ansible_collections.sailloft.fleet.plugins.filter.gpu_servers import gpu_servers
+from ansible_collections.sailloft.fleet.plugins.filter.gpu_servers_to_compare import to_compare
 from ansible_collections.sailloft.fleet.plugins.filter.waves import waves
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
@@ -127,3 +128,16 @@ def test_the_order_is_the_inventorys_and_the_first_play_of_a_run_has_no_variable
 
 def test_no_host_is_the_pattern_that_matches_none():
     assert gpu_servers([], {}) == gpu_servers(["esx"], COMPARED, backend="libvirt") == ["all:!all"]
+
+
+def test_virtual_machines_are_compared_again_where_another_server_was_changed_meanwhile():
+    result = {held: {"gpu_server_compared": {"held": {"gpu_host": held, "gpu_vm": held}}} for held in (True, False)}
+    esx = {**result[False], "gpu_vm_backend": "vsphere"}
+    assert to_compare(["a", "b"], {"a": result[True], "b": result[True]}) == ["all:!all"]
+    assert to_compare(["a", "b"], {"a": result[True], "b": result[False]}) == ["a"]
+    assert to_compare(["a", "b"], {"a": result[True], "b": esx}) == ["all:!all"]
+    # gpu_vms.yml alone, its first play, a second time in one run, and a server that was not in the play.
+    assert to_compare(["a", "b"], {"a": {}, "b": {}}) == to_compare(["a", "b"], {}) == ["a", "b"]
+    assert to_compare(["a"], {"a": {"gpu_server_compared": {"held": {"gpu_vm": True}}}}) == ["a"]
+    assert to_compare(["a", "b"], {"a": result[True], "b": {}}) == ["b"]
+    assert to_compare([], {}) == ["all:!all"]
