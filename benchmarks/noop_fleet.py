@@ -30,6 +30,7 @@ from timed import ROOT, BenchmarkError, status
 
 sys.path.insert(0, str(ROOT / ".collections"))
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.host import compare as gpu_host_compare
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.planner import plan_domains
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.render.nccl_topology import for_guest
@@ -78,7 +79,8 @@ def compared() -> dict[str, Any]:
     host = Host.from_dict(json.loads(SERVER.read_text(encoding="utf-8"))["topology"])
     (plan,) = plan_domains(host, parse_specs([{"name": "train-001", "memory_mib": 16384, "gpus": {"count": GPUS}}]))
     told = {"name": plan.name, "nccl_topology": for_guest(plan, host)}
-    return {"gpu_host_compare": {"differences": {}, "domains": [told]}}
+    differences: dict[str, list[str]] = {part: [] for part in gpu_host_compare.PARTS} | {"gpu_domain": []}
+    return {"gpu_host_compare": {"differences": differences, "domains": [told]}}
 
 
 def compare(hosts: int, delay_s: float) -> None:
