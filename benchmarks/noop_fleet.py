@@ -79,7 +79,7 @@ def compared() -> dict[str, Any]:
     host = Host.from_dict(json.loads(SERVER.read_text(encoding="utf-8"))["topology"])
     (plan,) = plan_domains(host, parse_specs([{"name": "train-001", "memory_mib": 16384, "gpus": {"count": GPUS}}]))
     told = {"name": plan.name, "nccl_topology": for_guest(plan, host)}
-    differences: dict[str, list[str]] = {part: [] for part in gpu_host_compare.PARTS} | {"gpu_domain": []}
+    differences: dict[str, list[str]] = {part: [] for part in (*gpu_host_compare.PARTS, "gpu_domain")}
     return {"gpu_host_compare": {"differences": differences, "domains": [told]}}
 
 

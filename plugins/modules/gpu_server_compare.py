@@ -15,7 +15,7 @@ author:
 description:
   - Takes the variables of both roles, checks them as Ansible does before a role, and compares the host with them by one
     call of M(sailloft.fleet.gpu_host_compare). Nothing is changed.
-  - The first difference ends the comparison: what comes after it counts as different.
+  - The first difference ends the comparison. What comes after it counts as different.
   - It does not fail because of the host. Where a host is not reached, a variable is refused by the role, or the host
     runs ESXi, the role has something to do; the role then says what is wrong.
   - Playbooks leave out the hosts on which a role has nothing to do (P(sailloft.fleet.gpu_servers#filter)), so that a

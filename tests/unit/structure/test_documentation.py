@@ -65,3 +65,23 @@ def test_the_exceptions_are_needed():
     assert not OTHERS - named
     assert not OTHERS & KNOWN
     assert len(named & KNOWN) > 100
+
+
+PLUGINS = sorted(path for path in (ROOT / "plugins").glob("*/*.py") if "DOCUMENTATION = " in path.read_text())
+
+
+def lines(node):
+    """Yield every line of the descriptions in a documentation, of its options and their suboptions too."""
+    for key, value in node.items() if isinstance(node, dict) else ():
+        if key == "description":
+            yield from value if isinstance(value, list) else [value]
+        else:
+            yield from lines(value)
+
+
+@pytest.mark.parametrize("plugin", PLUGINS, ids=lambda path: path.stem)
+def test_a_description_is_text(plugin):
+    """A colon makes a mapping of a line, and ansible-doc then shows nothing of the plugin."""
+    text = re.search(r'^ *DOCUMENTATION = r?"""\n(.*?)"""', plugin.read_text(), re.M | re.S)
+    assert text, "DOCUMENTATION is not a literal"
+    assert [line for line in lines(yaml.safe_load(text[1])) if not isinstance(line, str)] == []
