@@ -5,9 +5,10 @@
 Ansible sends a module as an archive, of which Python keeps no bytecode: each run compiles the same sources again, a
 third of the processor time of ``ping``. Its loader of collections compiles their plugins in each process, too. The
 processes end after seconds: objects that are never collected cost them less than the search for them.
-"""
 
-from __future__ import annotations
+
+Nothing is imported from __future__ here: compile() would inherit it.
+"""
 
 import _imp
 import builtins
@@ -22,7 +23,7 @@ built_in = builtins.compile
 
 
 def kept(source, filename, mode, **options):
-    """Compile, or read what an earlier process made of the same source."""
+    """Compile a module, or read what an earlier process made of the same source."""
     data = source.encode() if isinstance(source, str) else source
     # SipHash with the version of the bytecode as its key, as in hash-based .pyc files (PEP 552).
     name = _imp.source_hash(int.from_bytes(MAGIC_NUMBER, "little"), data).hex()
@@ -40,10 +41,11 @@ def kept(source, filename, mode, **options):
     return code
 
 
-def compiled(source, filename, *more, **options):
-    """Keep what is compiled of files of collections: compile() itself, for all other calls."""
-    of_collection = isinstance(source, (str, bytes)) and "/ansible_collections/" in str(filename)
-    return (kept if of_collection else built_in)(source, filename, *more, **options)
+def compiled(source, filename, mode, *more, **options):
+    """Keep modules of collections: compile() itself for all other calls, and where flags ask for a syntax tree."""
+    is_module = isinstance(source, (str, bytes)) and mode == "exec" and not more and not options.get("flags")
+    is_kept = is_module and options.get("dont_inherit") and "/ansible_collections/" in str(filename)
+    return (kept if is_kept else built_in)(source, filename, mode, *more, **options)
 
 
 zipimport.compile = kept
