@@ -6,7 +6,6 @@ Ansible sends a module as an archive, of which Python keeps no bytecode: each ru
 third of the processor time of ``ping``. Its loader of collections compiles their plugins in each process, too. The
 processes end after seconds: objects that are never collected cost them less than the search for them.
 
-
 Nothing is imported from __future__ here: compile() would inherit it.
 """
 
