@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: gpu_host_kernel_arguments
-short_description: The kernel arguments that the variables of gpu_host come to
+short_description: Return the kernel arguments that follow from the variables of gpu_host
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: gpu_rails
-short_description: The NICs of two GPU nodes to measure against each other, each with its nearest GPU
+short_description: Choose the NICs of two GPU nodes to measure against each other, each with its nearest GPU
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)

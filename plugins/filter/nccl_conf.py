@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nccl_conf
-short_description: The text of /etc/nccl.conf
+short_description: Return the text of /etc/nccl.conf
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: node_identity_nodes
-short_description: What the module node_identity wants of nodes, out of their variables
+short_description: Convert the variables of nodes for the module node_identity
 version_added: 0.1.0
 extends_documentation_fragment: sailloft.fleet.of_nodes
 description:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: roce_nccl
-short_description: NCCL's settings with those that follow from the RoCE policy
+short_description: Return NCCL's settings with those that follow from the RoCE policy
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: blueprint
-short_description: All hosts, groups and variables of a site, from one description
+short_description: Return all hosts, groups and variables of a site from one description
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)

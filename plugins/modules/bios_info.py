@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: bios_info
-short_description: Whether the BIOS of a host is set for GPU virtual machines
+short_description: Check whether the BIOS of a host is set for GPU virtual machines
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
@@ -37,7 +37,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Nothing works without these
+- name: Fail where extensions or IOMMU are off
   sailloft.fleet.bios_info:
     required: [extensions, iommu]
 """

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cabling_check
-short_description: Hold the neighbours that devices see against a blueprint
+short_description: Compare the neighbours that devices see with a blueprint
 version_added: 0.1.0
 description:
   - Tells which cables are missing, wrong, swapped, one-sided or at the wrong speed. It runs on the controller, once for

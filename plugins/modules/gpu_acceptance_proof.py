@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_acceptance_proof
-short_description: Measured bandwidths beside those that the links allow, as a proof
+short_description: Compare measured bandwidths with those that the links allow, as a proof
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)

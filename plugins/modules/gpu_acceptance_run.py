@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_acceptance_run
-short_description: One measurement of a GPU node, with a time limit
+short_description: Run one measurement of a GPU node, with a time limit
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_domain
-short_description: GPU virtual machines whose topology is the host's
+short_description: Define GPU virtual machines whose topology is the host's
 version_added: 0.1.0
 description:
   - Plans all GPU virtual machines of one host together and brings them into their state through libvirt.
@@ -58,7 +58,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: A virtual machine with two GPUs and the nearest virtual function to each
+- name: Define a virtual machine with two GPUs and the nearest virtual function to each
   sailloft.fleet.gpu_domain:
     domains:
       - name: train-01

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_domain_info
-short_description: GPU virtual machines as libvirt and the kernel have them
+short_description: Read GPU virtual machines as libvirt and the kernel have them
 version_added: 0.1.0
 description:
   - Reads what libvirt has of the virtual machines of a host, what their QEMU processes were really started with and

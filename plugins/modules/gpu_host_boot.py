@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_host_boot
-short_description: Huge pages, VFs, bindings, PCI and kernel settings of a GPU host, now and at every boot
+short_description: Set huge pages, VFs, bindings, PCI and kernel settings of a GPU host, now and at every boot
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
@@ -90,7 +90,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: The host is as the paper's, now and after every boot
+- name: Apply the paper's settings, now and after every boot
   sailloft.fleet.gpu_host_boot:
     hugepages:
       pages:
@@ -105,7 +105,7 @@ EXAMPLES = r"""
       settings:
         - {devices: [gpu, nic, nvme], max_read_request_bytes: 4096}
 
-- name: In an image, for every host that boots it
+- name: Write them into an image, for every host that boots it
   sailloft.fleet.gpu_host_boot:
     now: false
     pci_tuning:

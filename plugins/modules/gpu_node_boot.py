@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_node_boot
-short_description: MIG, clocks, NIC rings and ARP settings of a GPU node, now and at every boot
+short_description: Set MIG, clocks, NIC rings and ARP settings of a GPU node, now and at every boot
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
@@ -57,7 +57,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: MIG is off, clocks are locked, rings are large
+- name: Turn MIG off, lock clocks and enlarge rings
   sailloft.fleet.gpu_node_boot:
     clocks_mhz: [1980, 1980]
     ring_entries: 8192

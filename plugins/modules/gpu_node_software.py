@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_node_software
-short_description: Release, archives, pins and files of a GPU node's software
+short_description: Choose release, archives, pins and files of a GPU node's software
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
@@ -124,7 +124,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: The newest recommended release, with an archive of the site
+- name: Choose the newest recommended release, with an archive of the site
   sailloft.fleet.gpu_node_software:
     driver: 595.91.07
     repositories:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_server_compare
-short_description: Say on which GPU servers the roles gpu_host and gpu_vm have nothing to do
+short_description: Find the GPU servers on which the roles gpu_host and gpu_vm have nothing to do
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)

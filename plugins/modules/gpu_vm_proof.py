@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_vm_proof
-short_description: Hold what a GPU virtual machine is against what was planned, claim by claim
+short_description: Compare a GPU virtual machine with its plan, claim by claim
 version_added: 0.1.0
 extends_documentation_fragment: [sailloft.fleet.proof]
 description:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_guests_info
-short_description: The virtual machines that run on a host
+short_description: List the virtual machines that run on a host
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)

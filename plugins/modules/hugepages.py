@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: hugepages
-short_description: Huge pages by NUMA node and size, at run time
+short_description: Set the number of huge pages by NUMA node and size, at run time
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
@@ -51,7 +51,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: 200 GiB of huge pages on each node
+- name: Set 200 GiB of huge pages on each node
   sailloft.fleet.hugepages:
     pages:
       - {node: 0, size_mib: 1024, count: 200}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kernel_arguments
-short_description: Kernel arguments in GRUB, and whether a reboot is needed
+short_description: Set kernel arguments in GRUB, and report whether a reboot is needed
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
@@ -105,7 +105,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: IOMMU for guests, and 1 GiB pages by node
+- name: Enable the IOMMU for guests, and reserve 1 GiB pages by node
   sailloft.fleet.kernel_arguments:
     iommu: passthrough
     pages:

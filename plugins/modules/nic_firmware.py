@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nic_firmware
-short_description: Settings in the firmware of NVIDIA (Mellanox) NICs
+short_description: Change settings in the firmware of NVIDIA (Mellanox) NICs
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
@@ -67,7 +67,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: The paper's settings
+- name: Apply the paper's settings
   sailloft.fleet.nic_firmware:
     settings:
       - devices: ["15b3:*"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_boot_scripts
-short_description: The iPXE scripts by which nodes boot their images
+short_description: Write the iPXE scripts by which nodes boot their images
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
@@ -102,7 +102,7 @@ EXAMPLES = r"""
         kernel_arguments: [systemd.log_level=debug]
         servers: [http://10.9.0.1, http://10.9.0.2]
 
-- name: A node that left the site boots no more
+- name: Remove the script of a node that left the site
   sailloft.fleet.node_boot_scripts:
     store: /srv/sailloft
     nodes: []

@@ -91,7 +91,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Nodes' secrets lie in the store, for their TPMs alone
+- name: Encrypt nodes' secrets to their TPMs, and keep them in the store
   sailloft.fleet.node_identity:
     store: /srv/sailloft
     signing_key: /root/.minisign/sailloft.key

@@ -37,11 +37,11 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: The node's endorsement key
+- name: Read the node's endorsement key
   sailloft.fleet.node_identity_info:
   register: identity
 
-- name: It has its secrets
+- name: Check that the node has its secrets
   ansible.builtin.assert:
     that: identity.opened
 """

@@ -14,7 +14,7 @@ author:
   - The Sailloft maintainers (@sailloft)
 description:
   - Builds images out of layers, each one squashfs with its dm-verity tree, and publishes them by digest. The same
-    wishes give the same bytes, on another machine and another day.
+    settings give the same bytes, on another machine and another day.
   - A layer is built again only where it, a layer below it, or an archive of it changed. A run that finds nothing
     changed takes seconds, and needs the network only for the archives' release files.
   - Builds as root, on a host with overlayfs and mount namespaces. A build that fails or is killed leaves no mount, and
@@ -77,7 +77,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: One image of two layers
+- name: Build one image of two layers
   sailloft.fleet.node_image:
     signing_key: /etc/sailloft/image.key
     public_key: /etc/sailloft/image.pub

@@ -57,20 +57,20 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Nodes that follow the channel canary boot this image from now on
+- name: Let nodes that follow the channel canary boot this image
   sailloft.fleet.node_image_channel:
     store: /srv/sailloft
     channel: canary
     digest: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 
-- name: Back to what stable named before that image
+- name: Return to what stable named before that image
   sailloft.fleet.node_image_channel:
     store: /srv/sailloft
     channel: stable
     state: rolled_back
     digest: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 
-- name: No such channel any more
+- name: Remove a channel
   sailloft.fleet.node_image_channel:
     store: /srv/sailloft
     channel: canary

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_image_info
-short_description: Read which image a node booted, and how it is
+short_description: Read which image a node booted, and its state
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
@@ -75,7 +75,7 @@ command_line:
   returned: always
   type: str
 arguments:
-  description: The arguments on it that image and node wish, in order, without those of the boot loader and first stage.
+  description: The arguments on it that image and node ask for, in order; not those of the boot loader and first stage.
   returned: always
   type: list
   elements: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_image_proof
-short_description: Hold what a node booted against the image that the inventory names, claim by claim
+short_description: Compare what a node booted with the image that the inventory names, claim by claim
 version_added: 0.1.0
 extends_documentation_fragment: [sailloft.fleet.proof]
 description:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_image_store
-short_description: What a store of images has, and removal of what nothing names
+short_description: List the contents of a store of images, and remove what nothing names
 version_added: 0.1.0
 description:
   - Returns all images of a store with their sizes and why they stay, and its channels.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: pci_tuning
-short_description: MaxReadReq, relaxed ordering and ACS of all PCI devices of a host
+short_description: Set MaxReadReq, relaxed ordering and ACS of all PCI devices of a host
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)

@@ -54,7 +54,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: The proof of the fabric
+- name: Write the proof of the fabric
   sailloft.fleet.roce_fabric_proof:
     path: proofs
     policy: "{{ roce_policy | default({}) }}"

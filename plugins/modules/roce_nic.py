@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: roce_nic
-short_description: The RoCE NICs of a host, brought to the fabric's policy, now and at every boot
+short_description: Bring the RoCE NICs of a host to the fabric's policy, now and at every boot
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
@@ -75,13 +75,13 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: The reference policy on two NICs
+- name: Apply the reference policy to two NICs
   sailloft.fleet.roce_nic:
     nics:
       mlx5_0: {speed_gbit_s: 400, cable_m: 5}
       mlx5_1: {speed_gbit_s: 400, cable_m: 5}
 
-- name: A lossy class, and one for storage that is not
+- name: Apply a lossy class, and a lossless one for storage
   sailloft.fleet.roce_nic:
     policy:
       classes:

@@ -83,7 +83,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: The path between two GPUs
+- name: Check the path between two GPUs
   sailloft.fleet.roce_path_info:
     policy: "{{ roce_policy | default({}) }}"
     switches: "{{ groups.roce_switches | sailloft.fleet.roce_switches(hostvars) }}"

@@ -163,7 +163,7 @@ EXAMPLES = r"""
   register: held
   failed_when: not held.as_wanted
 
-- name: In which stages it comes to have it
+- name: Plan the stages of the change
   sailloft.fleet.roce_switch_config:
     state: planned
     switches: "{{ groups.roce_switches | sailloft.fleet.roce_switches(hostvars) }}"

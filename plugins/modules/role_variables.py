@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: role_variables
-short_description: Hold the names of variables against those that a role has
+short_description: Compare the names of variables with those that a role has
 version_added: 0.1.0
 description:
   - Warns of each variable that begins with the name of a role, such as C(roce_switch_headrom), and that none of the

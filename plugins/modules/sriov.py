@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: sriov
-short_description: Virtual functions, their count, addresses, link state, rates and other settings
+short_description: Set the number of virtual functions, their addresses, link state, rates and other settings
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
@@ -132,7 +132,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Eight VFs on every ConnectX-7 port, free for guests
+- name: Create eight VFs on every ConnectX-7 port, free for guests
   sailloft.fleet.sriov:
     functions:
       - devices: ["15b3:1021"]
@@ -142,7 +142,7 @@ EXAMPLES = r"""
         trust: true
         spoof_check: false
 
-- name: VFs on InfiniBand with GUIDs of their own, whose link is the port's
+- name: Create VFs on InfiniBand with GUIDs of their own, whose link is the port's
   sailloft.fleet.sriov:
     functions:
       - devices: ["15b3:101b"]
@@ -151,7 +151,7 @@ EXAMPLES = r"""
         derive_addresses: true
         link_state: auto
 
-- name: VFs of at most 50 Gbit/s, with representors for Open vSwitch
+- name: Create VFs of at most 50 Gbit/s, with representors for Open vSwitch
   sailloft.fleet.sriov:
     functions:
       - devices: ["0000:3b:00.0"]
@@ -161,7 +161,7 @@ EXAMPLES = r"""
         eswitch_mode: switchdev
         max_tx_mbps: 50000
 
-- name: A VF with a MAC and a VLAN
+- name: Create a VF with a MAC and a VLAN
   sailloft.fleet.sriov:
     functions:
       - devices: ["0000:3b:00.0"]

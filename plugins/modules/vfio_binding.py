@@ -51,7 +51,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: All GPUs and NVSwitches are for guests
+- name: Bind all GPUs and NVSwitches for guests
   sailloft.fleet.vfio_binding:
     devices: [gpu, nvswitch]
 """

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: vsphere_gpu_vm
-short_description: GPU virtual machines on VMware vSphere
+short_description: Define GPU virtual machines on VMware vSphere
 version_added: 0.1.0
 description:
   - Plans the GPU virtual machines of a cluster, all those of a host together, and brings them into their state. The
@@ -70,7 +70,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: A virtual machine with two GPUs and the nearest virtual function to each
+- name: Define a virtual machine with two GPUs and the nearest virtual function to each
   sailloft.fleet.vsphere_gpu_vm:
     hostname: vcenter.example.com
     username: "{{ vault_vsphere_user }}"

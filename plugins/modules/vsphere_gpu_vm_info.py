@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: vsphere_gpu_vm_info
-short_description: GPU virtual machines on VMware vSphere as they are
+short_description: Read GPU virtual machines on VMware vSphere
 version_added: 0.1.0
 description:
   - Reads the virtual machines of a cluster with one request, and compares those with a spec with their plan.

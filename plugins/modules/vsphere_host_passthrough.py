@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: vsphere_host_passthrough
-short_description: Passthrough and SR-IOV of the devices of ESXi hosts
+short_description: Enable passthrough and SR-IOV on the devices of ESXi hosts
 version_added: 0.1.0
 description:
   - Sets passthrough (DirectPath I/O) and the number of virtual functions of a set of devices, all of a host in one
