@@ -23,7 +23,7 @@ export PATH := $(CURDIR)/$(bin):$(PATH)
 # Ansible and Molecule show what they do as they do it.
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help check environments types vcsim python39 thorough mutation lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb cabling sanity sanity-long docs galaxy molecule molecule-long bench bench-plan clean
+.PHONY: help check environments types vcsim python39 thorough mutation lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb cabling sanity sanity-long docs galaxy molecule molecule-quick molecule-slow molecule-long bench bench-plan clean
 
 help:
 	@sed -n 's/^# //;/^make/p' Makefile
@@ -93,7 +93,7 @@ check: packages .venv/.tests
 
 # The emulated server uses one of two processors for most of its time, and the other tests the other.
 test:
-	tests/phases lint+types+sanity docs,galaxy,unit,fleet,identity,boot+image,molecule
+	tests/phases lint+types+sanity docs,galaxy,unit,fleet,identity,boot,molecule-quick+image,molecule-slow
 
 # Besides: what takes long, tries more, or tells no more than a part of `test` does of the same code.
 test-all: test
@@ -185,9 +185,15 @@ galaxy: export PATH := $(CURDIR)/.venv/publish/bin:$(PATH)
 galaxy: .venv/publish/.done
 	tests/galaxy/run
 
-molecule: packages .venv/.tests images vcsim
+molecule: molecule-quick molecule-slow
+
+# Without an emulated machine and without root.
+molecule-quick: packages .venv/.tests vcsim
 	molecule test
-	molecule/run vsphere_vm node_image gpu_server
+	molecule/run vsphere_vm
+
+molecule-slow: packages .venv/.tests images
+	molecule/run node_image gpu_server
 
 molecule-long: packages .venv/.tests images vcsim
 	molecule/run gpu_guest gpu_acs vsphere_guest interrupted node_boot roce_path
