@@ -93,10 +93,10 @@ def main() -> int:
     try:
         keys = folder / "keys"
         make_keys(keys)
-        wished = {"base": {**BASE, "packages": PACKAGES}, "site": {"parent": "base", "packages": ["less"]}}
+        requested = {"base": {**BASE, "packages": PACKAGES}, "site": {"parent": "base", "packages": ["less"]}}
         one, two = {"node": {"layer": "base"}}, {"node": {"layer": "site"}}
         first = BuildHost(folder / "first", keys)
-        first.build(wished, one)  # downloads all packages
+        first.build(requested, one)  # downloads all packages
         times: dict[str, list[tuple[float, float]]] = {"bare": [], "bare, no initrd": [], "a build": []}
         for number in range(rounds):
             for name, initrd in (("bare", True), ("bare, no initrd", False)):
@@ -108,11 +108,11 @@ def main() -> int:
             site = BuildHost(folder / f"site-{number}", keys)
             for path in sorted((first.cache / "apt").glob("archives-*")):
                 shutil.copytree(path, site.cache / "apt" / path.name)
-            times["a build"].append(measured(lambda: site.build(wished, one)))  # noqa: B023
-        times["unchanged"] = [measured(lambda: first.build(wished, one)) for _round in range(rounds)]
-        first.build(wished, two)
-        wished["site"]["packages"].append("jq")
-        times["a package added"] = [measured(lambda: first.build(wished, two))]
+            times["a build"].append(measured(lambda: site.build(requested, one)))  # noqa: B023
+        times["unchanged"] = [measured(lambda: first.build(requested, one)) for _round in range(rounds)]
+        first.build(requested, two)
+        requested["site"]["packages"].append("jq")
+        times["a package added"] = [measured(lambda: first.build(requested, two))]
     finally:
         shutil.rmtree(folder)
     best = {name: tuple(min(column) for column in zip(*values)) for name, values in times.items()}

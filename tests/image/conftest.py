@@ -25,7 +25,7 @@ LAYERS = {"base": BASE, "gpu": GPU, "site": {"parent": "gpu", "packages": ["less
 
 
 @pytest.fixture
-def wished() -> dict:
+def requested() -> dict:
     """The layers, to be changed."""
     return copy.deepcopy(LAYERS)
 

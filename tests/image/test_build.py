@@ -32,8 +32,8 @@ def unpacked(layer: Path, into: Path, *names: str) -> Path:
     return into
 
 
-def test_two_hosts_build_the_same_bytes(site, other, wished):
-    other.build(wished)
+def test_two_hosts_build_the_same_bytes(site, other, requested):
+    other.build(requested)
     ours, theirs = (host.store.manifest(host.store.current("node")) for host in (site, other))
     assert [layer.sha256 for layer in ours.layers] == [layer.sha256 for layer in theirs.layers]
     assert snapshot(Path(site.store.path)) == snapshot(Path(other.store.path))
@@ -110,65 +110,71 @@ def test_packages_are_told_by_the_layer_that_brought_them(site):
     assert {item["name"] for item in bill["components"]} == set(brought)
 
 
-def test_an_unchanged_image_is_not_built(site, wished):
+def test_an_unchanged_image_is_not_built(site, requested):
     before = snapshot(Path(site.store.path))
-    (outcome,), _lines, seconds = site.build(wished)
+    (outcome,), _lines, seconds = site.build(requested)
     assert (outcome.changed, outcome.built) == (False, ())
     assert seconds < 5
     assert snapshot(Path(site.store.path)) == before
 
 
-def test_check_says_what_the_run_then_publishes(site, wished):
+def test_check_says_what_the_run_then_publishes(site, requested):
     before = snapshot(Path(site.store.path))
-    wished["site"]["packages"].append("jq")
-    (foreseen,), _lines, seconds = site.checking().build(wished)
+    requested["site"]["packages"].append("jq")
+    (foreseen,), _lines, seconds = site.checking().build(requested)
     assert snapshot(Path(site.store.path)) == before
     assert foreseen.changed
     assert foreseen.built == ("site",)
     assert any(re.match(r"  \+ jq ", line) for line in foreseen.diff)
     assert seconds < site.seconds / 4
-    (done,), _lines, _seconds = site.build(wished)
+    (done,), _lines, _seconds = site.build(requested)
     assert (done.digest, done.built, done.diff) == (foreseen.digest, (), foreseen.diff)
-    site.build({**wished, "site": {"parent": "gpu", "packages": ["less"]}})
+    site.build({**requested, "site": {"parent": "gpu", "packages": ["less"]}})
     assert site.store.current("node") == site.outcomes[0].digest
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda wished: wished["site"]["packages"].append("nonesuch"), "layer site: Unable to locate package nonesuch"),
         (
-            lambda wished: wished["base"]["archives"][0].update(url="http://127.0.0.1:9/debian"),
+            lambda requested: requested["site"]["packages"].append("nonesuch"),
+            "layer site: Unable to locate package nonesuch",
+        ),
+        (
+            lambda requested: requested["base"]["archives"][0].update(url="http://127.0.0.1:9/debian"),
             "archive http://127.0.0.1:9/debian/dists/bookworm/InRelease: cannot be reached",
         ),
         (
-            lambda wished: wished["base"]["archives"][0].update(release_sha256={"bookworm": "0" * 64}),
+            lambda requested: requested["base"]["archives"][0].update(release_sha256={"bookworm": "0" * 64}),
             "and " + "0" * 64 + " is pinned",
         ),
         (
-            lambda wished: wished["site"].update(services={"enabled": ["nonesuch"]}),
+            lambda requested: requested["site"].update(services={"enabled": ["nonesuch"]}),
             "layer site: systemctl enable nonesuch",
         ),
-        (lambda wished: wished["site"].update(users=[{"name": "x", "groups": ["nonesuch"]}]), "layer site: user x: "),
         (
-            lambda wished: wished["site"].update(files=[{"path": "/etc/x", "content": "", "owner": "nonesuch"}]),
+            lambda requested: requested["site"].update(users=[{"name": "x", "groups": ["nonesuch"]}]),
+            "layer site: user x: ",
+        ),
+        (
+            lambda requested: requested["site"].update(files=[{"path": "/etc/x", "content": "", "owner": "nonesuch"}]),
             "there is no user nonesuch in the image",
         ),
     ],
 )
-def test_what_cannot_be_built_is_one_clear_error(site, wished, change, said):
+def test_what_cannot_be_built_is_one_clear_error(site, requested, change, said):
     before = snapshot(Path(site.store.path))
-    change(wished)
+    change(requested)
     with pytest.raises(ImageError) as caught:
-        site.build(wished)
+        site.build(requested)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
     assert snapshot(Path(site.store.path)) == before
     assert not (site.cache / "work").exists()
 
 
-def test_a_killed_build_leaves_nothing_and_the_next_one_finishes(site, wished):
-    wished["site"]["packages"] += ["perl", "gdb"]
+def test_a_killed_build_leaves_nothing_and_the_next_one_finishes(site, requested):
+    requested["site"]["packages"] += ["perl", "gdb"]
     before = snapshot(Path(site.store.path))
     script = (
         "import sys, json; sys.path[:0] = json.loads(sys.argv[1])\n"
@@ -177,7 +183,7 @@ def test_a_killed_build_leaves_nothing_and_the_next_one_finishes(site, wished):
         "import ansible_collections.sailloft.fleet.plugins.module_utils.image.build.build as build\n"
         "site.build(json.loads(sys.argv[4]))\n"
     )
-    arguments = [json.dumps(sys.path), site.folder, site.keys, json.dumps(wished)]
+    arguments = [json.dumps(sys.path), site.folder, site.keys, json.dumps(requested)]
     process = subprocess.Popen([sys.executable, "-c", script, *map(os.fspath, arguments)])
     until = time.monotonic() + 600
     while not any((site.cache / "work").glob("layer-0/upper/usr/share/doc/gdb*")):
@@ -185,7 +191,7 @@ def test_a_killed_build_leaves_nothing_and_the_next_one_finishes(site, wished):
         assert time.monotonic() < until
         time.sleep(0.02)
     with pytest.raises(ImageError, match=f"process {process.pid} on .* builds in it"):
-        site.build(wished)
+        site.build(requested)
     process.send_signal(signal.SIGKILL)
     process.wait()
     until = time.monotonic() + 60
@@ -195,7 +201,7 @@ def test_a_killed_build_leaves_nothing_and_the_next_one_finishes(site, wished):
         time.sleep(0.05)
     assert os.fspath(site.cache) not in Path("/proc/self/mounts").read_text()
     assert snapshot(Path(site.store.path)) == before
-    (outcome,), _lines, _seconds = site.checking().build(wished)
+    (outcome,), _lines, _seconds = site.checking().build(requested)
     assert outcome.built == ("site",)
     assert not (site.cache / "work").exists()
 

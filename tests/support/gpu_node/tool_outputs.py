@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What the measuring tools print: their formats, with values that were made up.
+"""Output of the measuring tools: their formats, with values that were made up.
 
 Formats: perftest 00b55b66 (src/perftest_parameters.c, ctx_print_test_info and print_full_bw_report), nccl-tests
 a0b82b22 (src/util.cu), nvbandwidth 66746a3b (json_output.cpp). No tool ran on a GPU or NIC for this.

@@ -61,7 +61,7 @@ class BuildHost:
         """The folder that it builds in."""
         return self.folder / "cache"
 
-    def build(self, wished: dict, images: dict | None = None) -> tuple[list[build.Outcome], list[str], float]:
+    def build(self, requested: dict, images: dict | None = None) -> tuple[list[build.Outcome], list[str], float]:
         """Return the results of the images, the lines of progress, and the time in s."""
         lines: list[str] = []
         started = time.monotonic()
@@ -75,7 +75,7 @@ class BuildHost:
             check=self.check,
             open_url=open_url,
         )
-        outcomes = build.build(read_images(images or IMAGES, wished), setting, lines.append)
+        outcomes = build.build(read_images(images or IMAGES, requested), setting, lines.append)
         return outcomes, lines, time.monotonic() - started
 
     def checking(self) -> BuildHost:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""How the end of a background job is noticed: at once, and with one module run for it, where its file can be read."""
+"""The end of a background job is noticed at once, and with one module run, where its file can be read."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What Dell's modules gather of a switch, read or refused."""
+"""Facts of a switch that Dell's modules gather, read or refused."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_every_setting_that_is_taken_away_or_changed_is_seen():
     tree = tree_of(wanted)
     seen = 0
     for path in leaves(tree):
-        if "traffic-pool" in path:  # the share of a pool is no one's wish; that it is there is the next test's
+        if "traffic-pool" in path:  # nobody requests the share of a pool; the next test checks that it is there
             continue
         removed, changed = copy.deepcopy(tree), copy.deepcopy(tree)
         node, other = removed, changed

@@ -130,11 +130,11 @@ def test_every_value_that_tc_shows_changed_is_seen():
     assert unseen <= {"refcnt", "limit", "ewma", "Scell_log", "nodrop", "pref", "kind", "eth_type"}
 
 
-def test_red_with_a_slow_average_or_a_short_limit_is_mended():
+def test_red_with_a_slow_average_or_a_short_limit_is_remedied():
     for old, new in (('"ewma": 1', '"ewma": 9'), ('"limit": 6000000', '"limit": 1500000')):
-        mended = linux.remediation(READ.replace(old, new, 1), reference())
-        assert "tc qdisc add dev p1 root" in mended
-        assert "p2" not in mended
+        remedy = linux.remediation(READ.replace(old, new, 1), reference())
+        assert "tc qdisc add dev p1 root" in remedy
+        assert "p2" not in remedy
 
 
 def test_remediation_touches_what_differs_only():

@@ -27,7 +27,7 @@ VF = {
 
 
 def report(server, vfs, interface="nic1", **link):
-    """What ip says of the server's interface."""
+    """Output of ip for the server's interface."""
     whole = {"ifname": interface, "link_type": "ether", "address": "02:fe:00:00:15:00", **link, "vfinfo_list": vfs}
     server._ip_show = lambda name: json.dumps(
         [whole] if name == interface else [{"ifname": name, "link_type": "ether"}]

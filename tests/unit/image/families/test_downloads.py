@@ -16,7 +16,7 @@ DEB = "linux-image_6.1_amd64.deb"
 
 
 class Apt:
-    """What apt has received, and the time."""
+    """Bytes that apt has received, and the time."""
 
     def __init__(self, folder):
         self.now_s = 0.0

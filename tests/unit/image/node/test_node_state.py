@@ -129,18 +129,18 @@ def test_a_kernel_without_verity(root):
     assert read(root)["verity_possible"] is True
 
 
-def wish(**changes):
+def request(**changes):
     given = Expected.of_text(IMAGE.digest, manifests.dump(IMAGE.manifest).decode(), "stable", OWN, [])
     return replace(given, **changes)
 
 
 def failures(state, gate=None, wanted=None):
-    proof = prove("bm01", wanted or wish(), Seen(state, gate))
+    proof = prove("bm01", wanted or request(), Seen(state, gate))
     return [claim.claim for claim in proof.claims if claim.holds is False]
 
 
 def test_a_node_that_runs_what_is_wished(root):
-    proof = prove("bm01", wish(), Seen(read(root), Gate("nvidia-smi", True)))
+    proof = prove("bm01", request(), Seen(read(root), Gate("nvidia-smi", True)))
     assert proof.holds
     assert proof.counts.not_applicable == 0
     assert any(claim.claim == "the node runs the image that the channel stable names" for claim in proof.claims)
@@ -177,7 +177,7 @@ def test_each_claim_fails_for_its_own_difference(root, change, claim):
 def test_a_unit_that_may_fail_fails_no_proof_and_hides_no_other(root):
     degraded = {**read(root), "systemd": {"state": "degraded"}, "failed_units": ["identity.service"]}
     assert failures(degraded) == ["no unit has failed"]
-    excused = wish(may_fail=("identity.service",))
+    excused = request(may_fail=("identity.service",))
     assert failures(degraded, wanted=excused) == []
     both = {**degraded, "failed_units": ["gpu.service", "identity.service"]}
     assert failures(both, wanted=excused) == ["no unit has failed (identity.service aside)"]
@@ -197,7 +197,7 @@ def test_verity_fails_where_the_kernel_has_it_and_is_left_out_where_not(root):
     layers = [{**layer, "verity": False} for layer in state["report"]["layers"]]
     without = {**state, "report": report(layers=layers)}
     assert [claim for claim in failures(without) if "dm-verity" in claim] == failures(without) != []
-    proof = prove("bm01", wish(), Seen({**without, "verity_possible": False}))
+    proof = prove("bm01", request(), Seen({**without, "verity_possible": False}))
     assert proof.holds
     assert proof.counts.not_applicable == len(layers)
 
@@ -220,7 +220,7 @@ def test_without_a_report_the_command_line_is_held_against_nothing(root):
 
 
 def test_a_node_that_does_not_answer_proves_nothing():
-    proof = prove("bm01", wish(), Seen())
+    proof = prove("bm01", request(), Seen())
     assert proof.counts.held == 0
     assert proof.counts.not_applicable == 0
 

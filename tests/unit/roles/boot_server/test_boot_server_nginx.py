@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What nginx serves and logs with the role's configuration."""
+"""Answers and logs of nginx with the role's configuration."""
 
 from __future__ import annotations
 

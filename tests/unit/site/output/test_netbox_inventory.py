@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What netbox.yml writes is, read by nb_inventory, the inventory of the blueprint: the same hosts and groups."""
+"""Output of netbox.yml, read by nb_inventory, is the inventory of the blueprint: the same hosts and groups."""
 
 from __future__ import annotations
 

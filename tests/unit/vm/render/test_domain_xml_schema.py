@@ -102,7 +102,7 @@ SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     "autostart": st.booleans(),
 }
 MEMORY = SETTINGS.pop("memory_mib")
-WISHES = st.fixed_dictionaries({"name": st.just("gpu-vm"), "memory_mib": MEMORY}, optional=SETTINGS)
+REQUESTS = st.fixed_dictionaries({"name": st.just("gpu-vm"), "memory_mib": MEMORY}, optional=SETTINGS)
 
 
 def test_every_setting_is_tried() -> None:
@@ -110,7 +110,7 @@ def test_every_setting_is_tried() -> None:
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(WISHES, st.booleans())
+@given(REQUESTS, st.booleans())
 def test_what_is_accepted_is_valid(asked: dict[str, Any], asked_libvirt: bool) -> None:
     try:
         (made,) = plan_domains(lab(), parse_specs([asked]), hypervisor() if asked_libvirt else None)

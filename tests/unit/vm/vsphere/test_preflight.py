@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What is known to fail or to be unsupported, without a vCenter. test_converge.py has refused requests."""
+"""Refusals without a vCenter of requests that are known to fail. test_converge.py has other refused requests."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ NCCL = {"NCCL_IB_TIMEOUT": "22"}
 
 @pytest.fixture(scope="module")
 def read():
-    """What vsphere_gpu_vm_info returned of a running virtual machine with two GPUs and two virtual functions."""
+    """Result of vsphere_gpu_vm_info for a running virtual machine with two GPUs and two virtual functions."""
     with serving(site(esxi(server(), "esx01"))) as vcenter:
         return started(vcenter)
 
