@@ -23,8 +23,15 @@ pytestmark = pytest.mark.boot
 
 FIRMWARES = ["bios", "efi"]
 # For recordings that know no BARs: of a GPU what an H100 SXM has, of the others what is usual (bytes, bits,
-# prefetchable). A V100 of 32 or 16 GiB asks for as much, and OVMF takes the longer the larger the window is.
-GPU_MEMORY = {"nvidia-dgx2": 32 * GIB, "llnl-lassen": 16 * GIB}
+# prefetchable). These GPUs have less memory: V100, MI250X (each half), MI50. Of a T4's memory lspci shows 256 MiB.
+# OVMF takes the longer the larger the window is.
+GPU_MEMORY = {
+    "aws-g4dn-metal": 256 * MIB,
+    "llnl-corona": 32 * GIB,
+    "llnl-lassen": 16 * GIB,
+    "llnl-tioga": 64 * GIB,
+    "nvidia-dgx2": 32 * GIB,
+}
 DEFAULT_BARS = {
     "gpu": [(16 * MIB, 64, True), (128 * GIB, 64, True), (32 * MIB, 64, True)],
     "nic": [(32 * MIB, 64, True)],
