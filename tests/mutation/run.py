@@ -88,6 +88,9 @@ def mutants(path: Path, text: str) -> Iterator[Mutant]:
     tree = ast.parse(text)
     skipped: set[int] = set()
     for node in ast.walk(tree):
+        # No code assigns to a dataclass that is frozen: mypy says so.
+        for decorator in getattr(node, "decorator_list", []):
+            skipped |= {id(part) for part in ast.walk(decorator)}
         # Annotations are text (from __future__ import annotations), docstrings are for people.
         for name in ("annotation", "returns"):
             if getattr(node, name, None) is not None:

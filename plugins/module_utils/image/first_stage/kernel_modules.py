@@ -8,6 +8,7 @@ import gzip
 import lzma
 import re
 import subprocess
+import zlib
 from pathlib import Path
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
@@ -113,13 +114,19 @@ def _closure(names: list[str], dependencies: dict[str, tuple[str, list[str]]], s
 
 
 def _unpacked(path: Path) -> bytes:
-    data = path.read_bytes()
-    if path.suffix == ".gz":
-        return gzip.decompress(data)
-    if path.suffix == ".xz":
-        return lzma.decompress(data)
-    if path.suffix == ".zst":
-        return subprocess.run(["zstd", "-dc"], input=data, stdout=subprocess.PIPE, check=True).stdout
+    """Return the module without the compression of its file. Raises ImageError if the file is missing or damaged."""
+    try:
+        data = path.read_bytes()
+        if path.suffix == ".gz":
+            return gzip.decompress(data)
+        if path.suffix == ".xz":
+            return lzma.decompress(data)
+        if path.suffix == ".zst":
+            return subprocess.run(["zstd", "-dcq"], input=data, capture_output=True, check=True).stdout
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, subprocess.CalledProcessError) as error:
+        raise ImageError(
+            f"kernel module {path}", f"cannot be unpacked: {error}", "install the kernel's package again"
+        ) from error
     return data
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -26,6 +28,14 @@ PROGRAMS = ("busybox", "minisign", "dmsetup")
 needs_tools = pytest.mark.skipif(
     not all(map(shutil.which, PROGRAMS)), reason="the first stage's programs are not on this machine (bindep.txt)"
 )
+
+
+PACK = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".zst": lambda data: subprocess.run(["zstd", "-q"], input=data, stdout=subprocess.PIPE, check=True).stdout,
+}
 
 
 def unpacked(data: bytes, folder: Path) -> Path:
@@ -65,11 +75,10 @@ def kernel(root: Path, suffix: str = "", config: str = "", drop: str = "") -> Pa
         "kernel/sound/snd.ko": [],
     }
     table = {path: needs for path, needs in table.items() if drop not in path or not drop}
-    pack = gzip.compress if suffix else bytes
     for path in table:
         file = folder / (path + suffix)
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(pack(path.encode()))
+        file.write_bytes(PACK[suffix](path.encode()))
     lines = [f"{path}{suffix}: {' '.join(need + suffix for need in needs)}\n" for path, needs in table.items()]
     (folder / "modules.dep").write_text("".join(lines))
     (folder / "modules.builtin").write_text("kernel/fs/overlay.ko\n")
@@ -82,7 +91,7 @@ def kernel(root: Path, suffix: str = "", config: str = "", drop: str = "") -> Pa
     return root
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("suffix", PACK)
 def test_modules_are_those_needed_unpacked_with_their_tables(tmp_path, suffix):
     entries = {entry.path: entry.data for entry in kernel_modules.entries(kernel(tmp_path, suffix), VERSION)}
     folder = f"lib/modules/{VERSION}"
@@ -97,6 +106,20 @@ def test_modules_are_those_needed_unpacked_with_their_tables(tmp_path, suffix):
         in entries[f"{folder}/modules.dep"].decode()
     )
     assert entries[f"{folder}/modules.alias"] == b"alias virtio:d1v* virtio_net\nalias dm-y dm-verity\n"
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_a_damaged_or_missing_module_is_refused(tmp_path, suffix):
+    root = kernel(tmp_path, suffix)
+    path = root / f"lib/modules/{VERSION}/kernel/block/loop.ko{suffix}"
+    whole = path.read_bytes()
+    for damaged in (whole[:-9], b"text"):
+        path.write_bytes(damaged)
+        with pytest.raises(ImageError, match=rf"kernel module .*loop\.ko{suffix}: cannot be unpacked: .*install"):
+            kernel_modules.entries(root, VERSION)
+    path.unlink()
+    with pytest.raises(ImageError, match=r"cannot be unpacked: .*No such file"):
+        kernel_modules.entries(root, VERSION)
 
 
 def test_a_kernel_that_cannot_do_it_is_refused(tmp_path):
@@ -172,10 +195,16 @@ def test_the_first_stage_is_the_same_bytes_each_time(tmp_path, config, magic):
         built.append((tmp_path / name).read_bytes())
     assert built[0] == built[1]
     assert built[0].startswith(magic)
+    # RFC 1952: the time in the header, which would be that of the build.
+    assert magic[0] == 0x28 or built[0][4:8] == bytes(4)
     tool = "zstd" if magic[0] == 0x28 else "gzip"
     data = subprocess.run([tool, "-dc"], input=built[0], stdout=subprocess.PIPE, check=True).stdout
+    # The fields of a newc header, hexadecimal; the tenth and eleventh are a device's numbers, 5 and 1 of the console's.
+    (header,) = re.findall(rb"070701([0-9A-Fa-f]{104})dev/console\0", data)
+    assert [int(header[8 * field : 8 * field + 8], 16) for field in (9, 10)] == [5, 1]
     there = unpacked(data, tmp_path / "out")
     assert (there / "init").read_text() == "#!/bin/sh\n"
+    assert all(os.access(there / path, os.X_OK) for path in ("bin/busybox", "bin/minisign", "sbin/dmsetup"))
     assert os.access(there / "init", os.X_OK)
     assert (there / "etc/sailloft/image.pub").read_text().endswith(f"\n{PUBLIC_KEY}\n")
     assert os.readlink(there / "bin/sh") == "busybox"
