@@ -1,7 +1,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Hold what devices see against a blueprint, on the controller."""
+"""Hold what devices see against the planned cables, on the controller."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighb
     Neighbour,
     read_infiniband,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.netbox import planned_in_netbox
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import planned
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 from ansible_collections.sailloft.fleet.plugins.plugin_utils.blueprint_file import read_site
 
@@ -29,7 +31,9 @@ class ActionModule(ActionBase):
         """Run the action."""
         result = super().run(tmp, task_vars)
         _given, arguments = self.validate_argument_spec(
-            {"blueprint": {"type": "path", "required": True}, "read": {"type": "dict", "required": True}}
+            {"blueprint": {"type": "path"}, "netbox": {"type": "dict"}, "read": {"type": "dict", "required": True}},
+            mutually_exclusive=[["blueprint", "netbox"]],
+            required_one_of=[["blueprint", "netbox"]],
         )
         read = {name: each for name, each in arguments["read"].items() if each and "neighbours" in each}
         silent = {
@@ -45,7 +49,11 @@ class ActionModule(ActionBase):
         subnets = [each["infiniband"] for each in read.values() if each.get("infiniband")]
         links = {link for text in subnets for link in read_infiniband(text)} if subnets else None
         try:
-            found = compare(read_site(arguments["blueprint"]), seen, speeds, links)
+            if arguments["netbox"]:
+                cables = planned_in_netbox(arguments["netbox"])
+            else:
+                cables = planned(read_site(arguments["blueprint"]))
+            found = compare(cables, seen, speeds, links)
         except SiteError as error:
             raise AnsibleActionFail(str(error)) from error
         return {

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cabling_check
-short_description: Compare the neighbours that devices see with a blueprint
+short_description: Compare the neighbours that devices see with the planned cables
 version_added: 0.1.0
 description:
   - Tells which cables are missing, wrong, swapped, one-sided or at the wrong speed. It runs on the controller, once for
@@ -14,9 +14,13 @@ description:
   - A device that was not read is not judged. A cable of which neither end was read is counted, and is not right.
 options:
   blueprint:
-    description: The file of the blueprint.
+    description: The file of the blueprint, which has the planned cables.
     type: path
-    required: true
+  netbox:
+    description:
+      - The planned cables as M(sailloft.fleet.netbox_links_info) returned them.
+      - One of O(blueprint) and O(netbox) is needed.
+    type: dict
   read:
     description: By device what M(sailloft.fleet.cabling_info) returned. Devices without C(neighbours) were not read.
     type: dict

@@ -10,7 +10,7 @@ short_description: Read the neighbours that a device sees
 version_added: 0.1.0
 description:
   - Reads LLDP from C(lldpd), or a switch's table of neighbours that another module has read, and InfiniBand's subnet
-    from C(ibnetdiscover). M(sailloft.fleet.cabling_check) holds it against a blueprint.
+    from C(ibnetdiscover). M(sailloft.fleet.cabling_check) holds it against a blueprint or NetBox.
 options:
   system:
     description: The form of O(text). V(linux), V(cumulus), V(sonic) and V(dell_sonic) run lldpd.

@@ -16,11 +16,12 @@ import pytest
 import sites
 from ansible.module_utils.testing import patch_module_args
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import compare, interfaces
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.compare import compare
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import (
     Neighbour,
     read_infiniband,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import interfaces, planned
 from ansible_collections.sailloft.fleet.plugins.modules import cabling_info
 
 # With one neighbour message a second; a loaded machine has taken two minutes.
@@ -91,7 +92,7 @@ class Wired:
             seen[name] = {
                 port: Neighbour(each["device"], tuple(each["ports"])) for port, each in result["neighbours"].items()
             }
-        return compare(self.site, seen)
+        return compare(planned(self.site), seen)
 
     def close(self):
         for daemon in self.daemons:
@@ -222,7 +223,7 @@ def discovered(site, folder, cables):
                 env={**os.environ, "LD_PRELOAD": str(preload), "SIM_HOST": host},
             )
             assert done.returncode == 0, done.stderr
-            return compare(site, {}, None, read_infiniband(done.stdout))
+            return compare(planned(site), {}, None, read_infiniband(done.stdout))
         finally:
             simulator.kill()
             simulator.wait(30)

@@ -27,6 +27,7 @@ ELSEWHERE = {
     "controller.yml": "test_controller.py",
     "gateways.yml": "test_gateways.py",
     "netbox.yml": "../site/output/test_netbox.py",
+    "netbox_links.yml": "../site/output/test_netbox_inventory.py",
 }
 # Site, playbooks of one run, its further arguments, and the only tasks that fail. Proofs and measurements fail on hosts
 # that are not there, in their last task. The first run of a site uses most of its variables; the others are long.

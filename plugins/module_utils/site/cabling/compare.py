@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Hold what devices see against the cables of a site: missing, wrong, swapped, one-sided, and wrong speeds. Pure.
+"""Hold what devices see against the planned cables: missing, wrong, swapped, one-sided, and wrong speeds. Pure.
 
 A device that was not read is not judged, and a cable of which neither end was read is counted as not read.
 """
@@ -15,17 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighb
     Neighbour,
     infiniband_device,
 )
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Cable, Device, Site
-
-
-class End(NamedTuple):
-    """An end of a cable: a device, and its interface."""
-
-    device: str
-    interface: str
-
-    def __str__(self) -> str:
-        return f"{self.device} {self.interface}"
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.planned import End, Link, Planned
 
 
 class Fault(NamedTuple):
@@ -36,25 +26,8 @@ class Fault(NamedTuple):
     message: str
 
 
-def interfaces(site: Site) -> dict[tuple[str, str], str]:
-    """Return the name that its system has for each (device, port) with a cable."""
-    names = {
-        (model.name, port): name
-        for kind in site.blueprint.kinds.values()
-        if (model := kind.model)
-        for group in model.ports.values()
-        for port, name in zip(group.names, group.interfaces)
-    }
-    return {
-        (device.name, port): names[device.kind.model.name, port]
-        for device in site.devices.values()
-        if device.kind.model
-        for port in device.cables
-    }
-
-
 def compare(
-    site: Site,
+    planned: Planned,
     seen: Mapping[str, Mapping[str, Neighbour]],
     speeds: Mapping[str, Mapping[str, float]] | None = None,
     infiniband: Iterable[InfinibandLink] | None = None,
@@ -64,47 +37,34 @@ def compare(
     ``seen``: device -> interface -> neighbour, of the devices that were read. ``speeds``: device -> interface ->
     Gbit/s. ``infiniband``: the links of the subnet; left out, InfiniBand's cables are not read.
     """
-    names = interfaces(site)
-    expected: dict[End, tuple[End, Cable]] = {}
-    for cable in site.cables:
-        one = End(cable.a.name, names[cable.a.name, cable.a_port])
-        other = End(cable.b.name, names[cable.b.name, cable.b_port])
-        expected[one], expected[other] = (other, cable), (one, cable)
-    hidden = {
-        End(device.name, interface)
-        for device in site.devices.values()
-        if device.kind.model
-        for group in device.kind.model.ports.values()
-        if not group.lldp
-        for interface in group.interfaces
-    }
+    expected = {end: link for link in planned.links for end in (link.one, link.other)}
+    hidden = planned.hidden
     views: dict[End, End] = {}
     for device, neighbours in seen.items():
         for interface, neighbour in neighbours.items():
             end = End(device, interface)
-            far = _far(site, neighbour, expected.get(end))
+            far = _far(planned, neighbour, expected[end].far(end) if end in expected else None)
             if far:
                 views[end] = far
     read = set(seen)
     found_speeds = {End(device, name): speed for device, each in (speeds or {}).items() for name, speed in each.items()}
     subnet: set[str] = set()
     if infiniband is not None:
-        for link in infiniband:
-            one, other = _infiniband_end(site, link.one, names), _infiniband_end(site, link.other, names)
+        for seen_link in infiniband:
+            one, other = _infiniband_end(planned, seen_link.one), _infiniband_end(planned, seen_link.other)
             views[one], views[other] = other, one
-            found_speeds[one] = found_speeds[other] = link.speed_gbit_s
+            found_speeds[one] = found_speeds[other] = seen_link.speed_gbit_s
         # The subnet manager sees everything that is connected to it.
-        subnet = {device.name for device in site.devices.values() if _has_infiniband(device)}
+        subnet = {end.device for end in planned.infiniband.values()}
     faults: list[Fault] = []
     judged = {"right": 0, "wrong": 0, "unread": 0}
     wrong: dict[End, End] = {}
-    for cable in site.cables:
-        one = End(cable.a.name, names[cable.a.name, cable.a_port])
-        other = expected[one][0]
+    for link in planned.links:
+        one, other = link.one, link.other
         readers = [
             end
             for end in (one, other)
-            if (end.device in subnet if cable.rule.infiniband else end.device in read and end not in hidden)
+            if (end.device in subnet if link.infiniband else end.device in read and end not in hidden)
         ]
         # What is at a port that its own system does not see is unknown, unless the far end sees another device there.
         if hidden & {one, other} and not any(end in views for end in readers):
@@ -113,13 +73,13 @@ def compare(
             judged["unread"] += 1
             continue
         before = len(faults)
-        faults += _judge(one, other, readers, views, wrong)
+        faults += _judge(link, readers, views, wrong)
         # A NIC, or a switch's port, that has no link says -1 or 0.
         for end in readers:
             speed = found_speeds.get(end, 0)
-            if views.get(end) == (other if end == one else one) and 0 < speed != cable.speed_gbit_s:
-                message = f"{end} runs at {speed:g} Gbit/s, planned {cable.speed_gbit_s:g}; check port and cable"
-                faults.append(Fault("speed", f"{one} - {other}", message))
+            if views.get(end) == link.far(end) and 0 < speed != link.speed_gbit_s > 0:
+                message = f"{end} runs at {speed:g} Gbit/s, planned {link.speed_gbit_s:g}; check port and cable"
+                faults.append(Fault("speed", str(link), message))
                 break
         judged["right" if len(faults) == before else "wrong"] += 1
     faults = _swapped(faults, wrong, expected)
@@ -134,13 +94,11 @@ def report(found: Mapping[str, Any], silent: Mapping[str, str]) -> list[str]:
     return [sums, *unread, *(fault.message for fault in found["faults"])]
 
 
-def _judge(
-    one: End, other: End, readers: list[End], views: Mapping[End, End], wrong: dict[End, End]
-) -> Iterable[Fault]:
+def _judge(link: Link, readers: list[End], views: Mapping[End, End], wrong: dict[End, End]) -> Iterable[Fault]:
     """Return the faults of one cable, and note in ``wrong`` which end sees which other one."""
-    cable = f"{one} - {other}"
+    cable = str(link)
     views_here = {end: views.get(end) for end in readers}
-    far = {one: other, other: one}
+    far = {link.one: link.other, link.other: link.one}
     strange = {end: view for end, view in views_here.items() if view and view != far[end]}
     if strange:
         wrong.update(strange)
@@ -160,7 +118,7 @@ def _judge(
     return []
 
 
-def _swapped(faults: list[Fault], wrong: Mapping[End, End], expected: Mapping[End, tuple[End, Cable]]) -> list[Fault]:
+def _swapped(faults: list[Fault], wrong: Mapping[End, End], expected: Mapping[End, Link]) -> list[Fault]:
     """Return the faults, where two cables whose ends were exchanged are one.
 
     The ends a and c see what the other one is planned to see: a-b and c-d are planned, a-d and c-b are there.
@@ -169,11 +127,11 @@ def _swapped(faults: list[Fault], wrong: Mapping[End, End], expected: Mapping[En
     for end, view in wrong.items():
         if view not in expected:
             continue
-        mate = expected[view][0]
-        if mate != end and wrong.get(mate) == expected[end][0]:
-            one, other = sorted((_name(end, expected), _name(mate, expected)))
+        mate = expected[view].far(view)
+        if mate != end and wrong.get(mate) == expected[end].far(end):
+            one, other = sorted((str(expected[end]), str(expected[mate])))
             # Both ends of each cable tell the same swap.
-            near, far = sorted((end.device, mate.device)), sorted((view.device, expected[end][0].device))
+            near, far = sorted((end.device, mate.device)), sorted((view.device, expected[end].far(end).device))
             side = near if near <= far else far
             pairs.setdefault((one, other), ", ".join(dict.fromkeys(side)))
     if not pairs:
@@ -186,57 +144,30 @@ def _swapped(faults: list[Fault], wrong: Mapping[End, End], expected: Mapping[En
     ]
 
 
-def _name(end: End, expected: Mapping[End, tuple[End, Cable]]) -> str:
-    """Return the name of the cable of an end, with the end at which its rule begins first."""
-    far, cable = expected[end]
-    return f"{end} - {far}" if cable.a.name == end.device else f"{far} - {end}"
-
-
-def _unplanned(views: Mapping[End, End], expected: Mapping[End, tuple[End, Cable]]) -> list[Fault]:
+def _unplanned(views: Mapping[End, End], expected: Mapping[End, Link]) -> list[Fault]:
     """Return links between two devices of the site where no cable is planned at either end."""
     faults = {}
     for end, view in views.items():
         if end not in expected and view not in expected:
             one, other = sorted((end, view))
             faults[one, other] = Fault(
-                "unplanned", f"{one} - {other}", "there is no such cable in the blueprint; add or remove it"
+                "unplanned", f"{one} - {other}", "no such cable is planned; plan it or remove it"
             )
     return list(faults.values())
 
 
-def _far(site: Site, neighbour: Neighbour, planned: tuple[End, Cable] | None) -> End | None:
+def _far(planned: Planned, neighbour: Neighbour, expected: End | None) -> End | None:
     """Return the far end that a neighbour is, by the planned name where it has several; None for another site's."""
-    name = neighbour.device if neighbour.device in site.devices else neighbour.device.split(".", 1)[0]
-    if name not in site.devices or not neighbour.ports:
+    name = neighbour.device if neighbour.device in planned.interfaces else neighbour.device.split(".", 1)[0]
+    if name not in planned.interfaces or not neighbour.ports:
         return None
-    if planned and planned[0].device == name and planned[0].interface in neighbour.ports:
-        return planned[0]
-    device = site.devices[name]
-    known = _interface_names(device)
+    if expected and expected.device == name and expected.interface in neighbour.ports:
+        return expected
+    known = planned.interfaces[name]
     return End(name, next((port for port in neighbour.ports if port in known), neighbour.ports[0]))
 
 
-def _interface_names(device: Device) -> set[str]:
-    groups = device.kind.model.ports.values() if device.kind.model else ()
-    return {name for group in groups for name in group.interfaces}
-
-
-def _has_infiniband(device: Device) -> bool:
-    return any(cable.rule.infiniband for cable in device.cables.values())
-
-
-def _infiniband_end(site: Site, end: tuple[str, int], names: Mapping[tuple[str, str], str]) -> End:
+def _infiniband_end(planned: Planned, end: tuple[str, int]) -> End:
     """Return the end that a node description and a port number are: the HCA, or the switch's port of that number."""
     name, hca = infiniband_device(end[0])
-    if hca or name not in site.devices:
-        return End(name, names.get((name, hca), hca))
-    device = site.devices[name]
-    for port, cable in device.cables.items():
-        if cable.rule.infiniband and _number(port) == end[1]:
-            return End(name, names[name, port])
-    return End(name, str(end[1]))
-
-
-def _number(port: str) -> int:
-    digits = port[len(port.rstrip("0123456789")) :]
-    return int(digits) if digits else -1
+    return planned.infiniband.get((name, hca or str(end[1])), End(name, hca or str(end[1])))

@@ -7,11 +7,15 @@ Names are those of the inventory, so the inventory plugin netbox.netbox.nb_inven
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from typing import Any
+from typing import Any, Union
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Cable, Device, Site
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.names import interface
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import PortGroup
+
+Interface = Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]
 
 # NetBox: dcim/choices.py, InterfaceTypeChoices, by Gbit/s; a speed that is not here is "other".
 ETHERNET = {
@@ -50,6 +54,7 @@ def netbox(site: Site, manufacturer: str) -> dict[str, list[dict[str, Any]]]:
     """
     name = site.blueprint.site
     physical = [kind for kind in site.blueprint.kinds.values() if kind.model]
+    devices = [device for device in site.devices.values() if device.kind.model]
     models = {kind.model.name: kind.model for kind in physical if kind.model}
     return {
         "sites": [{"name": name, "slug": slug(name)}],
@@ -80,9 +85,16 @@ def netbox(site: Site, manufacturer: str) -> dict[str, list[dict[str, Any]]]:
             for network, subnets in site.subnets.items()
             for number, subnet in enumerate(subnets, 1)
         ],
-        "devices": [_device(name, device) for device in site.devices.values() if device.kind.model],
-        "interfaces": [
-            _interface(device, port, cable) for device in site.devices.values() for port, cable in device.cables.items()
+        "devices": [_device(name, device) for device in devices],
+        "interfaces": [each for device in site.devices.values() if device.kind.model for each in _interfaces(device)],
+        "addresses": [
+            each for device in site.devices.values() if device.kind.model for each in _addresses(site, device)
+        ],
+        # The first address is the one by which Ansible reaches the device.
+        "primary_addresses": [
+            {"name": device.name, "site": name, f"primary_ip{_ip(site, device).version}": str(_ip(site, device))}
+            for device in devices
+            if device.addresses
         ],
         "cables": [_cable(cable) for cable in site.cables],
     }
@@ -102,12 +114,67 @@ def _device(site: str, device: Device) -> dict[str, Any]:
     }
 
 
+def _interfaces(device: Device) -> list[dict[str, Any]]:
+    """Return the interfaces with a cable, and one for each network whose address is at none of them."""
+    ports = [_interface(device, port, cable) for port, cable in device.cables.items()]
+    names = {each["name"] for each in ports}
+    others = [name for network in device.addresses if (name := _at(device, network)) not in names]
+    return ports + [{"device": device.name, "name": name, "type": "virtual"} for name in others]
+
+
 def _interface(device: Device, port: str, cable: Cable) -> dict[str, Any]:
     types = INFINIBAND if cable.rule.infiniband else ETHERNET
     # NetBox has speeds in kbit/s.
     speed = int(cable.speed_gbit_s * 1_000_000)
     kind = types.get(int(cable.speed_gbit_s), "other") if cable.speed_gbit_s >= 1 else "other"
-    return {"device": device.name, "name": interface(device, port), "type": kind, "speed": speed}
+    found: dict[str, Any] = {"device": device.name, "name": interface(device, port), "type": kind, "speed": speed}
+    if port != found["name"]:
+        found["label"] = port
+    if not _group(device, port).lldp:
+        found["mgmt_only"] = True
+    return found
+
+
+def _group(device: Device, port: str) -> PortGroup:
+    if device.kind.model is None:
+        raise AssertionError("the blueprint was read without its check")
+    return next(group for group in device.kind.model.ports.values() if port in group.names)
+
+
+def _at(device: Device, network: str) -> str:
+    """Return the name of the interface that has the address of a network: a port's, else the network's name."""
+    for spec in device.kind.addresses:
+        if spec.ports and device.kind.model and network.startswith(f"{spec.network}-"):
+            number = network[len(spec.network) + 1 :]
+            if number.isdigit():
+                return device.kind.model.ports[spec.ports].interfaces[int(number)]
+    return network
+
+
+def _addresses(site: Site, device: Device) -> list[dict[str, Any]]:
+    domain = f".{site.blueprint.domain}" if site.blueprint.domain else ""
+    return [
+        {
+            "address": str(_ip(site, device, network)),
+            "assigned_object": {"device": device.name, "name": _at(device, network)},
+            "dns_name": f"{device.name}-{network.replace('_', '-')}{domain}" if at else f"{device.name}{domain}",
+        }
+        for at, network in enumerate(device.addresses)
+    ]
+
+
+def _ip(site: Site, device: Device, network: str = "") -> Interface:
+    """Return an address of a device, its first one unless told otherwise, with the length of its network's prefix."""
+    network = network or next(iter(device.addresses))
+    address = ipaddress.ip_address(device.addresses[network])
+    spec = next(each.network for each in device.kind.addresses if each.network in (network, _base(network)))
+    subnet = next(each for each in site.subnets[spec] if address in each)
+    return ipaddress.ip_interface(f"{address}/{subnet.prefixlen}")
+
+
+def _base(network: str) -> str:
+    """Return the network of "NETWORK-PORT"."""
+    return network.rpartition("-")[0]
 
 
 def _cable(cable: Cable) -> dict[str, Any]:

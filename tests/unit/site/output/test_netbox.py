@@ -51,7 +51,10 @@ def test_objects():
     }
     assert found["prefixes"][1]["description"] == "rail 1"
     first = {"device": "gpu01", "name": "ens1f0np0"}
-    assert {**first, "type": "100gbase-x-qsfp28", "speed": 100_000_000} in found["interfaces"]
+    assert {**first, "type": "100gbase-x-qsfp28", "speed": 100_000_000, "label": "mlx5_0"} in found["interfaces"]
+    assert {"device": "leaf1-1", "name": "Ethernet0", "type": "100gbase-x-qsfp28", "speed": 100_000_000} in found[
+        "interfaces"
+    ]
     assert found["cables"][0] == {
         "termination_a_type": "dcim.interface",
         "termination_a": first,
@@ -64,14 +67,52 @@ def test_objects():
     }
 
 
-def test_each_end_of_a_cable_is_an_interface_and_each_interface_has_a_cable():
+def test_ports_that_a_system_does_not_see_are_for_management():
+    found = netbox(sites.example("small"), "various")["interfaces"]
+    assert {each["name"] for each in found if each.get("mgmt_only")} == {"bmc"}
+
+
+def test_addresses_are_at_the_interfaces_that_have_them():
+    found = netbox(sites.site(), "various")
+    assert {
+        "address": "10.1.1.1/24",
+        "assigned_object": {"device": "gpu01", "name": "ens1f1np0"},
+        "dns_name": "gpu01-rail-1.example.com",
+    } in found["addresses"]
+    # For the first address, the blueprint names no port.
+    assert {
+        "address": "10.0.0.11/24",
+        "assigned_object": {"device": "gpu01", "name": "management"},
+        "dns_name": "gpu01.example.com",
+    } in found["addresses"]
+    assert {"device": "gpu01", "name": "management", "type": "virtual"} in found["interfaces"]
+    assert {"name": "gpu01", "site": "test", "primary_ip4": "10.0.0.11/24"} in found["primary_addresses"]
+    assert len(found["primary_addresses"]) == len(found["devices"])
+    interfaces = {(each["device"], each["name"]) for each in found["interfaces"]}
+    assert all(
+        (each["assigned_object"]["device"], each["assigned_object"]["name"]) in interfaces
+        for each in found["addresses"]
+    )
+    assert len(interfaces) == len(found["interfaces"])
+    # A port with the name of a network, such as bmc, has its address.
+    small = netbox(sites.example("small"), "various")["interfaces"]
+    assert [each["type"] for each in small if (each["device"], each["name"]) == ("gpu01", "bmc")] == ["1000base-t"]
+
+
+def test_an_address_of_ipv6():
+    found = netbox(sites.site(networks__management__network="fd00::/64"), "various")
+    assert {"name": "gpu01", "site": "test", "primary_ip6": "fd00::b/64"} in found["primary_addresses"]
+
+
+def test_each_end_of_a_cable_is_an_interface_and_each_other_interface_is_virtual():
     found = netbox(sites.site(), "various")
     ends = [
         (cable[end]["device"], cable[end]["name"])
         for cable in found["cables"]
         for end in ("termination_a", "termination_b")
     ]
-    assert sorted(ends) == sorted((each["device"], each["name"]) for each in found["interfaces"])
+    ports = [each for each in found["interfaces"] if each["type"] != "virtual"]
+    assert sorted(ends) == sorted((each["device"], each["name"]) for each in ports)
     assert len(set(ends)) == len(ends)
 
 

@@ -1,25 +1,31 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Output of netbox.yml, read by nb_inventory, is the inventory of the blueprint: the same hosts and groups."""
+"""What netbox.yml writes, read from NetBox again, is the site of the blueprint: inventory, ports, cables.
+
+The NetBox is a simulated one (tests/support/site/netbox_api.py).
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import urlparse
+import sys
+from pathlib import Path
 
+import netbox_api
 import pytest
 import sites
+from playing import ROOT, ansible_playbook
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.netbox import netbox, slug
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.inventory import inventory
+
+pytestmark = pytest.mark.fleet  # Ansible reads inventories over HTTP
 
 # As docs/blueprint.md has it.
 INVENTORY = """
 plugin: netbox.netbox.nb_inventory
-api_endpoint: http://127.0.0.1:PORT
+api_endpoint: URL
 token: token
 group_by: [device_roles]
 group_names_raw: true
@@ -27,104 +33,127 @@ compose:
   site_rack: rack.name
 groups:
   nodes: role.slug == 'node'
+  roce_hosts: role.slug == 'node'
   roce_switches: role.slug in ['leaf', 'spine']
 keyed_groups: [{key: site_rack, separator: ""}]
 """
-KINDS = {"sites": "sites", "racks": "racks", "device_roles": "device-roles", "manufacturers": "manufacturers"}
-NONE = ("platform", "tenant", "cluster", "primary_ip", "primary_ip4", "primary_ip6", "location", "serial", "asset_tag")
-
-
-def api():
-    """Return NetBox's objects by path, from what netbox.yml writes; each has an id, and refers to others by id."""
-    written = netbox(sites.site(), "various")
-    number = {
-        kind: {each.get("name", each.get("model")): index for index, each in enumerate(objects, 1)}
-        for kind, objects in written.items()
-    }
-    paths = {f"/api/dcim/{path}/": [dict(each) for each in written[kind]] for kind, path in KINDS.items()}
-    paths["/api/dcim/device-types/"] = [
-        {**each, "manufacturer": {"id": number["manufacturers"][each["manufacturer"]]}}
-        for each in written["device_types"]
-    ]
-    paths["/api/dcim/devices/"] = [
-        {
-            **dict.fromkeys(NONE),
-            "name": each["name"],
-            "display": each["name"],
-            "site": {"id": number["sites"][each["site"]]},
-            "rack": {"id": number["racks"][each["rack"]], "name": each["rack"]},
-            "role": {"id": number["device_roles"][each["device_role"]], "slug": slug(each["device_role"])},
-            "device_type": {"id": number["device_types"][each["device_type"]]},
-            "status": {"value": "active", "label": "Active"},
-            "position": each["position"],
-            "tags": [],
-            "custom_fields": {},
-            "config_context": {},
-            "local_context_data": None,
-        }
-        for each in written["devices"]
-    ]
-    for objects in paths.values():
-        for index, each in enumerate(objects, 1):
-            each["id"] = index
-    for each in paths["/api/dcim/sites/"]:
-        each.update(region=None, group=None, time_zone=None, facility="", prefix_count=0)
-    return paths
 
 
 @pytest.fixture
-def port():
-    """Serve the API of a NetBox that has nothing but what was written."""
-    paths = api()
-    lists = {"get": {"parameters": []}}
-    fixed = {
-        "/api/status/": {"netbox-version": "4.1.0"},
-        "/api/schema/": {
-            "info": {"version": "4.1.0"},
-            "paths": {"/api/dcim/devices/": lists, "/api/virtualization/virtual-machines/": lists},
-        },
-    }
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            path = urlparse(self.path).path
-            found = paths.get(path if path.endswith("/") else f"{path}/", [])
-            answer = fixed.get(path, {"count": len(found), "next": None, "previous": None, "results": found})
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.end_headers()
-            self.wfile.write(json.dumps(answer).encode())
-
-        def log_message(self, *arguments):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server.server_address[1]
-    server.shutdown()
+def site():
+    return sites.site()
 
 
-@pytest.mark.fleet  # Ansible reads an inventory over HTTP
-def test_nb_inventory_has_the_hosts_groups_and_racks_of_the_blueprint(port, tmp_path):
-    (tmp_path / "netbox.yml").write_text(INVENTORY.replace("PORT", str(port)))
+@pytest.fixture
+def netbox(site, tmp_path):
+    """Serve the site, whose inventory is in tmp_path/site. Returns NetBox's objects and its URL."""
+    paths = netbox_api.api(site)
+    with netbox_api.served(paths) as url:
+        folder = tmp_path / "site"
+        (folder / "group_vars").mkdir(parents=True)
+        (folder / "netbox.yml").write_text(INVENTORY.replace("URL", url))
+        system = "roce_switch_system: sonic\nroce_switch_asic: spectrum3\n"
+        (folder / "group_vars/roce_switches.yml").write_text(system)
+        yield paths, url
+
+
+def listed(folder):
     done = subprocess.run(
-        ["ansible-inventory", "-i", "netbox.yml", "--list"],
-        cwd=tmp_path,
-        env={**os.environ, "HOME": str(tmp_path), "ANSIBLE_HOME": str(tmp_path), "no_proxy": "127.0.0.1"},
+        [Path(sys.executable).with_name("ansible-inventory"), "-i", folder, "--list"],
+        cwd=ROOT,
+        env={**os.environ, "no_proxy": "127.0.0.1"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    listed = json.loads(done.stdout)
-    site = sites.site()
+    return json.loads(done.stdout.replace('"__ansible_unsafe"', '"unsafe"'))
+
+
+def play(folder, url, playbook, *arguments, **environment):
+    given = ("-e", f"netbox_url={url}", "-e", "netbox_token=token", *arguments)
+    return ansible_playbook("-i", folder, f"playbooks/{playbook}", *given, no_proxy="127.0.0.1", **environment)
+
+
+def test_nb_inventory_has_the_hosts_groups_racks_and_addresses_of_the_blueprint(netbox, site, tmp_path):
+    found = listed(tmp_path / "site")
     physical = [device for device in site.devices.values() if device.kind.model]
-    names = {group: set(found.get("hosts", [])) for group, found in listed.items()}
+    names = {group: set(each.get("hosts", [])) for group, each in found.items()}
     for kind in {device.kind.name for device in physical}:
         assert names[kind] == {device.name for device in physical if device.kind.name == kind}
     assert names["nodes"] == names["node"]
     assert names["roce_switches"] == names["leaf"] | names["spine"]
     assert names["rack_1"] == {device.name for device in physical if device.rack.name == "rack-1"}
-    racks = {name: values["site_rack"]["__ansible_unsafe"] for name, values in listed["_meta"]["hostvars"].items()}
-    assert racks == {device.name: device.rack.name for device in physical}
+    own = found["_meta"]["hostvars"]
+    assert {name: each["site_rack"]["unsafe"] for name, each in own.items()} == {
+        device.name: device.rack.name for device in physical
+    }
+    assert {name: each["ansible_host"]["unsafe"] for name, each in own.items()} == {
+        name: each["vars"]["ansible_host"] for name, each in inventory(site)["hosts"].items()
+    }
+
+
+def test_the_playbooks_have_the_ports_of_the_blueprint(netbox, site, tmp_path):
+    folder, (paths, url) = tmp_path / "site", netbox
+    status, output = play(folder, url, "netbox_links.yml")
+    assert status == 0, output
+    found = listed(folder)["_meta"]["hostvars"]
+    wanted = inventory(site)["hosts"]
+    assert wanted["leaf1-1"]["vars"]["roce_switch_ports"]
+    assert wanted["gpu01"]["vars"]["roce_host_nics"]
+    for name in ("roce_switch_ports", "roce_host_nics"):
+        assert {host: each.get(name) for host, each in found.items()} == {
+            host: each["vars"].get(name) for host, each in wanted.items()
+        }
+    # A second run changes nothing; another length is a change.
+    status, output = play(folder, url, "netbox_links.yml")
+    assert (status, "changed=0" in output) == (0, True), output
+    paths["/api/dcim/cables/"][0]["length"] = 9.5
+    status, output = play(folder, url, "netbox_links.yml", "--check", "--diff")
+    assert (status, "changed=1" in output) == (0, True), output
+    assert '"cable_m": 10' in output
+
+
+def test_the_switches_get_the_configuration_that_they_get_from_the_blueprint(netbox, tmp_path):
+    folder, (_paths, url) = tmp_path / "site", netbox
+    other = tmp_path / "blueprint"
+    (other / "group_vars").mkdir(parents=True)
+    (other / "blueprint.yml").write_text(sites.TEXT)
+    (other / "group_vars/roce_switches.yml").write_text((folder / "group_vars/roce_switches.yml").read_text())
+    status, output = play(folder, url, "netbox_links.yml")
+    assert status == 0, output
+    made = {}
+    for each in (folder, other):
+        written = tmp_path / f"{each.name}-plans"
+        status, output = ansible_playbook("-i", each, "playbooks/fabric_config.yml", "-e", f"fabric_path={written}")
+        assert status == 0, output
+        made[each.name] = {file.name: file.read_text() for file in written.rglob("*") if file.is_file()}
+    assert made["site"] == made["blueprint"]
+    assert len(made["site"]) >= 6
+
+
+def test_cables_are_held_against_netbox(netbox, tmp_path):
+    folder, (_paths, url) = tmp_path / "site", netbox
+    tool = tmp_path / "lldpcli"
+    seen = {"ens1f0np0": ("leaf1-1", "Ethernet0"), "ens1f1np0": ("leaf1-2", "Ethernet0")}
+    seen |= {"ens2f0np0": ("leaf1-2", "Ethernet4"), "ens2f1np0": ("leaf1-1", "Ethernet4")}
+    rows = [
+        {"name": name, "chassis": [{"name": [{"value": far}]}], "port": [{"id": [{"type": "ifname", "value": port}]}]}
+        for name, (far, port) in seen.items()
+    ]
+    tool.write_text(f"#!/bin/sh\necho '{json.dumps({'lldp': [{'interface': rows}]})}'\n")
+    tool.chmod(0o755)
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "cabling_hosts": "gpu01"}
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    status, output = play(folder, url, "cabling.yml", "-e", json.dumps(local), COLUMNS="1000", PATH=path)
+    assert status == 2, output
+    assert "2 cables are right, 2 wrong, 28 not read" in output
+    assert "swap the ends of the cables gpu01 ens2f0np0 - leaf1-1 Ethernet4 and gpu01 ens2f1np0" in output
+
+
+def test_a_token_that_may_not_read(netbox, tmp_path):
+    status, output = play(tmp_path / "site", netbox[1], "netbox_links.yml", "-e", "netbox_token=other")
+    assert status == 2
+    assert "HTTP Error 403" in output
+    assert "check the URL, the token and the certificate" in output

@@ -1,0 +1,93 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The planned cables of a site, wherever they are written: in its blueprint or in NetBox. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
+
+
+class End(NamedTuple):
+    """An end of a cable: a device, and its interface."""
+
+    device: str
+    interface: str
+
+    def __str__(self) -> str:
+        return f"{self.device} {self.interface}"
+
+
+class Link(NamedTuple):
+    """A planned cable. ``speed_gbit_s`` is 0 where it is not known."""
+
+    one: End
+    other: End
+    speed_gbit_s: float
+    infiniband: bool
+
+    def far(self, end: End) -> End:
+        """Return the other end."""
+        return self.other if end == self.one else self.one
+
+    def __str__(self) -> str:
+        return f"{self.one} - {self.other}"
+
+
+@dataclass
+class Planned:
+    """All planned cables.
+
+    ``interfaces`` are the names of the interfaces of each device of the site, ``hidden`` the ends that the device's
+    own system does not see, such as a BMC's port. ``infiniband`` has the end of each device and HCA or port number, as
+    ``ibnetdiscover`` names them.
+    """
+
+    links: list[Link] = field(default_factory=list)
+    interfaces: dict[str, set[str]] = field(default_factory=dict)
+    hidden: set[End] = field(default_factory=set)
+    infiniband: dict[tuple[str, str], End] = field(default_factory=dict)
+
+    def add(self, link: Link, names: tuple[str, str]) -> None:
+        """Add a cable; ``names`` are those that InfiniBand has for the two ports: HCA, or a switch's port."""
+        self.links.append(link)
+        if link.infiniband:
+            for end, name in zip((link.one, link.other), names):
+                self.infiniband[end.device, name] = end
+                digits = name[len(name.rstrip("0123456789")) :]
+                self.infiniband.setdefault((end.device, str(int(digits)) if digits else ""), end)
+
+
+def interfaces(site: Site) -> dict[tuple[str, str], str]:
+    """Return the name that its system has for each (device, port) with a cable."""
+    names = {
+        (model.name, port): name
+        for kind in site.blueprint.kinds.values()
+        if (model := kind.model)
+        for group in model.ports.values()
+        for port, name in zip(group.names, group.interfaces)
+    }
+    return {
+        (device.name, port): names[device.kind.model.name, port]
+        for device in site.devices.values()
+        if device.kind.model
+        for port in device.cables
+    }
+
+
+def planned(site: Site) -> Planned:
+    """Return the planned cables of a blueprint."""
+    found = Planned()
+    for device in site.devices.values():
+        groups = device.kind.model.ports.values() if device.kind.model else ()
+        found.interfaces[device.name] = {name for group in groups for name in group.interfaces}
+        found.hidden.update(End(device.name, name) for group in groups if not group.lldp for name in group.interfaces)
+    names = interfaces(site)
+    for cable in site.cables:
+        one = End(cable.a.name, names[cable.a.name, cable.a_port])
+        other = End(cable.b.name, names[cable.b.name, cable.b_port])
+        link = Link(one, other, cable.speed_gbit_s, cable.rule.infiniband)
+        found.add(link, (cable.a_port, cable.b_port))
+    return found
