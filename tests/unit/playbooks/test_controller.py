@@ -4,13 +4,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import argument_specs
+import sites
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.inventory import inventory
 
 PLAYBOOKS = Path(__file__).parents[3] / "playbooks"
 PLAY = yaml.safe_load((PLAYBOOKS / "controller.yml").read_text())[0]
@@ -79,6 +83,17 @@ def test_the_rules_for_a_failed_node_run_jobs_that_take_their_arguments():
     extra = rules[1]["action"]["run_job_template"]["job_args"]["extra_vars"]
     specs = yaml.safe_load((PLAYBOOKS.parent / "roles/node_boot/meta/argument_specs.yml").read_text())
     assert set(extra) <= set(specs["argument_specs"]["rollout"]["options"])
+
+
+def test_an_alert_that_does_not_name_one_node_runs_no_job():
+    rules = yaml.safe_load((PLAYBOOKS.parent / "extensions/eda/rulebooks/failed_node.yml").read_text())[0]["rules"]
+    blue_vela = inventory(sites.example("blue_vela"))
+    others = [*blue_vela["groups"], "all", "", "node-*", "node-0001:node-0002", "node-0001\nall", "boot-1-1"]
+    for rule in rules:
+        (pattern,) = re.findall(r'event\.alert\.labels\.node is match\("(.*?)"\)', rule["condition"])
+        assert all(re.fullmatch(pattern, name) for name, at in blue_vela["hosts"].items() if at["group"] == "nodes")
+        assert not any(re.fullmatch(pattern, name) for name in others)
+        assert rule["throttle"]["group_by_attributes"] == ["event.alert.labels.node"]
 
 
 def test_a_survey_has_the_fields_that_the_controller_needs():
