@@ -81,7 +81,7 @@ def _rack(rack: Block, names: list[str], x: int, bottom: int, colours: dict[str,
             f'fill="{colours[device.kind.name]}"/>\n'
         )
         name = device.kind.name if len(names) > 1 else device.name
-        parts.append(_text(x + 6, y + height / 2 + 3, f"{device.unit}: {name}, {device.kind.model.name}", 38))
+        parts.append(_text(x + 6, y + height / 2 + 3, f"{device.unit}: {name}, {device.kind.model.name}", 34))
     return "".join(parts)
 
 
@@ -105,13 +105,18 @@ def _fabric(site: Site, fabric: str, top: int, colours: dict[str, str]) -> tuple
     for at, column in enumerate(sorted(columns)):
         for row, name in enumerate(columns[column]):
             places[name] = (LEFT + at * 320, top + 20 + row * 46)
+    labels: Counter[str] = Counter()
     for rule in rules:
         for name in rule.froms:
             (x1, y1), (x2, y2) = places[name], places[rule.to]
             parts.append(f'<line x1="{x1 + 140}" y1="{y1 + 14}" x2="{x2}" y2="{y2 + 14}" stroke="#555"/>\n')
         x, y = places[rule.froms[0]]
+        # The first label is above the line, those of other rules from the same kind are below it.
+        above = labels[rule.froms[0]]
+        labels[rule.froms[0]] += 1
+        y += 13 + 11 * above if above else 10
         speed = next((f"{cable.speed_gbit_s:g}" for cable in site.cables if cable.rule is rule), "0")
-        parts.append(_text(x + 146, y + 10, f"{rule.name}: {counts[rule.name]} \u00d7 {speed}G {rule.medium.name}", 36))
+        parts.append(_text(x + 146, y, f"{rule.name}: {counts[rule.name]} \u00d7 {speed}G {rule.medium.name}", 36))
     for name, (x, y) in places.items():
         parts.append(f'<rect x="{x}" y="{y}" width="140" height="28" fill="{colours[name]}" stroke="#333"/>\n')
         parts.append(_text(x + 6, y + 17, f"{len(site.by_kind[name])} \u00d7 {name}", 26))

@@ -43,3 +43,11 @@ def test_everything_is_inside():
             assert x + float(each.get("width")) <= width
             assert y >= 0
             assert y + float(each.get("height")) <= height
+
+
+def test_no_text_is_over_another_one():
+    for name in ("small", "vela", "blue_vela"):
+        root = ET.fromstring(picture(sites.example(name)))
+        places = sorted((float(each.get("x")), float(each.get("y"))) for each in root.iter(f"{SVG}text"))
+        # Letters are 9 high.
+        assert [one for one, other in zip(places, places[1:]) if one[0] == other[0] and other[1] - one[1] < 9] == []
