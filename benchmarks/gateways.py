@@ -7,21 +7,23 @@
     benchmarks/gateways.py --hosts 40 --delay 0.5
 
 Each stand-in host takes the same time, as a host that answers slowly does, and next to no processor time. The
-controller and each gateway work on FORKS hosts at once. Gateways are network namespaces of this machine, so they share
-its processors, and ssh is not measured: what is left is what ansible-runner and the division cost.
+controller and each gateway work on FORKS hosts at once, few enough that the delays take most of the time and the growth
+is seen. Gateways are network namespaces of this machine, so they share its processors, and ssh is not measured: what is
+left is what ansible-runner and the division cost.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
 
 from timed import ROOT, status, timed
 
-FORKS = 10
+FORKS = 4
 GATEWAYS = (1, 2, 4)
 PLAY = """
 - name: Read the hosts
@@ -40,14 +42,15 @@ def seconds(command: list[str], folder: Path) -> float:
 
 
 def compare(hosts: int, delay_s: float) -> None:
-    """Print the times and their ratios."""
-    print(f"{hosts} hosts of {delay_s:g} s each, {FORKS} at once on the controller and on each gateway")
+    """Print the times, and their ratios to the controller alone and to one gateway, beside linear growth."""
+    load = "{:.1f}, {:.1f}, {:.1f}".format(*os.getloadavg())
+    print(f"{hosts} hosts of {delay_s:g} s each, {FORKS} at once on the controller and on each gateway, load {load}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "play.yml").write_text(PLAY.replace("DELAY", f"{delay_s:g}"), encoding="utf-8")
         (folder / "connect").write_text('#!/bin/sh\nexec unshare --map-root-user --net sh -c "$2"\n', encoding="utf-8")
         (folder / "connect").chmod(0o755)
-        plain = 0.0
+        plain = one = 0.0
         for gateways in (0, *GATEWAYS):
             each = {f"host-{n:04}": {"runner_gateway": f"gateway-{n % max(gateways, 1)}"} for n in range(hosts)}
             inventory = {"all": {"hosts": each, "vars": {"ansible_connection": "local"}}}
@@ -63,14 +66,18 @@ def compare(hosts: int, delay_s: float) -> None:
                 "gateways_forks": FORKS,
             }
             took = seconds([*command, "-e", json.dumps(variables), str(ROOT / "playbooks/gateways.yml")], folder)
-            print(f"{gateways} gateways          {took:6.1f} s, {plain / took:.1f} times as fast")
+            one = one or took
+            print(
+                f"gateways: {gateways}         {took:6.1f} s, {plain / took:.2f} times as fast as the controller, "
+                f"{one / took:.2f} times as fast as one gateway, linear {gateways / GATEWAYS[0]:g}"
+            )
 
 
 def main() -> int:
     """Exit status 0 where all runs succeeded, whatever the ratios are."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--hosts", type=int, default=200, help="stand-in hosts (default 200)")
-    parser.add_argument("--delay", type=float, default=4.0, help="seconds that each takes (default 4)")
+    parser.add_argument("--hosts", type=int, default=32, help="stand-in hosts (default 32)")
+    parser.add_argument("--delay", type=float, default=10.0, help="seconds that each takes (default 10)")
     options = parser.parse_args()
     return status(lambda: compare(options.hosts, options.delay))
 
