@@ -22,10 +22,42 @@ FEWER = {
         "rack: {inside: su, count: 8": "rack: {inside: su, count: 1",
         "per: rack\n    count: 4": "per: rack\n    count: 2",
     },
+    "small": {},
 }
-# What the README of an example says that a site adds.
+# What the README of an example says that a site adds; of small docs/first-site.md.
 ADDED = {
     "vela": {},
+    "small": {
+        "vault_bmc_password": "none",
+        "node_boot_mac": "52:54:00:00:00:{{ inventory_hostname[-2:] }}",
+        "node_boot_rollout_image": "gpu-node",
+        "node_image_layers": {
+            "base": {
+                "distribution": "debian",
+                "suite": "bookworm",
+                "architecture": "amd64",
+                "archives": [
+                    {
+                        "url": "http://deb.debian.org/debian",
+                        "suites": ["bookworm"],
+                        "components": ["main"],
+                        "keyring": "/usr/share/keyrings/debian-archive-keyring.gpg",
+                    }
+                ],
+                "packages": [
+                    "linux-image-amd64",
+                    "systemd-sysv",
+                    "udev",
+                    "dbus",
+                    "iproute2",
+                    "openssh-server",
+                    "python3",
+                ],
+            }
+        },
+        "node_image_images": {"gpu-node": {"layer": "base"}},
+        "boot_server_build_host": "build1",
+    },
     "blue_vela": {
         "vault_bmc_password": "none",
         "site_cuda_key": "a public key",
@@ -33,6 +65,8 @@ ADDED = {
         "node_boot_mac": "52:54:00:00:00:{{ inventory_hostname[-2:] }}",
     },
 }
+# Hosts that it adds, by group.
+ADDED_HOSTS = {"small": {"image_builders": {"hosts": {"build1": {}}}}}
 ABSENT = {
     "ansible_connection": "absent_host",
     "ansible_pipelining": True,
@@ -50,7 +84,8 @@ class AbsentSite:
         shutil.copytree(ROOT / "inventories" / name, self.inventory)
         for old, new in FEWER[name].items():
             self.change("blueprint.yml", old, new)
-        self._write("absent.json", {"all": {"vars": {**ABSENT, **ADDED[name]}}})
+        added = {"vars": {**ABSENT, **ADDED[name]}, "children": ADDED_HOSTS.get(name, {})}
+        self._write("absent.json", {"all": added})
 
     def _write(self, name: str, data: object) -> None:
         (self.folder / name).write_text(json.dumps(data), encoding="utf-8")

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""All playbooks of the README on inventories/vela and inventories/blue_vela, in check mode.
+"""All playbooks of the README on inventories/vela and blue_vela, and those of docs/first-site.md, in check mode.
 
 Their hosts are not there: modules check the arguments that inventory, roles and filters give them, and answer as on a
 host without any setting (tests/support/site). A variable that is missing or wrong in an inventory ends the run.
@@ -13,7 +13,7 @@ import re
 
 import pytest
 import yaml
-from absent_site import AbsentSite
+from absent_site import ADDED, AbsentSite
 from playing import ROOT, ansible_playbook
 from sonic_configs import ASICS
 
@@ -141,3 +141,20 @@ def test_a_variable_that_is_missing_or_wrong_is_found(tmp_path, name, file, old,
     status, output = site.check(playbook)
     assert status == 2, output
     assert why in output
+
+
+@LONG
+def test_a_first_site_needs_no_variable_that_its_page_does_not_name(tmp_path):
+    page = (ROOT / "docs/first-site.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    # inventories/small has these two.
+    assert named == {*ADDED["small"], "roce_switch_system", "roce_switch_asic"}
+    told = re.findall(r"ansible-playbook -i inventories/SITE playbooks/(\w+\.yml)", page)
+    site = AbsentSite(tmp_path, "small")
+    for playbook in dict.fromkeys(told):
+        # Neighbours and the pools of switches are those of the machines.
+        if playbook not in ("site_plan.yml", "cabling.yml", "fabric_qos.yml"):
+            status, output = site.check(playbook)
+            assert status == 0, output
+    assert {"boot_servers.yml", "node_images.yml", "fabric_config.yml"} <= set(told)

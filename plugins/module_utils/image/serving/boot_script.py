@@ -138,7 +138,10 @@ def checked_mac(mac: str, subject: str) -> str:
     """Return ``mac`` in the form of iPXE's hexhyp. Raises ImageError if it is no MAC or not a single machine's."""
     text = mac.lower() if isinstance(mac, str) else ""
     if not MAC.fullmatch(text) or int(text[:2], 16) & 1 or not text.strip("0:-"):
-        raise ImageError(subject, f"{mac!r} is not the MAC address of a NIC", "give six pairs, as aa:bb:cc:dd:ee:ff")
+        # YAML reads pairs of digits below 60 as a number of base 60.
+        quoted = "" if isinstance(mac, str) else ", in quotes"
+        remedy = f"give six pairs, as aa:bb:cc:dd:ee:ff{quoted}"
+        raise ImageError(subject, f"{mac!r} is not the MAC address of a NIC", remedy)
     return text.replace(":", "-")
 
 

@@ -148,6 +148,11 @@ def test_nodes_begin_at_different_servers_and_pause_differently():
     ("changed", "said"),
     [
         ({"mac": "52:54:00:aa:bb"}, r"node node1: '52:54:00:aa:bb' is not the MAC address of a NIC"),
+        # 52:54:00:00:00:01 without quotes in YAML.
+        (
+            {"mac": 41135040001},
+            "41135040001 is not the MAC address of a NIC; give six pairs, as .*, in quotes",
+        ),
         ({"mac": "ff:ff:ff:ff:ff:ff"}, "is not the MAC address of a NIC"),
         ({"mac": "00:00:00:00:00:00"}, "is not the MAC address of a NIC"),
         ({"name": "Node_1"}, "node 'Node_1': not a host's name"),
