@@ -115,6 +115,7 @@ def test_the_playbooks_have_the_ports_of_the_blueprint(netbox, site, tmp_path):
     assert '"cable_m": 10' in output
 
 
+@pytest.mark.long  # the ports of the test before are what it depends on
 def test_the_switches_get_the_configuration_that_they_get_from_the_blueprint(netbox, tmp_path):
     folder, (_paths, url) = tmp_path / "site", netbox
     other = tmp_path / "blueprint"
@@ -133,6 +134,7 @@ def test_the_switches_get_the_configuration_that_they_get_from_the_blueprint(net
     assert len(made["site"]) >= 6
 
 
+@pytest.mark.long
 def test_cables_are_held_against_netbox(netbox, tmp_path):
     folder, (_paths, url) = tmp_path / "site", netbox
     tool = tmp_path / "lldpcli"
