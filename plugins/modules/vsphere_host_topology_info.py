@@ -10,15 +10,16 @@ short_description: Read ESXi hosts as topologies, with one request to vCenter
 version_added: 0.1.0
 description:
   - Reads the PCI devices of ESXi hosts, their bridges, NUMA nodes, passthrough and SR-IOV, processors and memory into
-    the structure of M(sailloft.fleet.host_topology_info), and what virtual machines hold of each host.
-  - vSphere's API does not tell BARs, links, ACS, ATS, MaxReadReq, IOMMU groups, port types and NUMA distances. They
-    stay unknown.
+    the structure of M(sailloft.fleet.host_topology_info), and the devices, memory and CPUs of each host's virtual
+    machines.
+  - vSphere's API does not provide BARs, links, ACS, ATS, MaxReadReq, IOMMU groups, port types and NUMA distances. They
+    are unknown.
 extends_documentation_fragment:
   - sailloft.fleet.vsphere
   - sailloft.fleet.vsphere.hosts
 options:
   record:
-    description: Whether to return recordings, too.
+    description: Whether to return recordings as well.
     type: bool
     default: false
 attributes:
