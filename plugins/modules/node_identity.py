@@ -137,7 +137,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identities
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.tools import Signer
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import IDENTITY, Store
 
 SECRET = {
     "path": {"type": "str", "required": True},
@@ -179,7 +179,7 @@ def main() -> None:
         nodes = identities.read_nodes(params["nodes"])
         signer = Signer(params["signing_key"], params["public_key"], params["signing_password"])
         change = identities.ensure(store, nodes, signer, module.check_mode, params["removed"])
-        folder = store.place(identities.IDENTITY)
+        folder = store.place(IDENTITY)
         # A bundle whose digest is right and whose signature is not differs in nothing that is shown.
         forged = [name for name in change.written if change.before.get(name) == change.after[name]]
         before = {**change.before, **dict.fromkeys(forged, "not signed by this key")}

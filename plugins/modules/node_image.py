@@ -137,6 +137,7 @@ from ansible.module_utils.urls import open_url
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.progress import to_file
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import build
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Setting
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
 
@@ -168,7 +169,7 @@ def main() -> None:
             raise ImageError(
                 "first_stage", "no script was given", "use the module by its action plugin, or give its text"
             )
-        setting = build.Setting(
+        setting = Setting(
             # systemctl --root takes no ".." on the way to its root.
             store=Path(params["store"]).resolve(),
             cache=Path(params["cache"]).resolve(),
