@@ -10,11 +10,10 @@ DOCUMENTATION = r"""
 module: bios_info
 short_description: Check whether the BIOS of a host is set for GPU virtual machines
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Reads from Linux whether virtual machine extensions, IOMMU, interrupt remapping, ACS and SR-IOV are on, and returns
     the same claims as the proof (M(sailloft.fleet.gpu_vm_proof)).
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   required:
     description:
@@ -28,13 +27,6 @@ options:
     type: list
     elements: str
     choices: [extensions, iommu, interrupt_remapping, acs, sriov]
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: none
 """
 
 EXAMPLES = r"""

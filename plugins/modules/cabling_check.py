@@ -12,6 +12,7 @@ description:
   - Lists the cables that are missing, wrong, swapped, one-sided or at the wrong speed. It runs on the controller, once
     for all devices.
   - A device that was not read is not judged. A cable with no end that was read is counted as not read, never as right.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   blueprint:
     description: The file of the blueprint.
@@ -22,15 +23,6 @@ options:
       The result of M(sailloft.fleet.cabling_info) by device. Devices without C(neighbours) count as not read.
     type: dict
     required: true
-attributes:
-  check_mode:
-    description: The same in check mode.
-    support: full
-  diff_mode:
-    description: It changes nothing, so there is nothing to show.
-    support: none
-author:
-  - The Sailloft maintainers (@sailloft)
 """
 
 EXAMPLES = r"""

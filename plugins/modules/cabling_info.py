@@ -11,6 +11,7 @@ version_added: 0.1.0
 description:
   - Reads LLDP from C(lldpd), or a switch's table of neighbours that another module has read, and the InfiniBand subnet
     from C(ibnetdiscover). M(sailloft.fleet.cabling_check) compares the result with a blueprint.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   system:
     description: The form of O(text). V(linux), V(cumulus), V(sonic) and V(dell_sonic) run lldpd.
@@ -31,15 +32,6 @@ options:
     description: Whether to read the host's InfiniBand subnet as well. It needs root.
     type: bool
     default: false
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: It changes nothing, so there is nothing to show.
-    support: none
-author:
-  - The Sailloft maintainers (@sailloft)
 """
 
 EXAMPLES = r"""

@@ -16,6 +16,7 @@ extends_documentation_fragment:
   - sailloft.fleet.gpu_domain
   - sailloft.fleet.gpu_domain.domains
   - sailloft.fleet.gpu_domain.module_ids
+  - sailloft.fleet.attributes.reads
 options:
   domains:
     required: false
@@ -23,13 +24,6 @@ options:
     description: Further virtual machines to read. Without this and without O(domains), all that libvirt knows.
     type: list
     elements: str
-attributes:
-  check_mode:
-    description: Changes nothing.
-    support: full
-  diff_mode:
-    description: Changes nothing.
-    support: none
 seealso:
   - module: sailloft.fleet.gpu_domain
 """

@@ -10,8 +10,6 @@ DOCUMENTATION = r"""
 module: gpu_host_boot
 short_description: Set huge pages, VFs, bindings, PCI and kernel settings of a GPU host, now and at every boot
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Does in one call what M(sailloft.fleet.hugepages), M(sailloft.fleet.sriov), M(sailloft.fleet.vfio_binding) and
     M(sailloft.fleet.pci_tuning) do, in this order, then sets O(kernel_settings), and repeats all of it at every boot,
@@ -26,6 +24,7 @@ description:
     settings stay saved.
   - In an image, whose root is a chroot on the host that builds it, only V(now=false) works. All other modules that read
     or change the running kernel fail there, because it is the kernel of the build host.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   hugepages:
     description: The arguments of M(sailloft.fleet.hugepages).
@@ -80,13 +79,6 @@ options:
     type: bool
     default: true
     version_added: 0.1.0
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -8,8 +8,6 @@ DOCUMENTATION = r"""
 module: gpu_host_compare
 short_description: Compare a GPU host with its settings and virtual machines, in one call
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Reports whether M(sailloft.fleet.bios_info), M(sailloft.fleet.kernel_arguments), M(sailloft.fleet.nic_firmware),
     M(sailloft.fleet.gpu_host_boot) and M(sailloft.fleet.gpu_domain) would change or report anything on a host, and
@@ -17,6 +15,7 @@ description:
   - It does not fail because of a setting. A setting that one of these modules would refuse or could not read is a
     difference; the module itself then reports the cause.
   - M(sailloft.fleet.gpu_server_compare) calls it with the arguments that follow from the variables of the roles.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   packages:
     description:
@@ -38,13 +37,6 @@ options:
   gpu_domain:
     description: The arguments of M(sailloft.fleet.gpu_domain).
     type: dict
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: none
 """
 
 EXAMPLES = r"""

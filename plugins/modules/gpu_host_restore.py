@@ -10,8 +10,6 @@ DOCUMENTATION = r"""
 module: gpu_host_restore
 short_description: Take back the settings of a GPU host
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Restores the values from before M(sailloft.fleet.gpu_host_boot), M(sailloft.fleet.kernel_arguments) and
     M(sailloft.fleet.nic_firmware) changed them, the last change first, and removes the service that applies settings at
@@ -20,13 +18,7 @@ description:
     Without that record only the service is removed.
   - Fails while guests run. A file that others have changed since then is not changed, and the call fails at the end.
   - Packages stay installed. VFs that existed before are created again, with the settings that their driver reported.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
+extends_documentation_fragment: [sailloft.fleet.attributes]
 """
 
 EXAMPLES = r"""

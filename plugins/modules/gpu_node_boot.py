@@ -10,8 +10,6 @@ DOCUMENTATION = r"""
 module: gpu_node_boot
 short_description: Set MIG, clocks, NIC rings and ARP settings of a GPU node, now and at every boot
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Turns MIG off, locks the clocks of all GPUs, sets the rings of ConnectX and BlueField interfaces and the ARP
     settings of rails on one subnet, and repeats this at every boot, with the same code, after the persistence daemon
@@ -20,6 +18,7 @@ description:
     (C(/usr/lib/sailloft/gpu_node.pyz)) and a systemd unit (C(sailloft-gpu-node.service)).
   - If the driver is not loaded, for example after its installation, MIG and clocks wait for the next boot
     (RV(pending)).
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   state:
     description: V(absent) removes the unit and its files. The settings stay until the next boot.
@@ -48,13 +47,6 @@ options:
     description: Whether to apply the settings now. V(false) only saves them, for an image.
     type: bool
     default: true
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -10,8 +10,6 @@ DOCUMENTATION = r"""
 module: gpu_server_compare
 short_description: Find the GPU servers on which the roles gpu_host and gpu_vm have nothing to do
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Takes the variables of both roles, validates them as Ansible does before a role, and compares them with the host in
     one call of M(sailloft.fleet.gpu_host_compare). Nothing is changed.
@@ -20,6 +18,7 @@ description:
     role counts as having something to do; it then reports what is wrong.
   - Playbooks leave out the hosts on which a role has nothing to do (P(sailloft.fleet.gpu_servers#filter)), so that a
     run without changes is one task per host.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   roles:
     description: The roles to compare with.
@@ -27,13 +26,6 @@ options:
     elements: str
     choices: [gpu_host, gpu_vm]
     default: [gpu_host, gpu_vm]
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: none
 """
 
 EXAMPLES = r"""

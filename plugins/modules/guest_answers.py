@@ -10,8 +10,6 @@ DOCUMENTATION = r"""
 module: guest_answers
 short_description: Wait until a guest answers, as long as it makes progress
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Tries the guest's connection until it works. Meanwhile it reads the guest's disk and network counters from libvirt
     on its hypervisor, and shows them every 15 seconds.
@@ -19,6 +17,7 @@ description:
     guest that makes progress, because the duration of a boot depends on the machine.
   - Runs on a guest. Its inventory name must be the name of its domain. The hypervisor is read as the user who logs in
     there; if that user has no access to libvirt, all time counts as silence.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   hypervisor:
     description: Inventory name of the host on which the guest runs.
@@ -30,13 +29,6 @@ options:
         multiplied by its load per processor.
     type: int
     default: 600
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: none
 """
 
 EXAMPLES = r"""

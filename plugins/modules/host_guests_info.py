@@ -10,20 +10,12 @@ DOCUMENTATION = r"""
 module: host_guests_info
 short_description: List the virtual machines that run on a host
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Lists libvirt's active domains, and the virtual machines that libvirt does not know, which are found by their
     processes. If the host has no libvirt or it does not answer, only the processes are read.
   - The role P(sailloft.fleet.gpu_host#role) reads this just before a reboot.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options: {}
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: none
 """
 
 EXAMPLES = r"""

@@ -13,6 +13,7 @@ description:
   - Reads NUMA nodes, the PCI tree, config space registers, the IOMMU and the devices that the host itself uses, from
     C(/sys) and C(/proc), into one structure. It starts no process and changes nothing.
   - It works in a guest as on a host.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   recording:
     description:
@@ -25,18 +26,9 @@ options:
     description: Whether to return RV(recording) as well.
     type: bool
     default: false
-attributes:
-  check_mode:
-    description: The module only reads.
-    support: full
-  diff_mode:
-    description: The module changes nothing, so there is nothing to show.
-    support: none
 notes:
   - Without root, the kernel shows 64 bytes of config space. Values beyond these are then null, and
     RV(topology.functions[].config_bytes) is the number of bytes that could be read.
-author:
-  - The Sailloft maintainers (@sailloft)
 """
 
 EXAMPLES = r"""

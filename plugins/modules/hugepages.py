@@ -10,8 +10,6 @@ DOCUMENTATION = r"""
 module: hugepages
 short_description: Set the number of huge pages by NUMA node and size, at run time
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Sets the number of huge pages for the given NUMA nodes and sizes, in one call for the whole host, and returns the
     number that the kernel really allocated. Other nodes and sizes are not changed.
@@ -22,6 +20,7 @@ description:
     libvirt if it runs, because libvirt looks for mounts only when it starts. Guests continue to run.
   - The pages last until the next boot. M(sailloft.fleet.gpu_host_boot) sets them at every boot, and
     M(sailloft.fleet.kernel_arguments) reserves pages of 1 GiB before memory is fragmented.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   pages:
     description: The numbers of pages.
@@ -41,13 +40,6 @@ options:
         description: The number of pages.
         type: int
         required: true
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -10,8 +10,6 @@ DOCUMENTATION = r"""
 module: kernel_arguments
 short_description: Set kernel arguments in GRUB, and report whether a reboot is needed
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Sets the arguments with which the kernel starts at the next boot, on Debian and Ubuntu (a drop-in in
     C(/etc/default/grub.d) and C(update-grub)) and on RHEL and its relatives (Boot Loader Specification entries).
@@ -23,6 +21,7 @@ description:
   - Existing modules do not fit. The C(bootloader) role of linux-system-roles is for RHEL-likes and works through
     C(grubby), which replaces all arguments of one name by the last, so that C(hugepages=) cannot be given twice;
     C(lineinfile) on C(/etc/default/grub) conflicts with every other program that manages that line.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   iommu:
     description:
@@ -96,13 +95,6 @@ options:
         does not use it (C(initcall_blacklist=sysfb_init)).
     type: dict
     version_added: 0.1.0
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""

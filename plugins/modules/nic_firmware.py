@@ -10,14 +10,13 @@ DOCUMENTATION = r"""
 module: nic_firmware
 short_description: Change settings in the firmware of NVIDIA (Mellanox) NICs
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Changes settings in the firmware of ConnectX and BlueField NICs with C(mstconfig), if they differ, and returns the
     values in effect now and after the next boot.
   - Devices that are selected by kind or vendor and are no such NIC are left out, so that C(devices=[nic]) works on
     every host.
   - Tested against recorded output of the tool, not against a NIC.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   settings:
     description: The settings of NICs; a later entry overrides an earlier one.
@@ -59,13 +58,6 @@ options:
         type: str
         choices: [virtual_machines, bare_metal]
         required: true
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -10,8 +10,6 @@ DOCUMENTATION = r"""
 module: node_boot_scripts
 short_description: Write the iPXE scripts by which nodes boot their images
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Writes the scripts of O(nodes), C(nodes/MAC.ipxe) in a boot server's store, and removes those of the nodes in
     O(removed). Scripts of other nodes are not touched. One call writes all scripts; each is replaced atomically.
@@ -20,6 +18,7 @@ description:
   - It refuses, before any change, two nodes with the same MAC address or name, a MAC address with the script of another
     node, a channel or an image that the store does not have, values that iPXE or the first stage cannot parse, and a
     node that another run holds (M(sailloft.fleet.node_boot_hold)).
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   store:
     description: The boot server's store.
@@ -78,13 +77,6 @@ options:
         description: The URL for its reports of refusals and boots, C(http://ADDRESS/report); empty for none.
         type: str
         default: ""
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -10,8 +10,6 @@ DOCUMENTATION = r"""
 module: node_identity_approval
 short_description: Decide whether secrets may be sealed to a node's TPM
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - A TPM is approved if it is the enrolled one, if the operator has approved its fingerprint, or if its certificate
     verifies against the given certificate authorities. Every other TPM is pending.
@@ -20,6 +18,7 @@ description:
   - Runs on the controller. It does not trust the node's own check of its certificate.
 requirements:
   - openssl (3.0 or later) on the host that it runs on, if O(tpm_ca) is given
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   node:
     description: The node's name.
@@ -47,13 +46,6 @@ options:
     type: list
     elements: path
     default: []
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed.
-    support: none
 seealso:
   - module: sailloft.fleet.node_identity_info
 """

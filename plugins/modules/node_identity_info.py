@@ -18,20 +18,12 @@ description:
   - The unit of the role P(sailloft.fleet.node_identity#role) records in a file whether the secrets were decrypted.
 requirements:
   - tpm2-tools on the node
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   tcti:
     description: The interface to the TPM (TCTI), as for tpm2-tools.
     type: str
     default: device:/dev/tpmrm0
-author:
-  - The Sailloft maintainers (@sailloft)
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed.
-    support: none
 seealso:
   - module: sailloft.fleet.node_identity
 """

@@ -10,18 +10,13 @@ DOCUMENTATION = r"""
 module: node_image_info
 short_description: Read which image a node booted, and its state
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Reads on a running node, in one call, the report of its first stage (C(/run/sailloft/boot.json)), its kernel and
     command line, the time at which systemd had started everything, and the failed units.
   - A host that did not boot a Sailloft image is not an error. It has no RV(image), and RV(reason) gives the cause.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
 notes:
   - Changes nothing. It needs no privileges if all users can read the first stage's report.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 """
 
 EXAMPLES = r"""

@@ -10,14 +10,13 @@ DOCUMENTATION = r"""
 module: node_image_keep
 short_description: Decide which images are kept when unused images are removed
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Returns the images that a site still needs - those that its nodes run, that the inventory pins, and that channels
     with their history, nodes' scripts and last builds refer to in any of its stores. The result is the value of
     O(sailloft.fleet.node_image_store#module:keep).
   - A node that did not report its image could run any image. Therefore the module fails unless O(without) contains it.
   - Runs on the controller with the results of other modules; it contacts no host.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   nodes:
     description: All nodes of the site.
@@ -71,10 +70,6 @@ options:
     type: list
     elements: str
     default: []
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
 seealso:
   - module: sailloft.fleet.node_image_store
 """

@@ -10,8 +10,6 @@ DOCUMENTATION = r"""
 module: node_image_rollout
 short_description: Decide the next step of a rollout of an image
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - "Returns the next step when a fleet changes to another image: the canaries, the promotion of the channel, a wave,
     the end, or a rollback."
@@ -20,6 +18,7 @@ description:
   - No node boots the image if more than O(budget) nodes have failed, and only canaries boot it before all canaries
     hold. Therefore at most the budget and one wave of nodes can fail.
   - Runs on the controller with the results of other modules; it contacts no host.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   target:
     description: Digest of the new image.
@@ -103,10 +102,6 @@ options:
     description: How many nodes may fail in the whole rollout before it is rolled back.
     type: int
     default: 0
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
 """
 
 EXAMPLES = r"""

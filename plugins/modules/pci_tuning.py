@@ -10,8 +10,6 @@ DOCUMENTATION = r"""
 module: pci_tuning
 short_description: Set MaxReadReq, relaxed ordering and ACS of all PCI devices of a host
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Writes the device control and ACS control registers of all selected devices in one call, and reads them back.
   - A setting that a device does not support is refused if the device is selected by its address; if it is selected by
@@ -19,6 +17,7 @@ description:
   - ACS is never weakened as a side effect. If an isolating bit is on and not requested, the call fails unless
     O(settings[].allow_less_isolation=true).
   - The settings last until the next boot; M(sailloft.fleet.gpu_host_boot) makes them at every boot.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   settings:
     description: The settings of devices; a later entry overrides an earlier one.
@@ -70,13 +69,6 @@ options:
         type: str
         choices: [virtual_machines, bare_metal]
         required: true
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -10,21 +10,13 @@ DOCUMENTATION = r"""
 module: reached
 short_description: Fail with one sentence if a host is not reachable
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Connects to the host and runs C(true) there, as the user who logs in.
   - If that fails, the task fails with the host's name and address, the cause and the next step. The host then counts as
     failed and not as unreachable, so that C(any_errors_fatal) and C(rescue) apply to it.
   - A network device (C(ansible.netcommon)) is asked for its capabilities instead. If its connection cannot be started,
     Ansible itself reports it.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: none
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 """
 
 EXAMPLES = r"""

@@ -10,8 +10,6 @@ DOCUMENTATION = r"""
 module: roce_nic
 short_description: Apply the fabric's policy to the RoCE NICs of a host, now and at every boot
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Sets, on all named NICs of a host in one call, the trust in DSCP, DSCP to priority, priority to traffic class, the
     scheduler (ETS for RoCE, strict for CNPs), PFC, ingress buffers, the ECN notification and reaction points, the DSCP
@@ -27,6 +25,7 @@ description:
   - For the boot it saves the policy (C(/etc/sailloft/roce_host.json)), its own code
     (C(/usr/lib/sailloft/roce_host.pyz)) and a systemd unit (C(sailloft-roce-host.service)) that runs this code with
     this policy.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   policy:
     description: The fabric's C(roce_policy). Settings that it omits have their defaults.
@@ -64,13 +63,6 @@ options:
       - V(false) is for an image. The form of the settings is checked, they are saved, and the unit is enabled.
     type: bool
     default: true
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 seealso:
   - module: sailloft.fleet.roce_nic_info
 """

@@ -10,24 +10,16 @@ DOCUMENTATION = r"""
 module: roce_nic_info
 short_description: Read the QoS of the RoCE NICs of a host
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Reads all settings of M(sailloft.fleet.roce_nic) from all RDMA devices with an Ethernet link, or from the named
     ones.
   - Changes nothing.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   nics:
     description: The RDMA devices. The default is all with an Ethernet link.
     type: list
     elements: str
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: none
 seealso:
   - module: sailloft.fleet.roce_nic
 """

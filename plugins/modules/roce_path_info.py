@@ -9,8 +9,6 @@ DOCUMENTATION = r"""
 module: roce_path_info
 short_description: Check every hop of RoCE traffic against the policy, and report the first fault
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Follows a packet from the application's ToS byte through its NIC, every switch that it may pass, and the receiver,
     and the receiver's CNP back to the sender. All settings are those that were read back, not those that were
@@ -19,6 +17,7 @@ description:
     broken hop.
   - With PFC, a circle of links that can wait for each other's pauses is also a fault.
   - It contacts no device. Run it once, on the controller.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   policy:
     description: The policy, as in the variable C(roce_policy). Settings that it omits have their defaults.
@@ -71,13 +70,6 @@ options:
     description: The name of the proof.
     type: str
     default: fabric
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: none
 seealso:
   - module: sailloft.fleet.roce_nic_info
   - module: sailloft.fleet.roce_switch_config

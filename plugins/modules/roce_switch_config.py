@@ -10,8 +10,6 @@ DOCUMENTATION = r"""
 module: roce_switch_config
 short_description: Render, compare and plan RoCE configurations of switches from one policy
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Renders one RoCE policy for all switches of an inventory in one call, each in the format of its system; parses
     running configurations into the terms of the policy; and reports how they differ from the policy.
@@ -20,6 +18,7 @@ description:
     MTU. ECN marks before PFC pauses, or the task fails.
   - All of the policy and of the inventory is checked before anything is rendered, and all is rendered before anything
     is written. The first error fails the task with the switch, the port, the cause and the next step.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   state:
     description:
@@ -102,13 +101,6 @@ options:
         written as a whole or not at all, and only if it differs. Other files there are not touched.
       - Without it, nothing is written, and the configurations are returned.
     type: path
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 seealso:
   - plugin: sailloft.fleet.roce_switches
     plugin_type: filter

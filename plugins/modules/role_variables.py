@@ -14,6 +14,7 @@ description:
   - It checks the variables of inventory, C(group_vars), C(host_vars), play, roles and command line, but not those that
     tasks set (C(set_fact), C(register)), nor C(vars) of tasks and blocks.
   - It runs on the controller, once for all hosts with C(run_once), and reads names only, never values.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   role:
     description: The role's name, without the collection. The default is the role of the task.
@@ -33,15 +34,6 @@ options:
       - Use it in C(pre_tasks) of a play. Ansible validates a role's arguments for one host at a time, before the role's
         own tasks, and reports a missing variable that others refer to as undefined at an unknown place.
     type: str
-attributes:
-  check_mode:
-    description: The same in check mode.
-    support: full
-  diff_mode:
-    description: It changes nothing, so there is nothing to show.
-    support: none
-author:
-  - The Sailloft maintainers (@sailloft)
 """
 
 EXAMPLES = r"""

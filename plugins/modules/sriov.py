@@ -10,13 +10,12 @@ DOCUMENTATION = r"""
 module: sriov
 short_description: Set the number of virtual functions, their addresses, link state, rates and other settings
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Sets the number of VFs of all physical functions of a host, and the settings of the VFs, in one call.
   - The count and O(functions[].eswitch_mode) change only if no VF is in use, because all VFs must be removed for the
     change. Otherwise the error names the users of the VFs (a guest, or the host through a network interface).
   - The settings last until the next boot; M(sailloft.fleet.gpu_host_boot) makes them at every boot.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   functions:
     description: The settings of physical functions; a later entry overrides an earlier one.
@@ -122,13 +121,6 @@ options:
             description: As above.
             type: int
             version_added: 0.1.0
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -10,8 +10,6 @@ DOCUMENTATION = r"""
 module: vfio_binding
 short_description: Bind PCI devices to vfio-pci, now and at every boot
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Binds PCI devices to vfio-pci, so that guests can use them, or releases them. It uses C(driverctl), whose udev rule
     binds them again at every boot.
@@ -21,6 +19,7 @@ description:
   - If all NVIDIA GPUs are bound, the NVSwitches of the host are bound as well, unless they are released.
   - If the IOMMU is off, nothing is bound, and RV(pending) says so. Run the module again after the reboot that turns the
     IOMMU on.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   devices:
     description: >-
@@ -42,13 +41,6 @@ options:
     type: bool
     default: false
     version_added: 0.1.0
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""

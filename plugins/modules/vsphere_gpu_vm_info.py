@@ -13,6 +13,7 @@ description:
 extends_documentation_fragment:
   - sailloft.fleet.vsphere
   - sailloft.fleet.vsphere.vms
+  - sailloft.fleet.attributes.reads
 options:
   domains:
     description: Virtual machines with a spec, as in O(sailloft.fleet.vsphere_gpu_vm#module:domains).
@@ -24,13 +25,6 @@ options:
     type: list
     elements: str
     default: []
-attributes:
-  check_mode:
-    description: The module only reads.
-    support: full
-  diff_mode:
-    description: The module changes nothing, so there is nothing to show.
-    support: none
 seealso:
   - module: sailloft.fleet.vsphere_gpu_vm
 """

@@ -17,18 +17,12 @@ description:
 extends_documentation_fragment:
   - sailloft.fleet.vsphere
   - sailloft.fleet.vsphere.hosts
+  - sailloft.fleet.attributes.reads
 options:
   record:
     description: Whether to return recordings as well.
     type: bool
     default: false
-attributes:
-  check_mode:
-    description: The module only reads.
-    support: full
-  diff_mode:
-    description: The module changes nothing, so there is nothing to show.
-    support: none
 seealso:
   - module: sailloft.fleet.host_topology_info
 """
