@@ -102,7 +102,7 @@ def of_host(system: System, given: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def of_domains(given: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return what guests are told, and the differences, for the arguments ``given`` of gpu_domain."""
+    """Return the guests' names and topologies, and the differences, for the arguments ``given`` of gpu_domain."""
     try:
         validated = ArgumentSpecValidator(gpu_domain_options(URI)).validate(given)
     except TypeError as error:  # as options.module_of has it

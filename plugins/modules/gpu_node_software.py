@@ -52,7 +52,7 @@ options:
   fabric:
     description:
       - Fabric Manager of NVSwitch boards. V(auto) looks for NVSwitches on the PCI bus; boards with NVLink 5 (HGX B200,
-        B300) show none there, and an image has no bus, so they have to be told.
+        B300) show none there, and an image has no bus. Set the option for these.
     type: str
     choices: [auto, none, nvswitch, nvlink5]
     default: auto
