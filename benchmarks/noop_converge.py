@@ -22,6 +22,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from timed import ROOT, BenchmarkError, status, timed
 
@@ -77,7 +78,7 @@ def play(playbook: Path, arguments: list[str]) -> Run:
     return Run(seconds, len(ROUND_TRIP.findall(output)), sum(int(changed) for changed, _, _ in recap))
 
 
-def peer_variables(facts: dict) -> dict:
+def peer_variables(facts: dict[str, Any]) -> dict[str, Any]:
     """Return the variables of one_task_a_setting.yml, from what was read."""
     functions = facts["topology"]["functions"]
     tuned = facts["settings"]["pci_tuning"]["devices"]

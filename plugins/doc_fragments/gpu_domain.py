@@ -13,10 +13,10 @@ options:
   topology:
     description:
       - The host as M(sailloft.fleet.host_topology_info) returned it.
-      - Where it is left out, the host that the module runs on is read.
+      - If it is left out, the host that the module runs on is read.
     type: dict
   uri:
-    description: The libvirt to talk to, on the host that the module runs on.
+    description: The URI of libvirt on the host that the module runs on.
     type: str
     default: qemu:///system
 requirements:
@@ -29,20 +29,22 @@ author:
 options:
   gpu_module_ids:
     description:
-      - Of a server with NVSwitches, the physical id of each GPU by its PCI address, as C(nvidia-smi -q) tells it under
-        C(GPU Module ID) while the NVIDIA driver has the GPUs. Fabric Manager's partitions are made of these ids.
-      - Left out, they are taken to be 1 and up in PCI address order, which is not so on every server. It matters for
-        virtual machines of some of the GPUs, not for one of all.
+      - For a server with NVSwitches, the physical id of each GPU by its PCI address, as C(nvidia-smi -q) shows it as
+        C(GPU Module ID) while the GPUs are bound to the NVIDIA driver. Fabric Manager's partitions are sets of these
+        ids.
+      - The default is 1 and up in PCI address order, which is not right for every server. The ids matter for virtual
+        machines with some of the GPUs, not for one with all.
     type: dict
     default: {}
   accelerators:
     description:
       - Devices to treat as GPUs on this host, or not, in addition to those that the collection knows, by vendor and
-        device in hexadecimal digits, V("1002:744c"), or by vendor, V("1002:*"). V(true) makes it a GPU, V(false) none.
+        device in hexadecimal digits, V("1002:744c"), or by vendor, V("1002:*"). V(true) makes it a GPU, V(false) does
+        not.
       - Known are NVIDIA's displays and 3D controllers, AMD Instinct, Intel Data Center GPU Max and Flex, Habana Gaudi
-        and NEC Vector Engine. Every other display is taken for a console.
+        and NEC Vector Engine. Every other display counts as a console.
       - An entry for a device takes precedence over an entry for its vendor. Functions of other classes than display,
-        processing accelerator and co-processor are refused where they are named, and left alone by C(*).
+        processing accelerator and co-processor are refused if they are named, and ignored by C(*).
     type: dict
     default: {}
 """
@@ -62,18 +64,18 @@ options:
         required: true
       memory_mib:
         description:
-          - Memory in MiB, in equal parts on every NUMA node that its devices are on.
-          - Needed for everything but removing it.
+          - Memory in MiB, divided equally among the NUMA nodes of its devices.
+          - Required, except to remove the virtual machine.
         type: int
       gpus:
-        description: Which GPUs it gets.
+        description: Its GPUs.
         type: dict
         suboptions:
           count:
             description:
               - Number of GPUs, in addition to O(domains[].gpus.addresses). They are chosen so that they are as near to
-                each other,
-                and what stays free is as useful, as can be. A server's console display is never chosen.
+                each other as possible, and the remaining GPUs stay as useful as possible. A server's console display is
+                never chosen.
             type: int
             default: 0
           addresses:
@@ -82,7 +84,7 @@ options:
             elements: str
             default: []
       nics:
-        description: Which NICs it gets as passed-through PCI functions.
+        description: Its NICs, as passed-through PCI functions.
         type: dict
         suboptions:
           per_gpu:
@@ -100,7 +102,7 @@ options:
             elements: str
             default: []
       nvme:
-        description: Which NVMe drives it gets.
+        description: Its NVMe drives.
         type: dict
         suboptions:
           count:
@@ -114,9 +116,9 @@ options:
             default: []
       vcpus:
         description:
-          - Virtual CPUs, in equal parts on every NUMA node that its devices are on.
-          - Left out, it is what these nodes have left after O(domains[].host_cores_per_node) and other virtual
-            machines.
+          - Virtual CPUs, divided equally among the NUMA nodes of its devices.
+          - The default is the threads of these nodes without O(domains[].host_cores_per_node) and those of other
+            virtual machines.
         type: int
       huge_page_mib:
         description: Size of the huge pages that back its memory; V(0) for ordinary memory.
@@ -142,8 +144,8 @@ options:
         default: true
       host_cores_per_node:
         description:
-          - Cores, the first of each node, that no virtual CPU is pinned to. The host, QEMU's emulator and its I/O
-            threads have them.
+          - The number of cores, from the first of each node, to which no virtual CPU is pinned. They are for the host,
+            QEMU's emulator threads and its I/O threads.
         type: int
         default: 1
       iothreads:
@@ -153,7 +155,7 @@ options:
       mirror_topology:
         description:
           - Give the guest the host's PCI tree - an expander bus for each root complex, root ports, switches.
-          - V(false) puts each device on a root port of its own, without a NUMA node, as most tools do. For comparison.
+          - V(false) puts each device on its own root port, without a NUMA node, as most tools do. It is for comparison.
         type: bool
         default: true
       firmware:
@@ -165,18 +167,18 @@ options:
         description:
           - The version of QEMU's machine q35, which fixes the guest's hardware, as C(virsh capabilities) names it (for
             example C(pc-q35-8.2), C(pc-q35-rhel9.4.0) or C(pc-q35-noble)).
-          - V(q35) is the newest that the host has when the virtual machine is defined for the first time. That version
-            stays while the virtual machine exists; a note of the plan says that there is a newer one.
+          - V(q35) is the newest version on the host when the virtual machine is defined for the first time. The virtual
+            machine keeps this version; a note of the plan says if there is a newer one.
         type: str
         default: q35
       accelerator:
-        description: V(auto) is KVM where libvirt offers it, else emulation.
+        description: V(auto) is KVM if libvirt offers it, else emulation.
         type: str
         choices: [auto, kvm, qemu]
         default: auto
       physical_address_bits:
         description:
-          - V(passthrough) gives the guest the host's number of physical address bits, a number as many, V(off)
+          - V(passthrough) gives the guest the host's number of physical address bits, a number sets it, and V(off) is
             QEMU's default of 40.
           - V(auto) is V(passthrough) under KVM and V(off) under emulation, which cannot pass it through.
         type: str
@@ -187,14 +189,14 @@ options:
         default: false
       interrupt_remapping:
         description:
-          - Give the guest an Intel IOMMU that remaps interrupts, which lifts the limit of 255 vCPUs, and nothing else.
-          - Boot such a guest with C(intel_iommu=off), so that it does not translate DMA with it.
+          - Give the guest an Intel IOMMU only for interrupt remapping, which lifts the limit of 255 vCPUs.
+          - Boot such a guest with C(intel_iommu=off), so that it does not use the IOMMU for DMA.
         type: bool
         default: false
       numa_nodes:
         description:
-          - NUMA nodes of the host that it gets a cell on, beside those of its devices, or V([all]).
-          - GPUs that are chosen by count are then of these nodes.
+          - NUMA nodes of the host for which it gets a cell, in addition to those of its devices, or V([all]).
+          - GPUs that are chosen by count are then on these nodes.
         type: list
         elements: str
         default: []
@@ -208,7 +210,7 @@ options:
         description:
           - Whether NVIDIA GPUs that reach each other by PCIe on the host may do so in the guest (GPUDirect P2P
             cliques).
-          - It has an effect on GPUs without NVLink; the host's topology and ACS decide which they are.
+          - It has an effect on GPUs without NVLink. The cliques follow from the host's topology and ACS.
         type: bool
         default: true
       hpet:
@@ -218,8 +220,8 @@ options:
       kvm_dedicated:
         description:
           - Tell the guest's kernel that its virtual CPUs are never preempted, so that it spins for locks instead of
-            giving its CPU away.
-          - It is true only with O(domains[].pin_cpus) and where the host has no work for these CPUs.
+            yielding the CPU.
+          - Use it only with O(domains[].pin_cpus), and if the host runs nothing else on these CPUs.
         type: bool
         default: false
       rom_bar:
@@ -236,8 +238,9 @@ options:
         type: int
         default: 0
       disks:
-        description: Images or block devices of the host, as virtio disks. The first that is not read-only is booted
-          from.
+        description: >-
+          Images or block devices of the host, as virtio disks. The guest boots from the first one that is not
+          read-only.
         type: list
         elements: dict
         default: []
@@ -252,11 +255,11 @@ options:
             choices: [qcow2, raw]
             default: qcow2
           read_only:
-            description: Make it read-only for the guest.
+            description: Whether the disk is read-only for the guest.
             type: bool
             default: false
           base:
-            description: An image on the host. Where the disk is missing, it is made as an overlay of this one.
+            description: An image on the host. If the disk does not exist, it is created as an overlay of this image.
             type: str
           base_format:
             description: The format of that image.
@@ -264,7 +267,7 @@ options:
             choices: [qcow2, raw]
             default: qcow2
           size_mib:
-            description: The size of a disk that is made; V(0) is that of its base.
+            description: The size of a new disk; V(0) is the size of its base.
             type: int
             default: 0
           cache:
@@ -276,8 +279,8 @@ options:
             default: auto
           io:
             description:
-              - QEMU's way of reading and writing. V(auto) is libvirt's default for a file and V(native) for a block
-                device. V(native) needs O(domains[].disks[].cache) V(none) or V(directsync).
+              - The I/O mode of QEMU. V(auto) is libvirt's default for a file and V(native) for a block device.
+                V(native) needs O(domains[].disks[].cache) V(none) or V(directsync).
             type: str
             choices: [auto, native, threads, io_uring]
             default: auto
@@ -296,14 +299,14 @@ options:
             description: Name of the network or bridge.
             type: str
           mac:
-            description: Its MAC; left out, it is derived from the virtual machine's name.
+            description: Its MAC. The default is derived from the virtual machine's name.
             type: str
           queues:
-            description: Its queue pairs; with several, as many virtual CPUs send and receive at once.
+            description: Its queue pairs. With several, as many virtual CPUs can send and receive in parallel.
             type: int
             default: 1
       boot:
-        description: Boot this kernel instead of the disk's boot loader.
+        description: A kernel to boot instead of the disk's boot loader.
         type: dict
         suboptions:
           kernel:
@@ -318,8 +321,8 @@ options:
             type: str
       console_log:
         description:
-          - File on the host that the guest's serial console is written to.
-          - Left out, it is C(/var/log/libvirt/qemu/NAME-console.log).
+          - The file on the host for the guest's serial console.
+          - The default is C(/var/log/libvirt/qemu/NAME-console.log).
         type: str
       autostart:
         description: Start it when the host boots.

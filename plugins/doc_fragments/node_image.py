@@ -13,7 +13,7 @@ options:
   store:
     description:
       - The folder of the store, on the host that the module runs on.
-      - It is made by the first image that is built into it or copied there, not by this module.
+      - It is created by the first image that is built or copied into it, not by this module.
     type: path
     required: true
 author:

@@ -12,8 +12,8 @@ class ModuleDocFragment:
 options:
   path:
     description:
-      - Folder of the proofs, made if it is missing.
-      - C(NAME.json), C(NAME.html) and C(NAME.txt), the short table, are written there, whole or not at all.
+      - Folder of the proofs, created if it is missing.
+      - C(NAME.json), C(NAME.html) and C(NAME.txt), the short table, are written there, each as a whole or not at all.
     type: path
     required: true
 attributes:
@@ -26,6 +26,6 @@ attributes:
 author:
   - The Sailloft maintainers (@sailloft)
 notes:
-  - The files hold no time and no order of chance. What is as it was gives the same bytes, and no change.
-  - Where the proof does not hold, the module fails after it was written.
+  - The files contain no time and no random order. The same observations give the same bytes and no change.
+  - If the proof does not hold, the module writes it and then fails.
 """

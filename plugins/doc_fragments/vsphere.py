@@ -12,18 +12,18 @@ class ModuleDocFragment:
 options:
   hostname:
     description:
-      - Name or address of vCenter, or of an ESXi host.
-      - Left out, it is C(VMWARE_HOST) of the environment.
+      - Name or address of vCenter or of an ESXi host.
+      - The default is C(VMWARE_HOST) of the environment.
     type: str
   username:
     description:
-      - Account. docs/vsphere.md lists the least privileges that it needs.
-      - Left out, it is C(VMWARE_USER) of the environment.
+      - Account. docs/vsphere.md lists the privileges that it needs.
+      - The default is C(VMWARE_USER) of the environment.
     type: str
   password:
     description:
       - Its password, from a vault.
-      - Left out, it is C(VMWARE_PASSWORD) of the environment.
+      - The default is C(VMWARE_PASSWORD) of the environment.
     type: str
   port:
     description: Port of the API.
@@ -36,12 +36,12 @@ options:
   ca_path:
     description:
       - A PEM file with the certificates to trust, instead of those of the system.
-      - vCenter offers those of its own authority at C(https://VCENTER/certs/download.zip).
+      - vCenter provides those of its own authority at C(https://VCENTER/certs/download.zip).
     type: path
 requirements:
   - pyvmomi 9.1 or newer where the module runs
 notes:
-  - Run it on the controller (C(delegate_to=localhost)). One task is one login, and logs out at its end.
+  - Run it on the controller (C(delegate_to=localhost)). Each task logs in once, and logs out at its end.
   - Tested with govmomi's simulator; never tried on a real vCenter.
 author:
   - The Sailloft maintainers (@sailloft)
@@ -70,7 +70,7 @@ options:
     type: str
     default: ""
   hosts:
-    description: Names of the hosts. Left out, it is all of O(cluster).
+    description: Names of the hosts. The default is all hosts of O(cluster).
     type: list
     elements: str
     default: []

@@ -11,9 +11,9 @@ version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Checks the variables of the role P(sailloft.fleet.boot_server#role). Names that are no host's, MAC addresses that
-    are none, addresses outside of the networks, networks that overlap, what two nodes share, and settings that dnsmasq
-    or nginx would misread are reported all at once.
+  - Checks the variables of the role P(sailloft.fleet.boot_server#role). It reports together all invalid host names and
+    MAC addresses, addresses outside of the networks, overlapping networks, values that two nodes share, and settings
+    that dnsmasq or nginx would misread.
 options:
   _input:
     description: The nodes, each with C(name), C(mac), C(address) and C(architecture).
@@ -43,7 +43,7 @@ options:
     elements: str
     default: []
   dhcp:
-    description: V(full) where the server gives the addresses, or V(proxy).
+    description: V(full) if the server assigns the addresses, or V(proxy).
     type: str
     default: full
   subnets:
@@ -60,7 +60,7 @@ options:
     type: int
     default: 80
   lease_seconds:
-    description: For how long an address is given.
+    description: The duration of a DHCP lease in seconds.
     type: int
     default: 43200
   store_dir:
@@ -81,7 +81,7 @@ problems: >-
 
 RETURN = r"""
 _value:
-  description: A sentence for each problem; empty where there is none.
+  description: A sentence for each problem; empty if there is none.
   type: list
   elements: str
 """

@@ -12,7 +12,7 @@ author:
   - The Sailloft maintainers (@sailloft)
 description:
   - A play has one C(serial) for all of its hosts, and each host has its own C(gpu_host_serial) and
-    C(gpu_host_max_fail_percentage). The smallest of them hold, so that no host is rebooted together with more others
+    C(gpu_host_max_fail_percentage). The smallest values count, so that no host is rebooted together with more hosts
     than its own variables allow.
 options:
   _input:

@@ -11,17 +11,17 @@ version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Gives the kernel arguments that the role P(sailloft.fleet.gpu_host#role) sets on a host with these variables,
-    for an image, whose arguments are given by whoever boots it.
-  - Which CPU a host has is not known beforehand, so that the IOMMU of every vendor is turned on. A kernel ignores
-    the arguments for an IOMMU that it does not have.
+  - Returns the kernel arguments that the role P(sailloft.fleet.gpu_host#role) sets on a host with these variables. It
+    is for an image, which does not set its own kernel arguments.
+  - The CPU of a host is not known in advance, so the IOMMU of every vendor is turned on. A kernel ignores the arguments
+    for an IOMMU that it does not have.
 options:
   _input:
     description:
       - The role's variables. C(gpu_host_iommu), C(gpu_host_hugepages), C(gpu_host_hugepages_at_boot), C(gpu_host_vfio),
-        C(gpu_host_keep_drivers_off) and C(gpu_host_kernel_arguments) count, with the role's defaults; others have
-        nothing to do with it.
-      - C(gpu_host_kernel_arguments_removed) is refused, since an image has no arguments but those that are given.
+        C(gpu_host_keep_drivers_off) and C(gpu_host_kernel_arguments) are used, with the role's defaults; others are
+        ignored.
+      - C(gpu_host_kernel_arguments_removed) is refused, because an image has only the arguments that are given.
     type: dict
     required: true
 """
@@ -40,7 +40,7 @@ node_image_layers:
 
 RETURN = r"""
 _value:
-  description: The arguments, in the order in which the kernel has to have them.
+  description: The arguments, in the order that the kernel needs.
   type: list
   elements: str
 """

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: gpu_host_vsphere
-short_description: Return what the devices of an ESXi host get
+short_description: Return the passthrough settings of an ESXi host's devices
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Makes C(settings) of M(sailloft.fleet.vsphere_host_passthrough) of the variables of the role
-    P(sailloft.fleet.gpu_host#role).
+  - Converts the variables of the role P(sailloft.fleet.gpu_host#role) to
+    O(sailloft.fleet.vsphere_host_passthrough#module:settings).
 options:
   _input:
     description: C(state), C(vfio), C(vfio_released) and C(sriov), the variables of the role without C(gpu_host_).
@@ -30,7 +30,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The settings. A later one counts for more.
+  description: The settings. A later one overrides an earlier one.
   type: list
   elements: dict
 """

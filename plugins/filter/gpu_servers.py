@@ -20,8 +20,8 @@ options:
     required: true
   hostvars:
     description:
-      - The variables of all hosts, C(gpu_vm_backend) and C(gpu_server_compared) among them, the result of
-        M(sailloft.fleet.gpu_server_compare) where a play of this run has it.
+      - The variables of all hosts, among them C(gpu_vm_backend) and C(gpu_server_compared), the result of
+        M(sailloft.fleet.gpu_server_compare), if a play of this run has it.
       - A host without a result has something to do.
     type: dict
     required: true

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: node_boot_followers
-short_description: List the nodes whose image is a channel's
+short_description: List the nodes that follow a channel
 version_added: 0.1.0
 extends_documentation_fragment: sailloft.fleet.of_nodes
 description:

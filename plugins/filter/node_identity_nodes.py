@@ -11,7 +11,7 @@ version_added: 0.1.0
 extends_documentation_fragment: sailloft.fleet.of_nodes
 description:
   - Takes C(node_identity_ek) and C(node_identity_secrets) of each node.
-  - What is wrong with them is said without any content.
+  - Errors never contain the content of a secret.
 """
 
 EXAMPLES = r"""

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: ssh_command
-short_description: The ssh command by which Ansible reaches a host, for rsync
+short_description: Return the ssh command with which Ansible reaches a host, for rsync
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - M(ansible.posix.synchronize) leaves out what of a host's connection is a template in the inventory, as it does not
-    render it itself. This is for its C(--rsh).
-  - The host's name and user are not in it, they stand in rsync's destination. No question is ever asked.
+  - M(ansible.posix.synchronize) ignores connection variables that are templates in the inventory, because it does not
+    render them. The result is for its C(--rsh).
+  - It does not contain the host's name and user, which are part of rsync's destination. The command never asks a
+    question.
 options:
   _input:
     description: The host's variables, such as C(hostvars[inventory_hostname]).

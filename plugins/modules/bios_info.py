@@ -10,30 +10,23 @@ DOCUMENTATION = r"""
 module: bios_info
 short_description: Check whether the BIOS of a host is set for GPU virtual machines
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
-  - Reads, from what Linux found, whether virtual machine extensions, IOMMU, interrupt remapping, ACS and SR-IOV are
-    on, and says it as claims, in the words of the proof (M(sailloft.fleet.gpu_vm_proof)).
+  - Reads from Linux whether virtual machine extensions, IOMMU, interrupt remapping, ACS and SR-IOV are on, and returns
+    the same claims as the proof (M(sailloft.fleet.gpu_vm_proof)).
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   required:
     description:
-      - Which of them have to be on; the call fails, naming what to turn on, where one is not.
-      - With a list, also an empty one, a host that is not x86_64 is refused, since it can have no GPU virtual machines.
-        Without one, every host can be read.
-      - V(sriov) asks for one NIC at least that has it, V(acs) for all ports above GPUs and NICs.
-        V(interrupt_remapping) can be seen only once the kernel runs the IOMMU.
-      - A host without ACS works, with whole switches as one IOMMU group, and one without SR-IOV gives out whole NICs.
+      - The features that must be on. If one is not, the call fails and names the BIOS setting to turn on.
+      - With a list, even an empty one, a host that is not x86_64 is refused, because it cannot have GPU virtual
+        machines. Without a list, every host can be read.
+      - V(sriov) requires at least one NIC with SR-IOV, V(acs) requires ACS on all ports above GPUs and NICs.
+        V(interrupt_remapping) is visible only when the kernel runs the IOMMU.
+      - A host without ACS works, but each PCIe switch is one IOMMU group. A host without SR-IOV works, but passes
+        through whole NICs only.
     type: list
     elements: str
     choices: [extensions, iommu, interrupt_remapping, acs, sriov]
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: none
 """
 
 EXAMPLES = r"""
@@ -44,13 +37,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 claims:
-  description: One claim a setting, for ACS one a port, and for SR-IOV one a NIC.
+  description: One claim per setting, for ACS one per port, and for SR-IOV one per NIC.
   returned: success
   type: list
   elements: dict
   sample: [{"layer": "bios", "claim": "the IOMMU remaps interrupts", "wanted": true, "seen": true, "holds": true}]
 missing:
-  description: What is not on, and what to do, a line each.
+  description: The required features that are off, one line each, with the remedy.
   returned: success
   type: list
   elements: str

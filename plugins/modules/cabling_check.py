@@ -9,9 +9,10 @@ module: cabling_check
 short_description: Compare the neighbours that devices see with the planned cables
 version_added: 0.1.0
 description:
-  - Tells which cables are missing, wrong, swapped, one-sided or at the wrong speed. It runs on the controller, once for
-    all devices.
-  - A device that was not read is not judged. A cable of which neither end was read is counted, and is not right.
+  - Lists the cables that are missing, wrong, swapped, one-sided or at the wrong speed. It runs on the controller, once
+    for all devices.
+  - A device that was not read is not judged. A cable with no end that was read is counted as not read, never as right.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   blueprint:
     description: The file of the blueprint, which has the planned cables.
@@ -22,18 +23,10 @@ options:
       - One of O(blueprint) and O(netbox) is needed.
     type: dict
   read:
-    description: By device what M(sailloft.fleet.cabling_info) returned. Devices without C(neighbours) were not read.
+    description: >-
+      The result of M(sailloft.fleet.cabling_info) by device. Devices without C(neighbours) count as not read.
     type: dict
     required: true
-attributes:
-  check_mode:
-    description: The same in check mode.
-    support: full
-  diff_mode:
-    description: It changes nothing, so there is nothing to show.
-    support: none
-author:
-  - The Sailloft maintainers (@sailloft)
 """
 
 EXAMPLES = r"""
@@ -46,7 +39,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 faults:
-  description: What is wrong, each with C(kind), C(cable) and C(message).
+  description: The faults, each with C(kind), C(cable) and C(message).
   returned: success
   type: list
   elements: dict
@@ -55,11 +48,11 @@ faults:
       cable: "gpu01 ens1f0np0 - leaf1 Ethernet0 and gpu02 ens1f0np0 - leaf1 Ethernet8"
       message: "swap the ends of the cables ... at leaf1"
 right:
-  description: Cables that are as planned at every end that was read.
+  description: The number of cables that are as planned at every end that was read.
   returned: success
   type: int
 wrong:
-  description: Cables with a fault.
+  description: The number of cables with a fault.
   returned: success
   type: int
 silent:
@@ -71,11 +64,11 @@ silent:
     - device: gpu07
       cause: it did not answer
 unread:
-  description: Cables of which neither end was read.
+  description: The number of cables with no end that was read.
   returned: success
   type: int
 report:
-  description: The same as lines to read.
+  description: The same as lines of text.
   returned: success
   type: list
   elements: str

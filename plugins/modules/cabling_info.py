@@ -9,8 +9,9 @@ module: cabling_info
 short_description: Read the neighbours that a device sees
 version_added: 0.1.0
 description:
-  - Reads LLDP from C(lldpd), or a switch's table of neighbours that another module has read, and InfiniBand's subnet
-    from C(ibnetdiscover). M(sailloft.fleet.cabling_check) holds it against a blueprint or NetBox.
+  - Reads LLDP from C(lldpd), or a switch's table of neighbours that another module has read, and the InfiniBand subnet
+    from C(ibnetdiscover). M(sailloft.fleet.cabling_check) compares the result with a blueprint or NetBox.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   system:
     description: The form of O(text). V(linux), V(cumulus), V(sonic) and V(dell_sonic) run lldpd.
@@ -19,27 +20,18 @@ options:
     default: linux
   text:
     description:
-      - A table that was read before. For EOS the output of C(show lldp neighbors | json), for NX-OS of C(show lldp
-        neighbors detail | json), for Junos of C(show lldp neighbors | display json), for the others of C(lldpcli -f
-        json0 show neighbors).
+      - A table that another module has read. For EOS the output of C(show lldp neighbors | json), for NX-OS of C(show
+        lldp neighbors detail | json), for Junos of C(show lldp neighbors | display json), for the others of C(lldpcli
+        -f json0 show neighbors).
       - Without it, C(lldpcli) is run on the host.
     type: str
   socket:
-    description: The socket of lldpd, if it is not the usual one.
+    description: The socket of lldpd, if it is not the default one.
     type: path
   infiniband:
-    description: Read the InfiniBand subnet that the host is connected to, too. It needs root.
+    description: Whether to read the host's InfiniBand subnet as well. It needs root.
     type: bool
     default: false
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: It changes nothing, so there is nothing to show.
-    support: none
-author:
-  - The Sailloft maintainers (@sailloft)
 """
 
 EXAMPLES = r"""
@@ -60,7 +52,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 neighbours:
-  description: By interface the far C(device) and C(ports), every name that it gives for its port.
+  description: By interface, the C(device) at the far end, and C(ports), all names that it reports for its port.
   returned: success
   type: dict
   sample: {ens1f0np0: {device: leaf-001, ports: [Ethernet0]}}

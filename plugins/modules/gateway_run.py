@@ -10,17 +10,17 @@ short_description: Run a playbook on slices of the inventory, each from its gate
 version_added: 0.1.0
 description:
   - Divides the inventory by the gateways of its hosts, sends each slice with this collection to its gateway, runs the
-    playbook there with C(ansible-runner), on all gateways side by side, and gathers how it ended on each host.
+    playbook there with C(ansible-runner), on all gateways in parallel, and collects the outcome of each host.
   - It runs on the controller, once for all hosts.
-  - A slice that is lost, because its gateway is not reached, lacks C(ansible-runner), or its worker ends, ends no other
-    slice. The state of its hosts is then C(unknown), never C(ok).
+  - A slice is lost if its gateway is not reachable or lacks C(ansible-runner), or if its worker ends. The other slices
+    continue. The state of its hosts is then C(unknown), never C(ok).
 options:
   playbook:
-    description: A playbook of a collection, such as V(sailloft.fleet.gpu_hosts), or a file, which is sent alone.
+    description: A playbook of a collection, such as V(sailloft.fleet.gpu_hosts), or a single file.
     type: str
     required: true
   gateways:
-    description: The gateway of each host of the run, as C(ssh) has it.
+    description: The gateway of each host of the run, by its name for C(ssh).
     type: dict
     required: true
   inventory:
@@ -30,22 +30,24 @@ options:
     required: true
   folder:
     description:
-      - Where C(record.json), the state of each host, and the output of each gateway are written, for the user alone.
+      - The folder for C(record.json), the state of each host, and the output of each gateway. Only the user can read
+        it.
     type: path
     required: true
   resume:
     description:
-      - Leave out the hosts that C(record.json) has as C(ok). The record must be of the same playbook and arguments.
+      - Leave out the hosts that are C(ok) in C(record.json). The record must be of the same playbook and arguments.
     type: bool
     default: false
   arguments:
     description:
-      - Further arguments of C(ansible-playbook) on the gateways, such as V(--tags=pci). Others can read them there.
+      - Further arguments of C(ansible-playbook) on the gateways, such as V(--tags=pci). Other users of the gateways can
+        read them.
     type: list
     elements: str
     default: []
   forks:
-    description: Hosts that each gateway works on at once.
+    description: The number of hosts that each gateway works on in parallel.
     type: int
     default: 50
   connect:
@@ -85,7 +87,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 report:
-  description: The result as lines to read. Failures that are alike are one line.
+  description: The result as lines of text. Similar failures are one line.
   returned: when the run began
   type: list
   elements: str

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_acceptance_proof
-short_description: Compare measured bandwidths with those that the links allow, as a proof
+short_description: Compare measured bandwidths with the rates of the links, and write a proof
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Judges what M(sailloft.fleet.gpu_acceptance_run) returned by the rates of PCIe links and ports, the worst first,
-    with the known causes and their remedies; and against the numbers of an earlier proof, such as that of the same
+  - Compares the results of M(sailloft.fleet.gpu_acceptance_run) with the rates of PCIe links and ports, the worst
+    first, with known causes and their remedies; and with the numbers of an earlier proof, such as that of the same
     server before it became a hypervisor.
-  - What was not measured, and what nothing is known to compare with, is not applicable and never held.
+  - A claim is not applicable, and never holds, if it was not measured or if there is no value to compare with.
 options:
   name:
     description: The name of the node, and of the files.
     type: str
     required: true
   machine:
-    description: Which causes are looked for.
+    description: The kind of machine, which decides about the causes to look for.
     type: str
     choices: [guest, bare_metal]
     required: true
@@ -32,10 +32,10 @@ options:
     type: dict
     required: true
   host_topology:
-    description: The same of the hypervisor of a guest, for the causes.
+    description: The same for a guest's hypervisor, to find causes there.
     type: dict
   nvbandwidth:
-    description: What M(sailloft.fleet.gpu_acceptance_run) returned for it.
+    description: The result of M(sailloft.fleet.gpu_acceptance_run) for C(nvbandwidth).
     type: dict
     required: true
   nccl:

@@ -14,9 +14,9 @@ author:
   - The Sailloft maintainers (@sailloft)
 description:
   - Runs C(nvbandwidth), C(all_reduce_perf) of nccl-tests or C(ib_write_bw) of perftest, if it is installed, and returns
-    what it printed. M(sailloft.fleet.gpu_acceptance_proof) judges it.
+    its output. M(sailloft.fleet.gpu_acceptance_proof) judges the result.
   - A tool that is absent, fails, or does not end within O(limit_seconds) is "not measured", with the reason; the module
-    does not fail. C(timeout) ends the tool and its processes, even where this module was killed.
+    does not fail. C(timeout) ends the tool and its processes even if this module is killed.
   - With C(--check) nothing is run.
 options:
   tool:
@@ -25,7 +25,7 @@ options:
     choices: [nvbandwidth, all_reduce_perf, ib_write_bw]
     required: true
   paths:
-    description: Folders to look for it in, before the usual ones.
+    description: Folders in which the tool is searched first.
     type: list
     elements: path
     default: []
@@ -40,7 +40,7 @@ options:
     elements: str
     default: []
   limit_seconds:
-    description: The most seconds that it may take.
+    description: The time limit in seconds.
     type: int
     default: 300
   device:
@@ -48,8 +48,8 @@ options:
     type: str
   gpu:
     description:
-      - The PCI address of the GPU whose memory C(ib_write_bw) uses, where it was built for that; with dma-buf where it
-        can. Host memory is measured otherwise, and RV(gpu_memory) says so.
+      - The PCI address of the GPU whose memory C(ib_write_bw) uses, if it was built with GPU support; by dma-buf if
+        possible. Otherwise host memory is measured, and RV(gpu_memory) is false.
     type: str
   server:
     description: The address of the server of C(ib_write_bw). Without it this is the server.
@@ -84,7 +84,7 @@ reason:
   returned: success
   type: str
 output:
-  description: What it printed.
+  description: Its output.
   returned: success
   type: str
 argv:
@@ -97,7 +97,7 @@ seconds:
   returned: success
   type: float
 port_gbit_s:
-  description: The rate of the port of O(device); null where it is not known.
+  description: The rate of the port of O(device); null if it is not known.
   returned: with O(device)
   type: float
 gpu_memory:

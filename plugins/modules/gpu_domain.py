@@ -6,14 +6,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_domain
-short_description: Define GPU virtual machines whose topology is the host's
+short_description: Define GPU virtual machines with the topology of the host
 version_added: 0.1.0
 description:
   - Plans all GPU virtual machines of one host together and brings them into their state through libvirt.
-  - The guest gets the host's NUMA nodes, CPUs, huge pages and PCI tree, level by level, as far as they carry what is
-    passed to it.
-  - Everything that is known to fail is refused before anything is touched.
-  - The definition that libvirt has is compared in meaning, so what libvirt itself adds to it is no change.
+  - The guest gets the NUMA nodes, CPUs, huge pages and PCI tree of the host, level by level, as far as they belong to
+    its devices.
+  - Requests that are known to fail are refused before anything is changed.
+  - The definition in libvirt is compared by meaning. Elements that libvirt adds itself are not a change.
 extends_documentation_fragment:
   - sailloft.fleet.gpu_domain
   - sailloft.fleet.gpu_domain.domains
@@ -23,7 +23,7 @@ options:
     required: true
   state:
     description:
-      - V(present) defines them. V(running) starts them, too. V(stopped) defines them and shuts them down.
+      - V(present) defines them. V(running) also starts them. V(stopped) defines them and shuts them down.
       - V(absent) shuts them down and undefines them; their disks stay unless O(remove_disks).
     type: str
     choices: [present, running, stopped, absent]
@@ -31,13 +31,13 @@ options:
   allow_restart:
     description:
       - Restart a running virtual machine that differs from its request.
-      - Without it RV(restart_required) tells of it, and the virtual machine has it from its next start.
+      - Without it, RV(restart_required) is true, and the change takes effect at the next start of the virtual machine.
     type: bool
     default: false
   remove_disks:
     description:
-      - With O(state=absent), remove the disks that were made from a base, too.
-      - One that is no overlay of its base, is a base itself, or is used by another domain stays, with a warning.
+      - With O(state=absent), also remove the disks that were made from a base.
+      - A disk stays, with a warning, if it is no overlay of its base, is itself a base, or is used by another domain.
     type: bool
     default: false
   shutdown_timeout_s:
@@ -49,7 +49,7 @@ attributes:
     description: Can run in check mode and predict what would change.
     support: full
   diff_mode:
-    description: Shows the XML of a new virtual machine, and of another what differs.
+    description: Shows the XML of a new virtual machine, and the differences of an existing one.
     support: full
 seealso:
   - module: sailloft.fleet.gpu_domain_info
@@ -78,8 +78,8 @@ restart_required:
   type: bool
 findings:
   description:
-    - Findings from before anything was touched. The module fails, with all of them, where one refuses; in check mode,
-      too. One that only warns is a warning of the task, too.
+    - Findings of the checks before any change. If one of them refuses the request, the module fails with all of them,
+      in check mode as well. A finding that only warns is also a warning of the task.
   returned: always
   type: list
   elements: dict
@@ -91,7 +91,7 @@ findings:
       description: The problem.
       type: str
     why:
-      description: Why that is so, or matters.
+      description: The cause or the consequence.
       type: str
     remedy:
       description: The next step.
@@ -116,7 +116,7 @@ domains:
       returned: always
       type: str
     state_before:
-      description: Its state before, in libvirt's word, or V(absent).
+      description: Its state before, by libvirt's name, or V(absent).
       returned: always
       type: str
     state:
@@ -129,19 +129,21 @@ domains:
       type: bool
     actions:
       description:
-        - The actions, of stop, undefine, remove_disks, make_disks, define, autostart, no_autostart, start, resume.
+        - The actions, out of stop, undefine, remove_disks, make_disks, define, autostart, no_autostart, start and
+          resume.
       returned: always
       type: list
       elements: str
     differences:
       description:
-        - Differences of libvirt's definition, before the change, from the plan; each with path, wanted, have, unknown.
-        - One that is unknown is told and not acted on; nobody asked for it, and it is not known to be libvirt's own.
+        - Differences between libvirt's definition before the change and the plan, each with path, wanted, have,
+          unknown.
+        - An unknown one is reported and not changed. It was not requested, and is not known to be added by libvirt.
       returned: always
       type: list
       elements: dict
     live_differences:
-      description: The same of what was running.
+      description: The same for the running domain.
       returned: always
       type: list
       elements: dict
@@ -155,9 +157,8 @@ domains:
       type: str
     nccl_topology:
       description:
-        - The topology file that NCCL in the guest needs, with the guest's PCI tree and the host's link speeds; the
-          role C(gpu_guest) puts it there. Null for a virtual machine without a GPU, and where it would be more than
-          NCCL reads.
+        - The topology file that NCCL in the guest needs, with the guest's PCI tree and the host's link speeds; the role
+          C(gpu_guest) writes it. Null for a virtual machine without a GPU, and if it would exceed NCCL's limits.
       returned: unless state is absent
       type: str
     plan:
@@ -166,13 +167,14 @@ domains:
       type: dict
       contains:
         cells:
-          description: Guest NUMA cells, each with id, host_node, memory_mib, huge_pages, vcpus, cpus (host CPUs, one
-            a vCPU), distances, strict.
+          description: >-
+            Guest NUMA cells, each with id, host_node, memory_mib, huge_pages, vcpus, cpus (host CPUs, one for each
+            vCPU), distances, strict.
           type: list
           elements: dict
         devices:
           description:
-            - Passed-through functions, each with host_address, guest_address, setting (the option that it is of),
+            - Passed-through functions, each with host_address, guest_address, setting (the option that requested it),
               kind, cell, host_node, host_path, guest_path, host_root_complex, physical_function, iommu_group,
               vendor_id, device_id, libvirt_address.
           type: list
@@ -190,10 +192,10 @@ domains:
           type: int
         share:
           description:
-            - Its share of the host. The hardware threads of the host (threads) are its vCPUs (vcpus, where they are
-              pinned), those kept for the host on its nodes (kept), those that other virtual machines have there
-              (taken), those in no use there (free) and those of nodes without a cell (elsewhere).
-            - The most vCPUs that it can have (vcpu_limit), nodes that could have a cell and have none
+            - Its share of the host. The hardware threads of the host (threads) are divided into its pinned vCPUs
+              (vcpus), the threads reserved for the host on its nodes (kept), those of other virtual machines there
+              (taken), the unused ones there (free) and those of nodes without a cell (elsewhere).
+            - The highest possible number of vCPUs (vcpu_limit), nodes without a cell that could have one
               (nodes_without_cell), and the memory of the host (memory_mib).
           type: dict
         threads_per_core:
@@ -217,7 +219,7 @@ domains:
           type: list
           elements: dict
         physical_address_bits:
-          description: The way in which the guest gets them (mode), and their number (bits).
+          description: How the guest gets its address width (mode), and the width (bits).
           type: dict
         mmio:
           description: Bytes that the devices need below and above 4 GiB (low_bytes, high_bytes) and the guest's
@@ -227,14 +229,16 @@ domains:
           description: True if it is requested (wanted), and if the virtio devices have it (on_virtio).
           type: dict
         gpudirect_cliques:
-          description: GPUs that may reach each other by PCIe in the guest, a list each; its number is its clique.
+          description: >-
+            GPUs that may reach each other by PCIe in the guest, one list per clique. The number of a clique is its
+            place in the list.
           type: list
           elements: list
         guest_iommu:
           description: True if the guest has an IOMMU.
           type: bool
         machine:
-          description: The version of q35 that it has, or V(q35) where libvirt was not asked.
+          description: Its version of q35, or V(q35) if libvirt was not asked.
           type: str
         accelerator:
           description: kvm or qemu.
@@ -249,7 +253,7 @@ domains:
           description: Its uuid.
           type: str
         console_log:
-          description: Where its serial console is written.
+          description: The file of its serial console.
           type: str
         request:
           description: The element of O(domains) with all defaults.
@@ -260,7 +264,7 @@ domains:
               function, index (libvirt's), bus, last_bus, ports and endpoints.
           type: dict
         fidelity:
-          description: Pairs of its GPUs, NICs and NVMe drives that are as far apart in the guest as on the host.
+          description: Pairs of its GPUs, NICs and NVMe drives that have the same distance in the guest as on the host.
           type: dict
           contains:
             total:
@@ -270,7 +274,7 @@ domains:
               description: The number with the same path class (PIX, PXB, PHB, NODE, SYS) on both sides.
               type: int
             share:
-              description: Their share, 0 to 1; 1 where there is no pair.
+              description: Their share, 0 to 1; 1 if there is no pair.
               type: float
             differences:
               description: The others, each with pair (two host addresses with their kind), host and guest (classes).

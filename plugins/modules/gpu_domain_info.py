@@ -6,30 +6,24 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_domain_info
-short_description: Read GPU virtual machines as libvirt and the kernel have them
+short_description: Read GPU virtual machines from libvirt and the kernel
 version_added: 0.1.0
 description:
-  - Reads what libvirt has of the virtual machines of a host, what their QEMU processes were really started with and
-    where their memory really lies, and, where specs are given, the plan and every difference from it.
-  - Says in words what has come apart since, with its consequence (RV(domains[].drift)).
+  - Reads libvirt's definitions of the virtual machines of a host, the real command lines of their QEMU processes and
+    the real location of their memory. For O(domains), it also computes the plan and lists every difference from it.
+  - Describes drift in words, with its consequence (RV(domains[].drift)).
 extends_documentation_fragment:
   - sailloft.fleet.gpu_domain
   - sailloft.fleet.gpu_domain.domains
   - sailloft.fleet.gpu_domain.module_ids
+  - sailloft.fleet.attributes.reads
 options:
   domains:
     required: false
   names:
-    description: Further virtual machines to tell of. With neither this nor O(domains), all that libvirt knows.
+    description: Further virtual machines to read. Without this and without O(domains), all that libvirt knows.
     type: list
     elements: str
-attributes:
-  check_mode:
-    description: Changes nothing.
-    support: full
-  diff_mode:
-    description: Changes nothing.
-    support: none
 seealso:
   - module: sailloft.fleet.gpu_domain
 """
@@ -57,7 +51,7 @@ domains:
       returned: always
       type: bool
     state:
-      description: Its state in libvirt's word, or V(absent).
+      description: Its state by libvirt's name, or V(absent).
       returned: always
       type: str
     autostart:
@@ -73,11 +67,11 @@ domains:
       returned: always
       type: str
     live_xml:
-      description: The running domain; null where it does not run.
+      description: The running domain; null if it does not run.
       returned: always
       type: str
     process:
-      description: Its QEMU process; null where it does not run.
+      description: Its QEMU process; null if it does not run.
       returned: always
       type: dict
       contains:
@@ -117,9 +111,8 @@ domains:
       type: dict
     nccl_topology:
       description:
-        - The topology file that NCCL in the guest needs, with the guest's PCI tree and the host's link speeds; the
-          role C(gpu_guest) puts it there. Null for a virtual machine without a GPU, and where it would be more than
-          NCCL reads.
+        - The topology file that NCCL in the guest needs, with the guest's PCI tree and the host's link speeds; the role
+          C(gpu_guest) writes it. Null for a virtual machine without a GPU, and if it would exceed NCCL's limits.
       returned: where it is of O(domains)
       type: str
     xml:
@@ -138,9 +131,9 @@ domains:
       elements: dict
     drift:
       description:
-        - Drift, in words - the definition and what runs against the host as it is now, against what the
-          host was when the domain was planned (kept in its metadata), and, of O(domains), against the plan.
-        - Items about the host come first. Empty where nothing has drifted.
+        - Drift, in words. The definition and the running domain are compared with the host as it is now, with the host
+          at the time of the plan (stored in the domain's metadata), and, for O(domains), with the plan.
+        - Items about the host come first. Empty if there is no drift.
       returned: always
       type: list
       elements: dict
@@ -149,7 +142,7 @@ domains:
           description: The difference.
           type: str
         where:
-          description: Of V(defined), V(running) and V(host), the sides that differ.
+          description: The sides that differ, out of V(defined), V(running) and V(host).
           type: list
           elements: str
         consequence:
@@ -159,7 +152,8 @@ domains:
           description: The next step.
           type: str
         paths:
-          description: Of RV(domains[].differences) and RV(domains[].live_differences), the paths that it says in words.
+          description: >-
+            The paths in RV(domains[].differences) and RV(domains[].live_differences) that this item describes.
           type: list
           elements: str
       sample:

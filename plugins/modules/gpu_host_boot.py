@@ -10,22 +10,21 @@ DOCUMENTATION = r"""
 module: gpu_host_boot
 short_description: Set huge pages, VFs, bindings, PCI and kernel settings of a GPU host, now and at every boot
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Does in one call what M(sailloft.fleet.hugepages), M(sailloft.fleet.sriov), M(sailloft.fleet.vfio_binding) and
-    M(sailloft.fleet.pci_tuning) do, in this order, then sets O(kernel_settings), and has it done again at every boot
+    M(sailloft.fleet.pci_tuning) do, in this order, then sets O(kernel_settings), and repeats all of it at every boot,
     before libvirt starts its guests.
-  - All are planned before the first is touched, so that a mistake in the settings is known before anything was
-    changed. What this host or its kernel refuses (lockdown, too few free pages, a VF in use) does not keep the other
-    concerns from being done and saved; the call then fails and names each failure.
+  - All parts are planned before the first change, so a mistake in the settings is reported before anything is changed.
+    If the host or its kernel refuses one part (lockdown, too few free pages, a VF in use), the other parts are still
+    applied and saved; the call then fails and names each failure.
   - For the boot it saves the settings (C(/etc/sailloft/gpu_host.json)), its own code
-    (C(/usr/lib/sailloft/gpu_host.pyz)) and a systemd unit (C(sailloft-gpu-host.service)) that runs the one on the
-    other. There is no second implementation; the code at boot is the code of this call.
-  - What is not given is not touched, and is not done at boot any more. Of a concern that fails, what was saved before
-    stays saved.
-  - In an image, whose root is a chroot on the host that builds it, only V(now=false) works. All other modules that
-    read or change the running kernel refuse there, since it is that of the build host.
+    (C(/usr/lib/sailloft/gpu_host.pyz)) and a systemd unit (C(sailloft-gpu-host.service)) that runs this code with these
+    settings. The code at boot is the code of this call; there is no second implementation.
+  - A part that is not given is not changed, and is no longer applied at boot. If a part fails, its earlier saved
+    settings stay saved.
+  - In an image, whose root is a chroot on the host that builds it, only V(now=false) works. All other modules that read
+    or change the running kernel fail there, because it is the kernel of the build host.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   hugepages:
     description: The arguments of M(sailloft.fleet.hugepages).
@@ -41,7 +40,7 @@ options:
     type: dict
   kernel_settings:
     description:
-      - Settings of the running kernel. One that is not given is left alone; one that this host does not have is
+      - Settings of the running kernel. A setting that is not given is not changed; one that this host does not have is
         reported as not applicable.
     type: dict
     version_added: 0.1.0
@@ -74,19 +73,12 @@ options:
         type: str
   now:
     description:
-      - Whether to bring the settings about now, besides having it done at every boot.
-      - V(false) is for an image. The settings' form is checked and they are saved, and the unit is enabled; nothing
-        of the running kernel is read or touched. Which devices there are is found out by each host that boots it.
+      - Whether to apply the settings now, in addition to every boot.
+      - V(false) is for an image. The form of the settings is checked, they are saved, and the unit is enabled; nothing
+        of the running kernel is read or changed. Each host that boots the image detects its own devices.
     type: bool
     default: true
     version_added: 0.1.0
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""
@@ -115,11 +107,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 outcomes:
-  description: What each of the modules returns, by its name; empty without O(now), and of a module that failed early.
+  description: The result of each module by its name; empty without O(now), and for a module that failed early.
   returned: when the settings are valid
   type: dict
 failures:
-  description: What failed and why, a line each.
+  description: The failures with their causes, one line each.
   returned: when the settings are valid
   type: list
   elements: str
@@ -128,11 +120,11 @@ unit:
   returned: success
   type: str
 settings_file:
-  description: Where the settings are saved.
+  description: The file of the saved settings.
   returned: success
   type: str
 pending:
-  description: What cannot take effect before the next boot, a line each.
+  description: Changes that take effect at the next boot only, one line each.
   returned: success
   type: list
   elements: str

@@ -8,15 +8,14 @@ DOCUMENTATION = r"""
 module: gpu_host_compare
 short_description: Compare a GPU host with its settings and virtual machines, in one call
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
-  - Says whether M(sailloft.fleet.bios_info), M(sailloft.fleet.kernel_arguments), M(sailloft.fleet.nic_firmware),
-    M(sailloft.fleet.gpu_host_boot) and M(sailloft.fleet.gpu_domain) have anything to do or to say on a host, and
+  - Reports whether M(sailloft.fleet.bios_info), M(sailloft.fleet.kernel_arguments), M(sailloft.fleet.nic_firmware),
+    M(sailloft.fleet.gpu_host_boot) and M(sailloft.fleet.gpu_domain) would change or report anything on a host, and
     whether a package is missing. Every setting is read; nothing is changed.
-  - It does not fail because of a setting. What one of these modules would refuse, or could not read, is a difference,
-    and the module itself then says why.
+  - It does not fail because of a setting. A setting that one of these modules would refuse or could not read is a
+    difference; the module itself then reports the cause.
   - M(sailloft.fleet.gpu_server_compare) calls it with the arguments that follow from the variables of the roles.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   packages:
     description:
@@ -38,13 +37,6 @@ options:
   gpu_domain:
     description: The arguments of M(sailloft.fleet.gpu_domain).
     type: dict
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: none
 """
 
 EXAMPLES = r"""
@@ -65,17 +57,16 @@ EXAMPLES = r"""
 RETURN = r"""
 differences:
   description:
-    - By option that is given, why its module has to run, a line each; empty where the host has all of it.
-    - The first option with a difference ends the comparison, since the role then runs. Those after it are not there,
-      and nobody knows whether the host has them.
+    - For each option that is given, why its module has to run, one line each; empty if there is no difference.
+    - The first option with a difference ends the comparison, because the role runs then. The options after it are not
+      compared and have no entry.
   returned: success
   type: dict
   sample: {"bios_info": [], "gpu_host_boot": ["hugepages: node 0, 1024 MiB"]}
 domains:
   description:
-    - Of each virtual machine what its guest is told, C(name) and C(nccl_topology), as M(sailloft.fleet.gpu_domain)
-      returns them; empty where that would fail, or was not compared. The whole plan would cost the controller more than
-      the comparison.
+    - C(name) and C(nccl_topology) of each virtual machine, as M(sailloft.fleet.gpu_domain) returns them; empty if that
+      would fail, or was not compared. Returning the whole plan would cost the controller more time than the comparison.
   returned: success
   type: list
   elements: dict
@@ -111,7 +102,7 @@ def of_host(system: System, given: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def of_domains(given: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return what guests are told, and the differences, for the arguments ``given`` of gpu_domain."""
+    """Return the guests' names and topologies, and the differences, for the arguments ``given`` of gpu_domain."""
     try:
         validated = ArgumentSpecValidator(gpu_domain_options(URI)).validate(given)
     except TypeError as error:  # as options.module_of has it

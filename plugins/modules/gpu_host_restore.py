@@ -10,24 +10,15 @@ DOCUMENTATION = r"""
 module: gpu_host_restore
 short_description: Take back the settings of a GPU host
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
-  - Restores what M(sailloft.fleet.gpu_host_boot), M(sailloft.fleet.kernel_arguments) and M(sailloft.fleet.nic_firmware)
-    have changed to what was there before, the last change first, and removes the service that restores settings at
+  - Restores the values from before M(sailloft.fleet.gpu_host_boot), M(sailloft.fleet.kernel_arguments) and
+    M(sailloft.fleet.nic_firmware) changed them, the last change first, and removes the service that applies settings at
     boot.
-  - These modules note what is there before they change it for the first time
-    (C(/var/lib/sailloft/gpu_host_before.json)). Without that record only the service is removed.
-  - Refused while guests run. A file that others have changed since is left as it is, and the call fails at the end.
-  - Packages stay installed. VFs that were there before are made again, with the settings that their driver
-    reported.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
+  - These modules record a value before they change it for the first time (C(/var/lib/sailloft/gpu_host_before.json)).
+    Without that record only the service is removed.
+  - Fails while guests run. A file that others have changed since then is not changed, and the call fails at the end.
+  - Packages stay installed. VFs that existed before are created again, with the settings that their driver reported.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 """
 
 EXAMPLES = r"""
@@ -37,16 +28,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 reboot_required:
-  description: Whether something takes effect at the next boot only.
+  description: Whether a restored value takes effect at the next boot only.
   returned: success
   type: bool
 pending:
-  description: What takes effect at the next boot only, a line each.
+  description: Values that take effect at the next boot only, one line each.
   returned: success
   type: list
   elements: str
 failures:
-  description: What could not be restored and why, a line each.
+  description: Values that could not be restored, with the cause, one line each.
   returned: when no guest runs
   type: list
   elements: str

@@ -10,33 +10,33 @@ DOCUMENTATION = r"""
 module: gpu_node_boot
 short_description: Set MIG, clocks, NIC rings and ARP settings of a GPU node, now and at every boot
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Turns MIG off, locks the clocks of all GPUs, sets the rings of ConnectX and BlueField interfaces and the ARP
-    settings of rails on one subnet, and has it done again at every boot, by the same code, after the persistence
-    daemon has started.
+    settings of rails on one subnet, and repeats this at every boot, with the same code, after the persistence daemon
+    has started.
   - For the boot it saves the settings (C(/etc/sailloft/gpu_node.json)), its own code
     (C(/usr/lib/sailloft/gpu_node.pyz)) and a systemd unit (C(sailloft-gpu-node.service)).
-  - While the driver is not loaded, as after its installation, MIG and clocks are left for the next boot (RV(pending)).
+  - If the driver is not loaded, for example after its installation, MIG and clocks wait for the next boot
+    (RV(pending)).
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   state:
-    description: V(absent) removes the unit and its files. What it has set stays until the next boot.
+    description: V(absent) removes the unit and its files. The settings stay until the next boot.
     type: str
     choices: [present, absent]
     default: present
   mig_off:
-    description: Whether MIG goes off on all GPUs that have it.
+    description: Whether to turn MIG off on all GPUs that have it.
     type: bool
     default: true
   clocks_mhz:
-    description: The least and the most clock of the GPUs' processors in MHz. Empty leaves them alone.
+    description: The lowest and the highest clock of the GPUs in MHz. Empty leaves them unchanged.
     type: list
     elements: int
     default: []
   ring_entries:
     description:
-      - How many entries receive and send rings get; a NIC with less gets its most. 0 leaves them alone.
+      - Entries of receive and transmit rings, limited to the NIC's maximum. 0 leaves them unchanged.
     type: int
     default: 0
   rails_on_one_subnet:
@@ -44,16 +44,9 @@ options:
     type: bool
     default: false
   now:
-    description: V(false) is for an image; the settings are saved only.
+    description: Whether to apply the settings now. V(false) only saves them, for an image.
     type: bool
     default: true
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""
@@ -78,11 +71,11 @@ unit:
   returned: when O(state=present)
   type: str
 settings_file:
-  description: Where the settings are saved.
+  description: The file of the saved settings.
   returned: when O(state=present)
   type: str
 pending:
-  description: What cannot take effect before the next boot, a line each.
+  description: Changes that take effect at the next boot only, one line each.
   returned: success
   type: list
   elements: str

@@ -10,8 +10,6 @@ DOCUMENTATION = r"""
 module: gpu_node_software
 short_description: Choose release, archives, pins and files of a GPU node's software
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Decides from one table which versions of NVIDIA's driver, Fabric Manager, DCGM, nvidia-fs and DOCA go together on
     this distribution and kernel. Combinations that their vendors do not support are refused, all at once, before
@@ -22,6 +20,7 @@ description:
     installs none itself.
   - Works in an image too, whose root is a chroot on the host that builds it. There the kernels are those of the image.
   - The role P(sailloft.fleet.gpu_node#role) does the rest.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   state:
     description: V(absent) removes the files, and returns the packages to remove.
@@ -53,7 +52,7 @@ options:
   fabric:
     description:
       - Fabric Manager of NVSwitch boards. V(auto) looks for NVSwitches on the PCI bus; boards with NVLink 5 (HGX B200,
-        B300) show none there, and an image has no bus, so they have to be told.
+        B300) show none there, and an image has no bus. Set the option for these.
     type: str
     choices: [auto, none, nvswitch, nvlink5]
     default: auto
@@ -114,13 +113,6 @@ options:
         type: list
         elements: str
         required: true
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_plan
-short_description: Plan GPU virtual machines of a recorded or live host, and touch nothing else
+short_description: Plan GPU virtual machines of a recorded or live host without changes to it
 version_added: 0.1.0
 description:
-  - Plans what M(sailloft.fleet.gpu_domain) would define, from what a host was seen to be. It needs no libvirt, no root
-    and no host; it runs where the recording is.
+  - Plans the virtual machines that M(sailloft.fleet.gpu_domain) would define, from the observed topology of a host. It
+    needs no libvirt, no root and no host; it runs on the machine with the recording.
   - Returns each plan with its libvirt XML, and all of them as a readable tree. Writes nothing but the files of O(path).
-  - Virtual machines that the host has already are not known here. To plan beside those, run
+  - It does not know the host's existing virtual machines. To plan in addition to those, run
     M(sailloft.fleet.gpu_domain) in check mode on the host.
 extends_documentation_fragment:
   - sailloft.fleet.gpu_domain.domains
@@ -21,9 +21,9 @@ options:
   domains:
     description:
       - The virtual machines of this host, planned together.
-      - Left out or empty, it is one with the whole host, C(whole-host). It gets all GPUs, NICs and NVMe drives that can
-        be given away, the first virtual function where a NIC has some, and the memory of their NUMA nodes that is in
-        huge pages, or seven eighths of all where less than half is.
+      - If it is left out or empty, it is one virtual machine with the whole host, C(whole-host). It gets all GPUs, NICs
+        and NVMe drives that the host does not need, the first virtual function of a NIC that has some, and the huge
+        pages of their NUMA nodes, or seven eighths of their memory if less than half is in huge pages.
   topology:
     description: The host as M(sailloft.fleet.host_topology_info) returned it.
     type: dict
@@ -38,17 +38,17 @@ options:
     default: host
   path:
     description:
-      - Folder of the plan, made if it is missing. Left out, nothing is written.
-      - For each virtual machine it gets C(NAME.xml), the libvirt XML, C(NAME.svg), the PCIe and NUMA trees of host and
-        guest side by side, and C(NAME.nccl.xml), NCCL's topology file for the guest. Each is written whole or not at
-        all.
+      - Folder of the plan, created if it is missing. Without it, nothing is written.
+      - The files for each virtual machine are C(NAME.xml), the libvirt XML, C(NAME.svg), the PCIe and NUMA trees of
+        host and guest side by side, and C(NAME.nccl.xml), NCCL's topology file for the guest. Each file is written as a
+        whole or not at all.
     type: path
   boot_trial:
     description:
-      - Boot each plan's PCI tree under an emulating QEMU on the machine that plans, with stand-ins for the devices, and
-        hold what the firmware enumerates against the plan.
+      - Boot each plan's PCI tree in an emulating QEMU on the machine that plans, with stand-ins for the devices, and
+        compare the devices that the firmware enumerates with the plan.
       - It needs C(qemu-system-x86_64) and the firmware's image, takes seconds to minutes for each virtual machine, and
-        fails the task where anything is not as planned, before any file of O(path) is written.
+        fails the task if anything differs from the plan, before any file of O(path) is written.
     type: bool
     default: false
 attributes:
@@ -90,18 +90,18 @@ EXAMPLES = r"""
 RETURN = r"""
 tree:
   description:
-    - The plans as text, a line each. Each virtual machine is a tree of guest cell, root complex, switch and device with
-      the address in the guest and on the host, then its fidelity and its notes.
-    - At the end stands what stays free, what could not be checked because the recording does not have it, and what
-      O(boot_trial) showed.
+    - The plans as lines of text. Each virtual machine is a tree of guest cells, root complexes, switches and devices
+      with their addresses in the guest and on the host, followed by its fidelity and notes.
+    - The last lines show what remains free, what could not be checked because the recording lacks it, and the result of
+      O(boot_trial).
   returned: success
   type: list
   elements: str
 findings:
   description:
-    - Losses of a virtual machine that cause no error, each as RV(sailloft.fleet.gpu_domain#module:findings); it is a
-      warning of the task, too. More memory than the host has is refused; what else M(sailloft.fleet.gpu_domain) would
-        refuse on the host itself is not looked for.
+    - Losses of a virtual machine that cause no error, each as RV(sailloft.fleet.gpu_domain#module:findings) and also as
+      a warning of the task. A request for more memory than the host has is refused. The other refusals of
+      M(sailloft.fleet.gpu_domain) are not checked.
   returned: success, or when what is asked was refused
   type: list
   elements: dict
@@ -129,13 +129,13 @@ domains:
       type: str
     nccl_topology:
       description:
-        - NCCL's topology file for the guest. Null for a virtual machine without a GPU, and where it would be more than
-          NCCL reads.
+        - NCCL's topology file for the guest. Null for a virtual machine without a GPU, and if it would exceed NCCL's
+          limits.
       type: str
     boot_trial:
       description:
         - The result of the trial, with firmware, as_planned, seconds, findings (each with what, planned, found,
-          message) and left_out (what it cannot show).
+          message) and left_out (what it cannot verify).
       returned: when O(boot_trial) is true
       type: dict
 files:

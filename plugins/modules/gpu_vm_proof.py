@@ -12,12 +12,12 @@ short_description: Compare a GPU virtual machine with its plan, claim by claim
 version_added: 0.1.0
 extends_documentation_fragment: [sailloft.fleet.proof]
 description:
-  - Compares what was read back (the hypervisor's config space, the running QEMU process, the guest's own C(/sys)) with
-    what was planned, one claim for each optimisation that arXiv 2407.05467 names for GPU virtual machines.
+  - Compares the values that were read back (the hypervisor's config space, the running QEMU process, the guest's own
+    C(/sys)) with the plan, with one claim for each optimisation that arXiv 2407.05467 names for GPU virtual machines.
   - Writes the proof as JSON and as one HTML page, with the PCIe and NUMA trees of host and guest side by side.
-  - A claim whose observation is missing does not hold. What this machine cannot have is listed as not applicable, with
-    the reason, and never counted as passed.
-  - Runs on the controller, on what other modules have read; it reaches no host.
+  - A claim without an observation does not hold. A claim that this machine cannot meet is listed as not applicable,
+    with the reason, and never counted as passed.
+  - Runs on the controller with the results of other modules; it contacts no host.
 options:
   name:
     description: Name of the virtual machine, and of the two files.
@@ -35,14 +35,15 @@ options:
     description:
       - The hypervisor. V(vsphere) takes O(domain) of M(sailloft.fleet.vsphere_gpu_vm_info), and O(host_topology) of its
         RV(sailloft.fleet.vsphere_gpu_vm_info#module:hosts). O(host_settings), O(nic_firmware) and O(nccl_topology) are
-        not used. What vSphere cannot show or set is not applicable, with the reason and the cost.
+        not used. Claims about settings that vSphere cannot show or set are not applicable, with the reason and the
+        cost.
     type: str
     choices: [libvirt, vsphere]
     default: libvirt
   domain:
     description:
-      - Of the virtual machine, the item of RV(sailloft.fleet.gpu_domain_info#module:domains), read with the
-        requested O(sailloft.fleet.gpu_domain_info#module:domains), so that it has the plan; or that of
+      - The virtual machine's item in RV(sailloft.fleet.gpu_domain_info#module:domains), read with
+        O(sailloft.fleet.gpu_domain_info#module:domains) so that it contains the plan; or in
         RV(sailloft.fleet.vsphere_gpu_vm_info#module:domains).
     type: dict
     required: true
@@ -77,7 +78,7 @@ options:
     description: Content of the guest's C(/etc/nccl-topology.xml).
     type: str
 notes:
-  - Everything that is left out makes the claims that need it fail; none of them is left out.
+  - If an option is left out, the claims that need it fail; no claim is omitted.
 """
 
 EXAMPLES = r"""
@@ -94,7 +95,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 holds:
-  description: True if something was claimed and every claim that applies holds.
+  description: True if there are claims and every applicable claim holds.
   returned: always
   type: bool
 counts:
@@ -103,7 +104,7 @@ counts:
   type: dict
   sample: {"held": 61, "failed": 0, "not_applicable": 19}
 table:
-  description: The proof as a short table, a line each. Where the proof does not hold, the message is this table.
+  description: The proof as a short table, in lines. If the proof does not hold, the message is this table.
   returned: always
   type: list
   elements: str

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: guest_answers
-short_description: Wait until a guest answers, for as long as it goes on
+short_description: Wait until a guest answers, as long as it makes progress
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
-  - Tries the guest's connection until it works. Meanwhile reads on its hypervisor, through libvirt, what the guest has
-    read from and written to its disks and sent to its networks, and shows it every 15 seconds.
-  - Fails where the guest does not run, and where none of these numbers grew for O(silent_s). There is no limit for a
-    guest that goes on, because how long a boot takes depends on the machine.
-  - Runs on a guest, whose inventory name is that of its domain. The hypervisor is read as the user who logs in there;
-    where that user may not ask libvirt, all time counts as silence.
+  - Tries the guest's connection until it works. Meanwhile it reads the guest's disk and network counters from libvirt
+    on its hypervisor, and shows them every 15 seconds.
+  - Fails if the guest does not run, or if none of these counters grew for O(silent_s). There is no time limit for a
+    guest that makes progress, because the duration of a boot depends on the machine.
+  - Runs on a guest. Its inventory name must be the name of its domain. The hypervisor is read as the user who logs in
+    there; if that user has no access to libvirt, all time counts as silence.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   hypervisor:
     description: Inventory name of the host on which the guest runs.
@@ -26,17 +25,10 @@ options:
     required: true
   silent_s:
     description:
-      - Seconds without any activity after which the guest counts as lost; on a loaded controller as many times more as
-        its load exceeds its processors.
+      - Seconds without activity after which the guest counts as lost. On an overloaded controller, the time is
+        multiplied by its load per processor.
     type: int
     default: 600
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: none
 """
 
 EXAMPLES = r"""

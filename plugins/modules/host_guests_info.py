@@ -10,20 +10,12 @@ DOCUMENTATION = r"""
 module: host_guests_info
 short_description: List the virtual machines that run on a host
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Lists libvirt's active domains, and the virtual machines that libvirt does not know, which are found by their
-    processes. A host without libvirt, or whose libvirt does not answer, is read by the processes alone.
+    processes. If the host has no libvirt or it does not answer, only the processes are read.
   - The role P(sailloft.fleet.gpu_host#role) reads this just before a reboot.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options: {}
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: none
 """
 
 EXAMPLES = r"""
@@ -35,14 +27,14 @@ EXAMPLES = r"""
 RETURN = r"""
 guests:
   description:
-    - The guests. C(name) is null where the process does not say it, C(process) is null where libvirt has a domain
-      without one, C(known_to_libvirt) is null where libvirt did not answer.
+    - The guests. C(name) is null if the process does not show it, C(process) is null if a domain of libvirt has none,
+      C(known_to_libvirt) is null if libvirt did not answer.
   returned: success
   type: list
   elements: dict
   sample: [{"name": "gpu01", "process": 4711, "program": "qemu-system-x86_64", "known_to_libvirt": true}]
 words:
-  description: The same, a line each.
+  description: The same as text, one line each.
   returned: success
   type: list
   elements: str

@@ -10,33 +10,25 @@ module: host_topology_info
 short_description: Read a whole host's PCIe and NUMA topology in one call
 version_added: 0.1.0
 description:
-  - Reads NUMA nodes, the PCI tree, config space registers, the IOMMU and what the host itself uses, from C(/sys) and
-    C(/proc), into one structure. It starts no process and changes nothing.
-  - It reads a guest as well as a host.
+  - Reads NUMA nodes, the PCI tree, config space registers, the IOMMU and the devices that the host itself uses, from
+    C(/sys) and C(/proc), into one structure. It starts no process and changes nothing.
+  - It works in a guest as on a host.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   recording:
     description:
       - Read this recording of a machine instead of the machine that the module runs on.
-      - A directory that holds C(sys) and C(proc), a tar of one (plain, gzip, bzip2 or xz), hwloc XML
-        (C(lstopo machine.xml), formats 1.x to 3.x), XML of NCCL or RCCL (C(NCCL_TOPO_DUMP_FILE)), or JSON that
-        RV(recording) or RV(topology) was written to. The content tells which.
+      - A directory that holds C(sys) and C(proc), a tar of one (plain, gzip, bzip2 or xz), hwloc XML (C(lstopo
+        machine.xml), formats 1.x to 3.x), XML of NCCL or RCCL (C(NCCL_TOPO_DUMP_FILE)), or JSON that RV(recording) or
+        RV(topology) was written to. The form is detected from the content.
     type: path
   record:
-    description: Whether to return RV(recording), too.
+    description: Whether to return RV(recording) as well.
     type: bool
     default: false
-attributes:
-  check_mode:
-    description: The module only reads.
-    support: full
-  diff_mode:
-    description: The module changes nothing, so there is nothing to show.
-    support: none
 notes:
-  - Without root, the kernel shows 64 bytes of config space. What lies beyond is then null, and
-    RV(topology.functions[].config_bytes) says how much could be read.
-author:
-  - The Sailloft maintainers (@sailloft)
+  - Without root, the kernel shows 64 bytes of config space. Values beyond these are then null, and
+    RV(topology.functions[].config_bytes) is the number of bytes that could be read.
 """
 
 EXAMPLES = r"""
@@ -69,18 +61,18 @@ EXAMPLES = r"""
 RETURN = r"""
 recording:
   description:
-    - RV(topology) as text to be put into a file, which O(recording) reads.
-    - It does not say which machine it is of. Interfaces with a name that holds more than their place or number are
-      numbered anew. Of kernel arguments only those that decide about IOMMU, PCI, memory, CPUs and drivers are in it.
-      Why the host uses a function is said without paths, networks and addresses. Serial numbers, MACs and GUIDs of
-      devices are not read in the first place.
-    - How much memory is free at the moment is not in it either, so that the same host gives the same text.
+    - RV(topology) as text for a file that O(recording) reads.
+    - It does not identify the machine. Interfaces are renumbered if their name contains more than their place or
+      number. It contains only the kernel arguments for IOMMU, PCI, memory, CPUs and drivers. The reasons why the host
+      uses a function are given without paths, networks and addresses. Serial numbers, MACs and GUIDs of devices are
+      never read.
+    - It does not contain the amount of free memory, so that the same host gives the same text.
   returned: when O(record) is true
   type: str
 topology:
   description:
-    - What the host is. Lists are sorted, and the same host gives the same content.
-    - A value of null means that it is not known, or that there is no such thing.
+    - The topology of the host. Lists are sorted, and the same host gives the same content.
+    - Null means that a value is not known or does not exist.
   returned: success
   type: dict
   contains:
@@ -94,8 +86,8 @@ topology:
       sample: sysfs
     notes:
       description:
-        - What was left out or assumed, because a recording contradicts itself or does not say it. Each is a warning of
-          the task, too.
+        - Values that were left out or assumed, because a recording contradicts itself or lacks them. Each is also a
+          warning of the task.
       type: list
       elements: str
     kernel_release:
@@ -103,7 +95,7 @@ topology:
       type: str
       sample: 6.1.0-18-amd64
     kernel_arguments:
-      description: What the kernel was booted with, from C(/proc/cmdline).
+      description: The arguments of the running kernel, from C(/proc/cmdline).
       type: list
       elements: str
       sample: [ro, intel_iommu=on, iommu=pt]
@@ -121,13 +113,13 @@ topology:
           description: The model's name.
           type: str
         virtualization:
-          description: The CPU flag of its virtual machine extensions, V(vmx) or V(svm); null where BIOS hides them.
+          description: The CPU flag of its virtual machine extensions, V(vmx) or V(svm); null if the BIOS disables them.
           type: str
         physical_address_bits:
           description: Width of a physical address, in bits.
           type: int
     iommu:
-      description: The IOMMU as the kernel runs it.
+      description: The IOMMU in the running kernel.
       type: dict
       contains:
         kind:
@@ -136,7 +128,7 @@ topology:
         default_domain:
           description:
             - Type of the IOMMU groups' default domains.
-            - V(identity) is what C(iommu=pt) gives; V(mixed) where they differ.
+            - V(identity) is the result of C(iommu=pt); V(mixed) if they differ.
           type: str
         interrupt_remapping:
           description: Whether interrupts are remapped.
@@ -161,7 +153,7 @@ topology:
           description: Its memory.
           type: int
         memory_free_bytes:
-          description: How much of that is free.
+          description: The free part of its memory.
           type: int
         huge_pages:
           description: Its huge pages, by size in ascending order.
@@ -172,10 +164,10 @@ topology:
               description: Size of one page.
               type: int
             total:
-              description: How many pages there are.
+              description: The number of pages.
               type: int
             free:
-              description: How many of them are free.
+              description: The number of free pages.
               type: int
         distances:
           description: Distance to each node by its number (ACPI SLIT; 10 is local).
@@ -197,7 +189,7 @@ topology:
           description: Number of the root bus.
           type: int
         numa_node:
-          description: NUMA node of the functions below it; null where they have none or several.
+          description: NUMA node of the functions below it; null if they have none or several.
           type: int
     functions:
       description: PCI functions, by address.
@@ -230,7 +222,7 @@ topology:
           description: Subsystem device.
           type: int
         kind:
-          description: What it is for, V(gpu), V(nic), V(nvme), V(nvswitch), V(bridge) or V(other).
+          description: Its kind, V(gpu), V(nic), V(nvme), V(nvswitch), V(bridge) or V(other).
           type: str
         port_type:
           description:
@@ -239,16 +231,16 @@ topology:
             - Null for conventional PCI, and where config space could not be read so far.
           type: str
         secondary_bus:
-          description: Of a bridge, the first bus below it.
+          description: The first bus below a bridge.
           type: int
         subordinate_bus:
-          description: Of a bridge, the last bus below it.
+          description: The last bus below a bridge.
           type: int
         driver:
           description: The driver that it is bound to.
           type: str
         numa_node:
-          description: NUMA node; null where the kernel says -1.
+          description: NUMA node; null if the kernel reports -1.
           type: int
         iommu_group:
           description: IOMMU group.
@@ -290,14 +282,14 @@ topology:
               description: Most lanes.
               type: int
         sriov:
-          description: Of a physical function with SR-IOV.
+          description: SR-IOV of a physical function.
           type: dict
           contains:
             total:
-              description: How many VFs it can have.
+              description: The highest number of VFs.
               type: int
             now:
-              description: How many VFs it has.
+              description: The present number of VFs.
               type: int
             vfs:
               description: Their addresses, by VF index.
@@ -305,13 +297,13 @@ topology:
               elements: str
             vf_bars:
               description:
-                - What each one VF asks for, as in RV(topology.functions[].bars).
-                - Empty where config space could not be read whole.
+                - The registers of each VF, as in RV(topology.functions[].bars).
+                - Empty if config space could not be read completely.
               type: list
               elements: dict
               contains: *bar
         physical_function:
-          description: Of a VF, the address of its physical function.
+          description: The address of a VF's physical function.
           type: str
         acs:
           description: Access Control Services, the registers as in the specification; null where it has none.
@@ -319,7 +311,7 @@ topology:
           contains:
             capability:
               description:
-                - Bits that it can do.
+                - Supported bits.
                 - 0 source validation, 1 translation blocking, 2 request redirect, 3 completion redirect,
                   4 upstream forwarding, 5 egress control, 6 direct translated P2P.
               type: int
@@ -334,10 +326,10 @@ topology:
               description: Whether ESXi can give the device to a virtual machine.
               type: bool
             enabled:
-              description: Whether that is set.
+              description: Whether passthrough is configured.
               type: bool
             active:
-              description: Whether the host runs with it.
+              description: Whether it is in effect.
               type: bool
         ats:
           description: Address Translation Services; null where it has none.
@@ -350,7 +342,7 @@ topology:
               description: The unit is 4096 bytes shifted left by this number.
               type: int
         max_read_request_bytes:
-          description: MaxReadReq of DevCtl; null for a VF, which does as its physical function is set.
+          description: MaxReadReq of DevCtl; null for a VF, which follows its physical function.
           type: int
         max_payload_bytes:
           description: MaxPayload of DevCtl; null for a VF.
@@ -360,15 +352,15 @@ topology:
           type: bool
         config_bytes:
           description:
-            - How much of config space could be read, V(64), V(256) or V(4096).
-            - V(0) where the device does not answer.
+            - The number of bytes of config space that could be read, V(64), V(256) or V(4096).
+            - V(0) if the device does not answer.
           type: int
         interfaces:
           description: Its kernel objects, names by class. Classes are C(net), C(block) and C(rdma).
           type: dict
           sample: {"net": ["eno1"]}
         used_by_host:
-          description: Why the host itself needs it; empty where it does not.
+          description: The reasons why the host itself needs it; empty if it does not.
           type: list
           elements: str
           sample: [carries the default route]

@@ -10,21 +10,20 @@ DOCUMENTATION = r"""
 module: hugepages
 short_description: Set the number of huge pages by NUMA node and size, at run time
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
-  - Brings the huge pages of the given NUMA nodes and sizes to a count, in one call for the whole host, and says how
-    many the kernel really gave. Nodes and sizes that are not given stay as they are.
-  - More pages than a node has memory for, a size that the CPU does not have, and taking away pages that a guest uses
-    are refused before anything is written. Where the kernel gives fewer pages than asked for, the failure says whether
-    the node is short of memory or its memory is fragmented.
-  - Mounts a hugetlbfs for every size that is used and not mounted, under C(/dev/hugepages-<size>M), and then starts
-    a running libvirt again, which looks for mounts only at its start; its guests are left alone.
-  - What it does lasts until the next boot; M(sailloft.fleet.gpu_host_boot) brings it back,
-    M(sailloft.fleet.kernel_arguments) reserves 1 GiB pages before memory is fragmented.
+  - Sets the number of huge pages for the given NUMA nodes and sizes, in one call for the whole host, and returns the
+    number that the kernel really allocated. Other nodes and sizes are not changed.
+  - It refuses, before anything is written, more pages than a node has memory for, a size that the CPU does not support,
+    and the removal of pages that a guest uses. If the kernel allocates fewer pages than requested, the error says
+    whether the node lacks memory or its memory is fragmented.
+  - Mounts a hugetlbfs for every size that is used and not mounted, under C(/dev/hugepages-<size>M), and then restarts
+    libvirt if it runs, because libvirt looks for mounts only when it starts. Guests continue to run.
+  - The pages last until the next boot. M(sailloft.fleet.gpu_host_boot) sets them at every boot, and
+    M(sailloft.fleet.kernel_arguments) reserves pages of 1 GiB before memory is fragmented.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   pages:
-    description: The counts.
+    description: The numbers of pages.
     type: list
     elements: dict
     required: true
@@ -38,16 +37,9 @@ options:
         type: int
         required: true
       count:
-        description: How many pages.
+        description: The number of pages.
         type: int
         required: true
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""
@@ -60,18 +52,18 @@ EXAMPLES = r"""
 
 RETURN = r"""
 hugepages:
-  description: The pools that were given, as they are now (in check mode, as they are).
+  description: The present state of the requested pools.
   returned: success
   type: list
   elements: dict
   sample: [{"node": 0, "size_mib": 1024, "wanted": 200, "total": 200, "free": 200}]
 hugetlbfs_mounted:
-  description: Where a hugetlbfs was mounted by this call (in check mode, would be).
+  description: The folders where this call mounted a hugetlbfs (in check mode, would mount one).
   returned: success
   type: list
   elements: str
 pending:
-  description: What cannot take effect before the next boot, a line each.
+  description: Changes that take effect at the next boot only, one line each.
   returned: success
   type: list
   elements: str

@@ -10,29 +10,30 @@ DOCUMENTATION = r"""
 module: kernel_arguments
 short_description: Set kernel arguments in GRUB, and report whether a reboot is needed
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
-  - Makes the kernel of the next boot start with the given arguments, on Debian and Ubuntu (a drop-in in
+  - Sets the arguments with which the kernel starts at the next boot, on Debian and Ubuntu (a drop-in in
     C(/etc/default/grub.d) and C(update-grub)) and on RHEL and its relatives (Boot Loader Specification entries).
-  - Arguments replace others of the same key, wherever these stand, and keep their order, so that several sizes
-    of huge pages and counts by node can be given. C(default_hugepagesz), C(hugepagesz) and C(hugepages) belong
-    together, one of them replaces all.
-  - The generated configuration of GRUB is read too, so that a run that was killed before C(update-grub) is completed.
-  - Why not an existing module. The C(bootloader) role of linux-system-roles is for RHEL-likes and works through
+  - Arguments replace others of the same key, wherever they are configured, and keep their order, so that several sizes
+    of huge pages and counts by node are possible. C(default_hugepagesz), C(hugepagesz) and C(hugepages) belong
+    together; one of them replaces all.
+  - The generated configuration of GRUB is read as well. Therefore the next run completes one that was killed before
+    C(update-grub).
+  - Existing modules do not fit. The C(bootloader) role of linux-system-roles is for RHEL-likes and works through
     C(grubby), which replaces all arguments of one name by the last, so that C(hugepages=) cannot be given twice;
-    C(lineinfile) on C(/etc/default/grub) fights with every other owner of that line.
+    C(lineinfile) on C(/etc/default/grub) conflicts with every other program that manages that line.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   iommu:
     description:
-      - How the kernel runs the IOMMU. V(passthrough) is C(iommu=pt), host devices are mapped one to one and only
-        guests' devices are translated; V(translated) is C(iommu=nopt). Intel's is turned on by C(intel_iommu=on).
+      - How the kernel runs the IOMMU. V(passthrough) is C(iommu=pt); host devices are mapped one to one, and only
+        guests' devices are translated. V(translated) is C(iommu=nopt). Intel's IOMMU is turned on with
+        C(intel_iommu=on).
     type: str
     choices: [passthrough, translated]
   pages:
     description:
       - Huge pages to reserve at boot, as in M(sailloft.fleet.hugepages). The largest size becomes the default size.
-      - Counts by node need Linux 5.16, or a kernel that has this from later.
+      - Counts by node need Linux 5.16, or a kernel with a backport.
     type: list
     elements: dict
     default: []
@@ -46,18 +47,18 @@ options:
         type: int
         required: true
       count:
-        description: How many pages.
+        description: The number of pages.
         type: int
         required: true
   arguments:
-    description: Other arguments, in order, V(name) or V(name=value).
+    description: Additional arguments, in order, V(name) or V(name=value).
     type: list
     elements: str
     default: []
   remove:
     description:
-      - Names of arguments to be without. On RHEL-likes, an argument that was given to an earlier run and is
-        not given any more stays until it is named here.
+      - Names of arguments to remove. On RHEL and its relatives, an argument of an earlier run stays until it is named
+        here.
     type: list
     elements: str
     default: []
@@ -65,43 +66,35 @@ options:
     description:
       - Whether KVM uses the virtual interrupt controller of AMD's CPUs (C(kvm_amd.avic=)). By default the kernel
         decides.
-      - Left out on hosts that have none, and where it is known to fail (see
+      - Not set on hosts without one, and where it is known to fail (see
         O(sailloft.fleet.gpu_host_boot#module:kernel_settings.avic)).
     type: bool
     version_added: 0.1.0
   acs_by_port:
     description:
-      - ACS by port as C(pci=config_acs=), as O(sailloft.fleet.pci_tuning#module:acs_by_port). It is set before the
-        kernel makes its IOMMU groups, and under lockdown too.
-      - Left out where the running kernel cannot do it (before 6.11; several ports before 6.15 and 6.12.23).
+      - ACS by port as C(pci=config_acs=), as O(sailloft.fleet.pci_tuning#module:acs_by_port). The kernel sets it before
+        it creates IOMMU groups, and under lockdown as well.
+      - Not set if the running kernel does not support it (before 6.11; several ports before 6.15 and 6.12.23).
     type: dict
     suboptions:
       devices:
-        description: The GPUs and NICs above which the ports are.
+        description: The GPUs and NICs below the ports.
         type: list
         elements: str
         required: true
       purpose:
-        description: What for.
+        description: The purpose, which decides about the bits.
         type: str
         choices: [virtual_machines, bare_metal]
         required: true
   vfio_binding:
     description:
-      - The arguments of M(sailloft.fleet.vfio_binding). With its
-        O(sailloft.fleet.vfio_binding#module:keep_drivers_off) the kernel does not load the drivers of these GPUs
-        (C(module_blacklist=)), also not in the initramfs.
-      - If one of the devices is the display that the firmware has booted with, and the kernel is older than 6.0, the
-        framebuffer console is kept off it (C(initcall_blacklist=sysfb_init)).
+      - The arguments of M(sailloft.fleet.vfio_binding). With O(sailloft.fleet.vfio_binding#module:keep_drivers_off),
+        the kernel does not load the drivers of these GPUs (C(module_blacklist=)), not even in the initramfs.
+      - If one of the devices is the display of the firmware, and the kernel is older than 6.0, the framebuffer console
+        does not use it (C(initcall_blacklist=sysfb_init)).
     type: dict
     version_added: 0.1.0
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""
@@ -117,11 +110,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 boot_loader:
-  description: V(grub) (Debian's way) or V(bls) (RHEL's way); null where it is neither and no argument is wanted.
+  description: V(grub) (as on Debian) or V(bls) (as on RHEL); null if it is neither and no argument is requested.
   returned: success
   type: str
 arguments:
-  description: The arguments that the next boot has, of those keys that are set.
+  description: The arguments of the next boot, for the keys that are set.
   returned: success
   type: list
   elements: str
@@ -136,8 +129,8 @@ reboot_required:
   type: bool
 acs:
   description:
-    - RV(ignore:argument) for the ports that need other bits than the kernel's, or RV(ignore:reason) why there is none;
-      under RV(ignore:not_taken), ports that the kernel was told to set and did not.
+    - RV(ignore:argument) for the ports that need other bits than the kernel's defaults, or RV(ignore:reason) if there
+      is none; RV(ignore:not_taken), ports that the kernel should have set and did not.
   returned: success
   type: dict
 drivers_off:
@@ -145,7 +138,7 @@ drivers_off:
   returned: success
   type: dict
 pending:
-  description: What cannot take effect before the next boot, a line each.
+  description: Changes that take effect at the next boot only, one line each.
   returned: success
   type: list
   elements: str

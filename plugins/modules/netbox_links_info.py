@@ -11,8 +11,9 @@ version_added: 0.1.0
 description:
   - Reads the interfaces and cables of a site from NetBox's REST API, page by page, and returns which interfaces are
     connected, their speeds and the lengths of their cables.
-  - M(sailloft.fleet.cabling_check) holds what devices see against it, and the filter
+  - M(sailloft.fleet.cabling_check) compares what devices see with it, and the filter
     P(sailloft.fleet.netbox_roce#filter) returns the ports of the RoCE policy.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   netbox_url:
     description: The URL of NetBox.
@@ -29,15 +30,6 @@ options:
     description: Verify the certificate of NetBox.
     type: bool
     default: true
-attributes:
-  check_mode:
-    description: The same in check mode.
-    support: full
-  diff_mode:
-    description: It changes nothing, so there is nothing to show.
-    support: none
-author:
-  - The Sailloft maintainers (@sailloft)
 """
 
 EXAMPLES = r"""

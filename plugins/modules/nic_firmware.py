@@ -10,16 +10,16 @@ DOCUMENTATION = r"""
 module: nic_firmware
 short_description: Change settings in the firmware of NVIDIA (Mellanox) NICs
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
-  - Sets what differs in the firmware of ConnectX and BlueField NICs, through C(mstconfig), and knows what is in effect
-    now and what will be after the next boot.
-  - Devices of a kind or vendor that are no such NIC are left out, so that C(devices=[nic]) is right everywhere.
+  - Changes settings in the firmware of ConnectX and BlueField NICs with C(mstconfig), if they differ, and returns the
+    values in effect now and after the next boot.
+  - Devices that are selected by kind or vendor and are no such NIC are left out, so that C(devices=[nic]) works on
+    every host.
   - Tested against recorded output of the tool, not against a NIC.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   settings:
-    description: What which NICs are to have; a later entry wins over an earlier one.
+    description: The settings of NICs; a later entry overrides an earlier one.
     type: list
     elements: dict
     required: true
@@ -36,15 +36,16 @@ options:
         description:
           - Settings by their name in C(mstconfig), with a boolean, a number or a word as C(mstconfig) prints it.
           - C(MAX_ACC_OUT_READ) is visible only with C(ADVANCED_PCI_SETTINGS); both can be given together. Some firmware
-            shows it at once, and one boot serves both; other only after a boot, and the run after it sets it.
-          - A setting that a NIC does not have fails the call, after all that the NICs do have was set.
+            shows it immediately, so that one boot is enough for both; other firmware shows it only after a boot, and
+            the next run sets it.
+          - A setting that a NIC does not have fails the call, after all other settings are made.
         type: dict
         required: true
   by_family:
     description:
       - The settings of the table of families (ConnectX-6, -7, -8, BlueField-3), with ATS as the topology needs it.
-      - O(settings) override it. A NIC of another family is left alone; a setting that the firmware of a NIC does not
-        know is returned as RV(unknown), and is no failure.
+      - O(settings) override it. A NIC of another family is not changed. A setting that the firmware of a NIC does not
+        know is returned in RV(unknown) and is no failure.
     type: dict
     suboptions:
       devices:
@@ -53,17 +54,10 @@ options:
         elements: str
         required: true
       purpose:
-        description: What for.
+        description: The purpose, which decides about ATS.
         type: str
         choices: [virtual_machines, bare_metal]
         required: true
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""
@@ -84,12 +78,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 devices:
-  description: By address, what each setting is now (null where the firmware does not say) and after the next boot.
+  description: >-
+    By address, the value of each setting now (null if the firmware does not show it) and after the next boot.
   returned: success
   type: dict
   sample: {"0000:3b:00.0": {"ATS_ENABLED": {"current": "False(0)", "next_boot": "True(1)"}}}
 failures:
-  description: What could not be set and why, a line each. Where there are any, the call fails with them.
+  description: Settings that could not be made, with the cause, one line each. The call fails if there are any.
   returned: when the settings are valid
   type: list
   elements: str
@@ -103,7 +98,7 @@ reboot_required:
   returned: success
   type: bool
 pending:
-  description: What cannot take effect before the next boot, a line each.
+  description: Changes that take effect at the next boot only, one line each.
   returned: success
   type: list
   elements: str

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_boot_hold
-short_description: Hold nodes and a channel on a boot server, so that two runs do not change the same
+short_description: Hold nodes and a channel on a boot server, so that two runs do not change the same objects
 version_added: 0.1.0
 description:
-  - A hold is a file in the store of a boot server, where all operators meet. It says who changes which nodes, which
+  - A hold is a file in the store of a boot server, which all operators share. It records who changes which nodes, which
     channel or the whole store, from which controller and since when. It is written under the lock of the store.
-  - Two holds that share a node or a channel exclude each other, and a hold of the whole store excludes all others. The
-    second run is refused with the holder's name. Runs for other nodes go on.
-  - The modules that change scripts, channels and images refuse what another run holds. With the name of the own hold
-    they also refuse to go on once that hold was taken over.
+  - Two holds with a common node or channel exclude each other, and a hold of the whole store excludes all others. The
+    second run fails with the holder's name. Runs for other nodes continue.
+  - The modules that change scripts, channels and images fail for objects that another run holds. If they get the name
+    of their own run's hold, they also fail after it was taken over.
   - A hold stays until it is released. The hold of a run that was killed is taken over by name with O(take_over). On the
-    machine of that run this is done without being asked, with a warning, once its process has ended.
-  - A hold is of the run itself, so taking and releasing it are not reported as changes. In check mode no hold is taken,
-    and holds of others are told as warnings.
+    controller of that run, it is taken over automatically, with a warning, if its process has ended.
+  - A hold belongs to the run, so taking and releasing it are not reported as changes. In check mode no hold is taken,
+    and holds of others are reported as warnings.
 extends_documentation_fragment:
   - sailloft.fleet.node_image
 options:
@@ -29,7 +29,7 @@ options:
     type: str
     required: true
   state:
-    description: V(held), the run has the hold; a hold of the same name is replaced. V(released), there is no such hold.
+    description: V(held) takes the hold and replaces one of the same name. V(released) removes it.
     type: str
     choices: [held, released]
     default: held
@@ -47,7 +47,7 @@ options:
     type: bool
     default: false
   take_over:
-    description: Names of holds to take over, whose runs must have ended.
+    description: Names of holds to take over. Their runs must have ended.
     type: list
     elements: str
     default: []
@@ -64,7 +64,7 @@ options:
         type: str
         required: true
       machine:
-        description: What process ids are unique in, empty where that cannot be told.
+        description: The id of the machine or container in which process ids are unique; empty if it is unknown.
         type: str
         required: true
       process:
@@ -81,7 +81,7 @@ options:
         required: true
 attributes:
   check_mode:
-    description: Takes no hold in check mode, and warns of what would refuse the run.
+    description: Takes no hold in check mode, and warns of holds that would make the run fail.
     support: full
   diff_mode:
     description: Will return details on what has changed.
@@ -105,7 +105,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 conflicts:
-  description: The holds that exclude this one; the task fails where there are any, but in check mode.
+  description: The holds that exclude this one. The task fails if there are any, except in check mode.
   returned: always
   type: list
   elements: dict
@@ -114,13 +114,13 @@ conflicts:
       description: The hold's name.
       type: str
     machine:
-      description: What its process id is unique in.
+      description: The id of the machine or container in which its process id is unique.
       type: str
     process:
       description: Process id of its ansible-playbook.
       type: int
     described:
-      description: Who holds what since when.
+      description: The holder, the held objects and the time, as text.
       type: str
 """
 

@@ -10,16 +10,15 @@ DOCUMENTATION = r"""
 module: node_boot_scripts
 short_description: Write the iPXE scripts by which nodes boot their images
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
-  - Writes the scripts of O(nodes), C(nodes/MAC.ipxe) in a boot server's store, and removes those of the nodes that
-    O(removed) names. No other node's script is touched. One call does all nodes; each script is replaced at once.
-  - A script asks the servers in turn, beginning with another one for each node, and when none of them boots the node,
-    pauses and asks again, longer from round to round.
-  - Refused before anything is touched are two nodes with one MAC address or one name, a MAC address that has the script
-    of another node, a channel or an image that the store does not have, what iPXE or the first stage cannot understand,
-    and a node that another run holds (M(sailloft.fleet.node_boot_hold)).
+  - Writes the scripts of O(nodes), C(nodes/MAC.ipxe) in a boot server's store, and removes those of the nodes in
+    O(removed). Scripts of other nodes are not touched. One call writes all scripts; each is replaced atomically.
+  - A script tries the servers in turn; the first one differs by node. If no server boots the node, it pauses and tries
+    again, with a longer pause in each round.
+  - It refuses, before any change, two nodes with the same MAC address or name, a MAC address with the script of another
+    node, a channel or an image that the store does not have, values that iPXE or the first stage cannot parse, and a
+    node that another run holds (M(sailloft.fleet.node_boot_hold)).
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   store:
     description: The boot server's store.
@@ -27,18 +26,18 @@ options:
     required: true
   channels_to_come:
     description:
-      - Channels that the store need not have yet, as before the first rollout to them. A node that follows one gets no
-        script until then.
+      - Channels that the store need not have yet, for example before their first rollout. A node that follows such a
+        channel gets its script after that.
     type: list
     elements: str
     default: []
   removed:
-    description: Names of nodes whose scripts are removed, as of nodes that left the site.
+    description: Names of nodes that have left the site. Their scripts are removed.
     type: list
     elements: str
     default: []
   hold:
-    description: The hold of this run, as M(sailloft.fleet.node_boot_hold) took it; empty for none.
+    description: The name of this run's hold of M(sailloft.fleet.node_boot_hold); empty for none.
     type: str
     default: ""
   nodes:
@@ -68,22 +67,16 @@ options:
         default: []
       servers:
         description:
-          - The boot servers that it asks, each C(http://ADDRESS). An address and not a name, because the first stage
-            has no resolver. They hold the same images and channels. Nodes of different racks may have different ones.
+          - Its boot servers, each C(http://ADDRESS). Use an address and not a name, because the first stage has no
+            resolver. The servers have the same images and channels. Nodes of different racks may have different
+            servers.
         type: list
         elements: str
         required: true
       report:
-        description: Where it reports refusals and boots to, C(http://ADDRESS/report); empty for nowhere.
+        description: The URL for its reports of refusals and boots, C(http://ADDRESS/report); empty for none.
         type: str
         default: ""
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""
@@ -111,7 +104,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 written:
-  description: The MAC addresses whose scripts are new or other than before, as in the files' names.
+  description: The MAC addresses of the scripts that are new or changed, as in the names of the files.
   returned: success
   type: list
   elements: str
@@ -121,7 +114,7 @@ removed:
   type: list
   elements: str
 others:
-  description: The names of the nodes whose scripts are there and were not asked for.
+  description: The names of the nodes with a script in the store that are not in O(nodes).
   returned: success
   type: list
   elements: str

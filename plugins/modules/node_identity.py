@@ -8,23 +8,23 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_identity
-short_description: Encrypt nodes' secrets to their TPMs, as files that a boot server may show to anyone
+short_description: Encrypt nodes' secrets to their TPMs, as files that a boot server may serve to anyone
 version_added: 0.1.0
 description:
-  - Writes C(identity/NODE) in a store for each of O(nodes), and removes those of O(removed). No other node's is
-    touched. Each has the files that are the node's own, such as SSH host keys and join tokens, encrypted with a key
-    that only the node's TPM 2.0 gives out, and is signed.
-  - Runs where the secrets and the signing key are, on the controller or the host that builds images, and needs no TPM
-    there. All nodes are done by one run.
-  - Encryption is random, and yet an unchanged secret changes nothing. A bundle has an HMAC of what is in it, whose key
-    only who has the signing key can make.
+  - Writes a bundle C(identity/NODE) in a store for each of O(nodes), and removes those of O(removed). Bundles of other
+    nodes are not touched. A bundle contains the node's own files, such as SSH host keys and join tokens. They are
+    encrypted with a key that only the node's TPM 2.0 can release, and the bundle is signed.
+  - Runs on the host with the secrets and the signing key, the controller or the build host, and needs no TPM there. One
+    call handles all nodes.
+  - Although encryption is random, an unchanged secret causes no change. A bundle has an HMAC of its content, and the
+    key of the HMAC is derived from the signing key.
 extends_documentation_fragment:
   - sailloft.fleet.node_image
 requirements:
   - tpm2-tools, openssl and minisign on the host that it runs on
 options:
   removed:
-    description: Names of nodes whose bundles are removed, as of nodes that left the site.
+    description: Names of nodes that have left the site. Their bundles are removed.
     type: list
     elements: str
     default: []
@@ -49,11 +49,11 @@ options:
         required: true
         suboptions:
           path:
-            description: Where the node writes it. An absolute path without spaces.
+            description: The path of the file on the node. It is absolute and has no spaces.
             type: str
             required: true
           content:
-            description: What is in it, UTF-8.
+            description: The content in UTF-8.
             type: str
             required: true
           mode:
@@ -61,22 +61,22 @@ options:
             type: str
             default: "0600"
           owner:
-            description: Its owner, a name or a number of the node's.
+            description: The owner, by name or number on the node.
             type: str
             default: root
           group:
-            description: Its group, a name or a number of the node's.
+            description: The group, by name or number on the node.
             type: str
             default: root
   signing_key:
-    description: minisign's secret key, a file. Nodes accept what it signs.
+    description: minisign's secret key, a file. Nodes accept only bundles that it signed.
     type: path
     required: true
   signing_password:
-    description: The password of O(signing_key); leave it out for a key without.
+    description: The password of O(signing_key); leave it out for a key without one.
     type: str
   public_key:
-    description: The public key to O(signing_key), the file that nodes have.
+    description: The public key of O(signing_key), a file. Nodes have the same file.
     type: path
     required: true
 attributes:
@@ -107,7 +107,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 written:
-  description: The nodes whose bundles are new or other ones.
+  description: The nodes with a new or changed bundle.
   returned: success
   type: list
   elements: str
@@ -117,12 +117,12 @@ removed:
   type: list
   elements: str
 others:
-  description: The nodes whose bundles are there and were not asked for.
+  description: The nodes with a bundle in the store that are not in O(nodes).
   returned: success
   type: list
   elements: str
 bundles:
-  description: What each of O(nodes)' bundles says of itself, by node.
+  description: The header of each bundle, by node.
   returned: success
   type: dict
   sample: {bm01: {node: bm01, ek: 5d0c..., digest: 9a31...}}
@@ -137,7 +137,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identities
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.tools import Signer
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import IDENTITY, Store
 
 SECRET = {
     "path": {"type": "str", "required": True},
@@ -179,7 +179,7 @@ def main() -> None:
         nodes = identities.read_nodes(params["nodes"])
         signer = Signer(params["signing_key"], params["public_key"], params["signing_password"])
         change = identities.ensure(store, nodes, signer, module.check_mode, params["removed"])
-        folder = store.place(identities.IDENTITY)
+        folder = store.place(IDENTITY)
         # A bundle whose digest is right and whose signature is not differs in nothing that is shown.
         forged = [name for name in change.written if change.before.get(name) == change.after[name]]
         before = {**change.before, **dict.fromkeys(forged, "not signed by this key")}

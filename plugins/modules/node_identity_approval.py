@@ -8,18 +8,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_identity_approval
-short_description: Decide whether secrets may be sealed to the TPM that a node has shown
+short_description: Decide whether secrets may be sealed to a node's TPM
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
-  - A TPM is approved where it is the enrolled one, where the operator has approved its fingerprint, or where its
-    certificate verifies against the given certificate authorities. Every other one is pending.
-  - A certificate says that the key is in a TPM of that maker. It does not say in which machine, so it replaces no key
-    that is enrolled.
-  - Runs on the controller. What the node says of its own certificate counts for nothing.
+  - A TPM is approved if it is the enrolled one, if the operator has approved its fingerprint, or if its certificate
+    verifies against the given certificate authorities. Every other TPM is pending.
+  - A certificate proves that the key is in a TPM of that manufacturer, but not in which machine. Therefore it does not
+    replace an enrolled key.
+  - Runs on the controller. It does not trust the node's own check of its certificate.
 requirements:
-  - openssl (3.0 or later) on the host that it runs on, where O(tpm_ca) is given
+  - openssl (3.0 or later) on the host that it runs on, if O(tpm_ca) is given
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   node:
     description: The node's name.
@@ -34,7 +33,7 @@ options:
     type: str
     default: ""
   enrolled:
-    description: The key that the inventory has for the node; empty for none.
+    description: The node's key in the inventory; empty for none.
     type: str
     default: ""
   approved:
@@ -43,17 +42,10 @@ options:
     elements: str
     default: []
   tpm_ca:
-    description: Files with the certificates of the TPMs' makers in PEM, roots and intermediates.
+    description: Files with the certificates of TPM manufacturers in PEM, roots and intermediates.
     type: list
     elements: path
     default: []
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed.
-    support: none
 seealso:
   - module: sailloft.fleet.node_identity_info
 """
@@ -78,11 +70,11 @@ fingerprint:
   returned: success
   type: str
 why:
-  description: Why it is approved, or not.
+  description: The reason for the decision.
   returned: success
   type: str
 decision:
-  description: The same in words, with the next step of a key that is pending.
+  description: The decision as text, with the next step for a pending key.
   returned: success
   type: str
 """

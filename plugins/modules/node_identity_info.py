@@ -8,30 +8,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_identity_info
-short_description: Read the endorsement key of a node's TPM, and whether the node opened its secrets
+short_description: Read the endorsement key of a node's TPM, and whether the node decrypted its secrets
 version_added: 0.1.0
 description:
   - Reads, on a node, the public part of its TPM's endorsement key (RSA 2048, the TCG's template L-1), which is the same
-    at each boot, and holds it against the certificate that the TPM's maker left in the TPM.
-  - The certificate's own signature is not checked, since that needs the certificates of the makers. Without that check
-    whoever stands between the controller and the node while it is enrolled can give another key.
-  - A file that the unit of the role P(sailloft.fleet.node_identity#role) leaves says whether the secrets were opened.
+    at each boot, and compares it with the certificate that the manufacturer stored in the TPM.
+  - The signature of the certificate is not checked, because that needs the certificates of the manufacturers. Without
+    this check, an attacker between the controller and the node can supply another key during enrolment.
+  - The unit of the role P(sailloft.fleet.node_identity#role) records in a file whether the secrets were decrypted.
 requirements:
   - tpm2-tools on the node
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   tcti:
-    description: How the TPM is reached, as tpm2-tools name it.
+    description: The interface to the TPM (TCTI), as for tpm2-tools.
     type: str
     default: device:/dev/tpmrm0
-author:
-  - The Sailloft maintainers (@sailloft)
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed.
-    support: none
 seealso:
   - module: sailloft.fleet.node_identity
 """
@@ -56,7 +48,7 @@ ek_digest:
   returned: success
   type: str
 certificate:
-  description: The endorsement key's certificate that is in the TPM, base64 of DER; null where there is none.
+  description: The endorsement key's certificate in the TPM, base64 of DER; null if there is none.
   returned: success
   type: str
 certificate_is_of_ek:
@@ -64,19 +56,19 @@ certificate_is_of_ek:
   returned: success
   type: bool
 checked:
-  description: What is known of the key, and what was not checked.
+  description: The checks of the key, and those that were not made.
   returned: success
   type: str
 opened:
-  description: Whether the node opened its secrets at this boot; null where it has not tried.
+  description: Whether the node decrypted its secrets at this boot; null if it has not tried.
   returned: success
   type: bool
 digest:
-  description: The digest of the bundle that it opened, as M(sailloft.fleet.node_identity) returns it; else null.
+  description: The digest of the bundle that it decrypted, as M(sailloft.fleet.node_identity) returns it; else null.
   returned: success
   type: str
 reason:
-  description: Why it did not open its secrets; else null.
+  description: Why it did not decrypt its secrets; else null.
   returned: success
   type: str
 """

@@ -13,13 +13,13 @@ version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Builds images out of layers, each one squashfs with its dm-verity tree, and publishes them by digest. The same
-    settings give the same bytes, on another machine and another day.
-  - A layer is built again only where it, a layer below it, or an archive of it changed. A run that finds nothing
-    changed takes seconds, and needs the network only for the archives' release files.
+  - Builds images from layers and publishes them by digest. Each layer is a squashfs with its dm-verity tree. The same
+    settings give the same bytes, on any machine and at any time.
+  - A layer is built again only if it, a layer below it, or one of its archives changed. A run without changes takes
+    seconds, and needs the network only for the archives' release files.
   - Builds as root, on a host with overlayfs and mount namespaces. A build that fails or is killed leaves no mount, and
     nothing in the store.
-  - Its action plugin shows what is being done while it is done.
+  - Its action plugin shows the progress during the build.
 options:
   layers:
     description: The layers by name; see docs/node-image.md, and the role's argument specification for their settings.
@@ -30,36 +30,36 @@ options:
     type: dict
     required: true
   store:
-    description: The folder of the store; made where it is missing.
+    description: The folder of the store; it is created if it is missing.
     type: path
     default: /srv/sailloft
   cache:
     description: >-
-      The folder where built layers, downloaded packages and first stages are kept, and where is built. On a file system
-      that overlayfs can write to, such as ext4 or xfs.
+      The folder of built layers, downloaded packages, first stages and temporary files. Its file system must support a
+      writable overlayfs, such as ext4 or xfs.
     type: path
     default: /var/cache/sailloft/images
   signing_key:
-    description: minisign's secret key that signs the manifests, a file of this host.
+    description: minisign's secret key for the manifests, a file on this host.
     type: path
     required: true
   signing_password:
-    description: The secret key's password, where it has one.
+    description: The secret key's password, if it has one.
     type: str
   public_key:
-    description: The pair's public key, a file of this host. It becomes a part of the first stage.
+    description: The public key of the pair, a file on this host. It becomes a part of the first stage.
     type: path
     required: true
   first_stage:
-    description: The text of the first stage's script; the action plugin takes the collection's own.
+    description: The text of the first stage's script. The action plugin sets it to that of the collection.
     type: str
   ansible_configuration:
     description:
-      - The build host's ansible.cfg, which tells where roles of layers lie. Unless told otherwise, the one that Ansible
-        finds there; where the build host is the controller, the action plugin gives the one in use.
+      - The build host's ansible.cfg, which has the paths of the layers' roles. The default is the file that Ansible
+        finds there; if the build host is the controller, the action plugin sets it to the one in use.
     type: path
   progress:
-    description: A file that what is being done is added to, a line each; the action plugin reads it.
+    description: A file to which progress is appended, in lines; the action plugin reads it.
     type: path
 requirements:
   - mmdebstrap, squashfs-tools, cryptsetup-bin, minisign, zstd
@@ -103,7 +103,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 images:
-  description: What became of each image.
+  description: The result for each image.
   returned: success
   type: list
   elements: dict
@@ -112,10 +112,10 @@ images:
       description: Its name.
       type: str
     digest:
-      description: Its digest; in check mode the one that it would have.
+      description: Its digest; in check mode, the expected one.
       type: str
     changed:
-      description: Whether the store's current image of this name was another.
+      description: Whether the store had another current image of this name.
       type: bool
     built:
       description: The layers that were not in the cache.
@@ -137,6 +137,7 @@ from ansible.module_utils.urls import open_url
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.progress import to_file
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import build
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Setting
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.spec import read_images
 
@@ -168,7 +169,7 @@ def main() -> None:
             raise ImageError(
                 "first_stage", "no script was given", "use the module by its action plugin, or give its text"
             )
-        setting = build.Setting(
+        setting = Setting(
             # systemctl --root takes no ".." on the way to its root.
             store=Path(params["store"]).resolve(),
             cache=Path(params["cache"]).resolve(),

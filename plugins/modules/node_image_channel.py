@@ -8,41 +8,41 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_image_channel
-short_description: Let a channel name an image, or the one that it named before
+short_description: Point a channel to an image, or back to the previous one
 version_added: 0.1.0
 description:
-  - A channel is a name, such as C(stable), that nodes follow. It names one image of a store by its digest. A node boots
-    what its channel names when it boots.
-  - A channel is one file, C(channels/NAME.ipxe) in the store, which iPXE runs as it is. It is replaced at once, so that
-    a node boots the old image or the new, and a run that is killed leaves the one or the other.
-  - Nothing reboots by this.
-  - Refused while another run holds the channel (M(sailloft.fleet.node_boot_hold)).
+  - A channel is a name, such as C(stable), that nodes follow. It points to one image of a store by its digest. A node
+    boots the image to which its channel points at that time.
+  - A channel is one file, C(channels/NAME.ipxe) in the store, which iPXE executes. It is replaced atomically, so that a
+    node boots the old image or the new one, even if the run is killed.
+  - No node is rebooted.
+  - It fails while another run holds the channel (M(sailloft.fleet.node_boot_hold)).
 extends_documentation_fragment:
   - sailloft.fleet.node_image
 options:
   channel:
-    description: The channel's name, of lower-case letters, digits, C(.), C(_) and C(-).
+    description: The channel's name, in lower-case letters, digits, C(.), C(_) and C(-).
     type: str
     required: true
   state:
     description:
-      - V(promoted), the channel names O(digest). It is made where there is none. What it named goes into its history,
-        which has the last ten.
-      - V(rolled_back), the channel names again what it named before. With O(digest), the image to leave, nothing is
-        done where the channel does not name that now, so that the task can be run again. Without O(digest) every run
-        goes one image back.
-      - V(absent), there is no such channel. Refused while a node's script in C(nodes/) follows it.
+      - V(promoted) points the channel to O(digest), and creates the channel if it is missing. The previous digest is
+        added to its history, which keeps the last ten.
+      - V(rolled_back) points the channel to the previous digest. With O(digest), the image to leave, it does nothing if
+        the channel does not point to that image now, so that the task can be repeated. Without O(digest), every run
+        goes back by one image.
+      - V(absent) removes the channel. It fails while a node's script in C(nodes/) follows it.
     type: str
     choices: [promoted, rolled_back, absent]
     default: promoted
   digest:
     description:
-      - The image, by its whole digest of 64 hexadecimal digits.
-      - With O(state=promoted), where it is needed, the image to name; the store must have all of it. With
+      - The image, by its full digest of 64 hexadecimal digits.
+      - With O(state=promoted), which requires it, the new image; the store must have all of its blobs. With
         O(state=rolled_back), the image to leave.
     type: str
   hold:
-    description: The hold of this run, as M(sailloft.fleet.node_boot_hold) took it; empty for none.
+    description: The name of this run's hold of M(sailloft.fleet.node_boot_hold); empty for none.
     type: str
     default: ""
 attributes:
@@ -79,16 +79,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 digest:
-  description: The image that the channel names; null where the channel is absent.
+  description: The image to which the channel points; null if the channel is absent.
   returned: success
   type: str
 history:
-  description: The digests that it named before, the latest first.
+  description: Its earlier digests, the latest first.
   returned: success
   type: list
   elements: str
 previous:
-  description: The image that it named before this run; null where there was no such channel.
+  description: Its image before this run; null if the channel did not exist.
   returned: success
   type: str
 """

@@ -10,18 +10,13 @@ DOCUMENTATION = r"""
 module: node_image_info
 short_description: Read which image a node booted, and its state
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
-  - Reads on a running node, in one call, what its first stage verified and mounted (C(/run/sailloft/boot.json)), its
-    kernel and command line, when systemd had started everything, and which units failed.
-  - A host that did not boot a Sailloft image is no error. It has no RV(image), and RV(reason) says why.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
+  - Reads on a running node, in one call, the report of its first stage (C(/run/sailloft/boot.json)), its kernel and
+    command line, the time at which systemd had started everything, and the failed units.
+  - A host that did not boot a Sailloft image is not an error. It has no RV(image), and RV(reason) gives the cause.
 notes:
-  - Changes nothing. Needs no privileges where the first stage left its report readable for all.
+  - Changes nothing. It needs no privileges if all users can read the first stage's report.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 """
 
 EXAMPLES = r"""
@@ -36,11 +31,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 image:
-  description: Digest of the image that was booted; null where it was none of Sailloft's.
+  description: Digest of the booted image; null if it is not one of Sailloft.
   returned: always
   type: str
 reason:
-  description: Why there is no RV(image); empty where there is one.
+  description: Why there is no RV(image); empty if there is one.
   returned: always
   type: str
 report:
@@ -63,7 +58,7 @@ uptime_s:
   returned: always
   type: float
 boot_id:
-  description: The kernel's id of this boot; another one after every boot.
+  description: The kernel's id of this boot. It differs for every boot.
   returned: always
   type: str
 kernel:
@@ -75,7 +70,9 @@ command_line:
   returned: always
   type: str
 arguments:
-  description: The arguments on it that image and node ask for, in order; not those of the boot loader and first stage.
+  description: >-
+    The arguments of the image and the node in the command line, in order, without those of the boot loader and first
+    stage.
   returned: always
   type: list
   elements: str
@@ -85,8 +82,8 @@ verity_possible:
   type: bool
 systemd:
   description:
-    - The state of the system (V(starting), V(running), V(degraded), ...), and when systemd began and had started
-      everything, in seconds since the kernel started; null while it has not.
+    - The state of the system (V(starting), V(running), V(degraded), ...), and the times at which systemd began and had
+      started everything, in seconds since the kernel started; null until then.
   returned: always
   type: dict
   sample: {state: running, userspace_s: 26.113, finished_s: 102.404}

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_image_keep
-short_description: Decide which images stay when stores are collected
+short_description: Decide which images are kept when unused images are removed
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
-  - Says which images a site still needs - what its nodes run, what the inventory pins, and what channels with their
-    history, nodes' scripts and last builds name in any of its stores. It is what
-    O(sailloft.fleet.node_image_store#module:keep) wants.
-  - A node that did not say what it runs could run any image, so nothing is decided unless O(without) names it.
-  - Runs on the controller, on what other modules have read; it reaches no host.
+  - Returns the images that a site still needs - those that its nodes run, that the inventory pins, and that channels
+    with their history, nodes' scripts and last builds refer to in any of its stores. The result is the value of
+    O(sailloft.fleet.node_image_store#module:keep).
+  - A node that did not report its image could run any image. Therefore the module fails unless O(without) contains it.
+  - Runs on the controller with the results of other modules; it contacts no host.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   nodes:
     description: All nodes of the site.
@@ -34,11 +33,11 @@ options:
         type: str
         default: ""
       silence:
-        description: Why it did not say what it runs; empty where it did.
+        description: Why it did not report its image; empty if it did.
         type: str
         default: ""
       pinned:
-        description: Digest of the image that the inventory names for it; empty for none.
+        description: Digest of its image in the inventory; empty for none.
         type: str
         default: ""
   stores:
@@ -57,24 +56,20 @@ options:
         elements: dict
         required: true
       missing:
-        description: What is named there and is not there, as M(sailloft.fleet.node_image_store) returns it.
+        description: The missing images, as M(sailloft.fleet.node_image_store) returns them.
         type: list
         elements: dict
         default: []
   planned:
-    description: Digests of images that are to be rolled out; they stay.
+    description: Digests of images that will be rolled out. They are kept.
     type: list
     elements: str
     default: []
   without:
-    description: Names of nodes that need not say what they run. What the inventory pins for them stays all the same.
+    description: Names of nodes that need not report their image. The images that the inventory pins for them are kept.
     type: list
     elements: str
     default: []
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
 seealso:
   - module: sailloft.fleet.node_image_store
 """
@@ -93,12 +88,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 keep:
-  description: Digests of the images that stay, sorted.
+  description: Digests of the images to keep, sorted.
   returned: success
   type: list
   elements: str
 table:
-  description: What stays and why, a line each.
+  description: The images to keep with the reasons, one line each.
   returned: success
   type: list
   elements: str

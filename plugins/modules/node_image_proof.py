@@ -8,31 +8,31 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_image_proof
-short_description: Compare what a node booted with the image that the inventory names, claim by claim
+short_description: Compare the image that a node booted with the one in the inventory, claim by claim
 version_added: 0.1.0
 extends_documentation_fragment: [sailloft.fleet.proof]
 description:
-  - Claims that the node runs the digest that its channel or pin names, with the manifest's kernel and arguments and its
-    own, and that every layer has its digest and is held to it by dm-verity where the kernel has that.
+  - Claims that the node runs the digest of its channel or pin, with the kernel and arguments of the manifest and its
+    own arguments, and that every layer has its digest and is verified by dm-verity if the kernel has it.
   - Claims that systemd has started everything, that no unit has failed, and that the health gate holds.
   - Writes the proof as JSON, as one HTML page and as a short table.
-  - A claim whose observation is missing does not hold.
-  - Runs on the controller, on what other modules have read; it reaches no host.
+  - A claim without an observation does not hold.
+  - Runs on the controller with the results of other modules; it contacts no host.
 options:
   name:
     description: Name of the node, and of the files.
     type: str
     required: true
   digest:
-    description: Digest of the image that the node is to run.
+    description: Digest of the image that the node must run.
     type: str
     required: true
   channel:
-    description: The channel that names O(digest); empty where the inventory pins it.
+    description: The channel that points to O(digest); empty if the inventory pins the digest.
     type: str
     default: ""
   manifest:
-    description: The text of that image's manifest, byte for byte; one of another digest is refused.
+    description: The exact text of that image's manifest. A manifest with another digest is refused.
     type: str
     required: true
   kernel_arguments:
@@ -41,7 +41,7 @@ options:
     elements: str
     default: []
   may_fail:
-    description: Units whose failure the inventory expects of this node.
+    description: Units of this node that may fail according to the inventory.
     type: list
     elements: str
     default: []
@@ -50,18 +50,18 @@ options:
     type: dict
     default: {}
   health:
-    description: What the health gate said; left out where there is none.
+    description: The result of the health gate; left out if there is none.
     type: dict
     suboptions:
       what:
-        description: The command or task file that was asked.
+        description: The command or task file.
         type: str
         required: true
       held:
-        description: Whether it was content; left out where it could not be asked.
+        description: Whether it succeeded; left out if it could not run.
         type: bool
       said:
-        description: What it said.
+        description: Its output.
         type: str
         default: ""
 """
@@ -81,7 +81,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 holds:
-  description: Whether every claim that applies holds.
+  description: Whether every applicable claim holds.
   returned: always
   type: bool
 counts:
@@ -90,7 +90,7 @@ counts:
   type: dict
   sample: {"held": 9, "failed": 0, "not_applicable": 1}
 table:
-  description: The proof as a short table, a line each. Where the proof does not hold, the message is this table.
+  description: The proof as a short table, in lines. If the proof does not hold, the message is this table.
   returned: always
   type: list
   elements: str

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_image_rollout
-short_description: Decide what a rollout of an image does next
+short_description: Decide the next step of a rollout of an image
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
-  - "Says what comes next when a fleet is to boot another image: the canaries, the promotion of the channel, a wave, the
-    end, or the way back."
-  - It keeps no state. What the nodes run and what the channel names say how far the rollout is, so one whose controller
-    died goes on where it was.
-  - No node boots the image while more than O(budget) nodes have failed, and none but a canary before all canaries hold.
-    So at most the budget and one wave are ever lost.
-  - Runs on the controller, on what other modules have read; it reaches no host.
+  - "Returns the next step when a fleet changes to another image: the canaries, the promotion of the channel, a wave,
+    the end, or a rollback."
+  - It keeps no state. The progress of a rollout follows from the images of the nodes and the channel. Therefore a
+    rollout continues after its controller died.
+  - No node boots the image if more than O(budget) nodes have failed, and only canaries boot it before all canaries
+    hold. Therefore at most the budget and one wave of nodes can fail.
+  - Runs on the controller with the results of other modules; it contacts no host.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   target:
-    description: Digest of the image that all are to run.
+    description: Digest of the new image.
     type: str
     required: true
   channel:
@@ -50,7 +49,7 @@ options:
         elements: dict
         required: true
   nodes:
-    description: The nodes, in the order in which they are to boot.
+    description: The nodes, in the order in which they boot.
     type: list
     elements: dict
     required: true
@@ -60,7 +59,7 @@ options:
         type: str
         required: true
       mac:
-        description: MAC address of the NIC that it boots by; empty if it is not known.
+        description: MAC address of the NIC from which it boots; empty if it is not known.
         type: str
         default: ""
       running:
@@ -68,15 +67,15 @@ options:
         type: str
         default: ""
       holds:
-        description: Whether it is proven, its health gate included.
+        description: Whether its proof holds, including the health gate.
         type: bool
         default: true
       reachable:
-        description: Whether it answers. A node that does not counts against the budget.
+        description: Whether it answers. A node that does not answer counts against the budget.
         type: bool
         default: true
       tried:
-        description: Whether this run had it boot the image. One that still runs another counts against the budget.
+        description: Whether this run booted it. If it still runs another image, it counts against the budget.
         type: bool
         default: false
       spare:
@@ -84,7 +83,7 @@ options:
         type: bool
         default: false
   without:
-    description: Names of nodes that wait for repair. They are not booted, and do not count as failures.
+    description: Names of nodes that wait for repair. They are not booted and do not count as failures.
     type: list
     elements: str
     default: []
@@ -95,18 +94,14 @@ options:
     default: []
   waves:
     description: >-
-      How many nodes boot together, wave by wave, as numbers or as shares of all nodes (V(25%)). The last is repeated.
+      The sizes of the waves, as numbers or shares of all nodes (V(25%)). The last one is repeated.
     type: list
     elements: str
     default: ["1", "4", "10%", "25%"]
   budget:
-    description: How many nodes may fail over the whole rollout before it is taken back.
+    description: How many nodes may fail in the whole rollout before it is rolled back.
     type: int
     default: 0
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
 """
 
 EXAMPLES = r"""
@@ -128,19 +123,19 @@ EXAMPLES = r"""
 RETURN = r"""
 step:
   description:
-    - V(canary) and V(wave) have RV(nodes) boot the image; V(promote) makes the channel name it; V(done) is the end.
-    - V(rollback) takes RV(nodes), and on the hosts RV(channel_back) the channel, back to the image from before.
-    - V(stopped) is a rollout that must not begin, because too much has failed already.
+    - V(canary) and V(wave) boot RV(nodes) into the image; V(promote) points the channel to it; V(done) is the end.
+    - V(rollback) returns RV(nodes), and the channel on the hosts RV(channel_back), to the previous image.
+    - V(stopped) means that the rollout must not begin, because too many nodes have failed already.
   returned: success
   type: str
   sample: wave
 nodes:
-  description: The nodes that the step is for.
+  description: The nodes of the step.
   returned: success
   type: list
   elements: str
 why:
-  description: Why this comes next.
+  description: The reason for this step.
   returned: success
   type: str
 channel_back:
@@ -149,7 +144,9 @@ channel_back:
   type: list
   elements: str
 can_go_back:
-  description: Whether the channel names an image from before the rollout then. It does not in a fleet's first rollout.
+  description: >-
+    Whether the channel then points to an image from before the rollout. This is not possible in a fleet's first
+    rollout.
   returned: success
   type: bool
 canaries:
@@ -158,7 +155,7 @@ canaries:
   type: list
   elements: str
 waves:
-  description: The waves that are left if nothing fails, in order.
+  description: The remaining waves if nothing fails, in order.
   returned: success
   type: list
   elements: list
@@ -169,8 +166,8 @@ lost:
   elements: str
 replacements:
   description:
-    - The nodes that are out of service, as they failed or are O(without), each with the spare that takes its place.
-    - RV(replacements[].spare) is empty where no proven spare is left.
+    - The nodes that are out of service, because they failed or are in O(without), each with the spare that replaces it.
+    - RV(replacements[].spare) is empty if no proven spare is left.
   returned: success
   type: list
   elements: dict
@@ -183,7 +180,7 @@ replacements:
       type: str
   sample: [{node: bm03, spare: bm10}]
 table:
-  description: The plan, a line each.
+  description: The plan as lines of text.
   returned: success
   type: list
   elements: str

@@ -8,40 +8,39 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_image_store
-short_description: List the contents of a store of images, and remove what nothing names
+short_description: List the contents of a store of images, and remove unused images
 version_added: 0.1.0
 description:
-  - Returns all images of a store with their sizes and why they stay, and its channels.
-  - With O(collected), removes the images that no channel, no node's script, no last build and no digest of O(keep)
-    names, and the layers, kernels and other blobs that no remaining image has. A blob that two images share stays as
-    long as one of them.
-  - A run that is killed is completed by the next one; in between no image is without its blobs.
-  - Do not run it while images are copied into the store by other means than the builder, such as C(rsync). Their
-    blobs come first, and nothing names these yet.
+  - Returns all images of a store with their sizes and the references to them, and its channels.
+  - With O(collected), removes the images to which no channel, no node's script, no last build and no digest of O(keep)
+    refers, and the layers, kernels and other blobs that no remaining image has. A blob of two images stays as long as
+    one of them.
+  - If a run is killed, the next one completes it; until then, no image lacks a blob.
+  - Do not run it while images are copied into the store by other programs than the builder, such as C(rsync). They copy
+    blobs first, before anything refers to these.
 extends_documentation_fragment:
   - sailloft.fleet.node_image
 options:
   collected:
     description:
-      - Remove what nothing names. Refused where a channel, or the manifest of an image that stays, cannot be read.
-      - Refused too while another run holds anything in the store (M(sailloft.fleet.node_boot_hold)).
+      - Remove unused images. This fails if a channel, or the manifest of an image that stays, cannot be read.
+      - It also fails while another run holds anything in the store (M(sailloft.fleet.node_boot_hold)).
     type: bool
     default: false
   history:
     description:
-      - How many of the images that each channel named before stay beside the one that it names, which is how often it
-        can be rolled back.
+      - How many earlier images of each channel are kept. A channel can be rolled back as many times.
     type: int
     default: 3
   keep:
     description:
-      - Digests of images that stay whatever names them, such as those that nodes report to run. The store does not know
-        what nodes run; a node that follows a channel runs what this named when the node booted.
+      - Digests of images that are always kept, such as those that nodes report. The store does not know the images of
+        the nodes; a node that follows a channel runs the image to which the channel pointed when the node booted.
     type: list
     elements: str
     default: []
   hold:
-    description: The hold of this run, as M(sailloft.fleet.node_boot_hold) took it; empty for none.
+    description: The name of this run's hold of M(sailloft.fleet.node_boot_hold); empty for none.
     type: str
     default: ""
 attributes:
@@ -71,7 +70,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 images:
-  description: The images, by digest; in check mode those that would be left.
+  description: The images, by digest; in check mode, those that would remain.
   returned: success
   type: list
   elements: dict
@@ -80,7 +79,7 @@ images:
       description: Its digest.
       type: str
     name:
-      description: Its name; null where its manifest cannot be read.
+      description: Its name; null if its manifest cannot be read.
       type: str
     layers:
       description: Names of its layers, the lowest first.
@@ -90,15 +89,15 @@ images:
       description: The version of its kernel.
       type: str
     size_bytes:
-      description: The bytes of all its blobs, with those that it shares.
+      description: The size of all its blobs in bytes, including shared ones.
       type: int
     kept_for:
-      description: What names it; nothing does where this is empty, and O(collected) removes it.
+      description: The references to it. If this is empty, O(collected) removes the image.
       type: list
       elements: str
       sample: [channel stable, history of channel canary, node 52-54-00-12-34-56, last build of gpu-node, keep]
     problem:
-      description: What is damaged and what to do; null where all is there.
+      description: The damage and the remedy; null if the image is complete.
       type: str
 channels:
   description: The channels, by name.
@@ -110,33 +109,33 @@ channels:
       description: Its name.
       type: str
     digest:
-      description: The image that it names.
+      description: The image to which it points.
       type: str
     history:
-      description: What it named before, the latest first.
+      description: Its earlier images, the latest first.
       type: list
       elements: str
 missing:
-  description: Images that something names and the store has not, each with digest and kept_for.
+  description: Images that something refers to and the store does not have, each with digest and kept_for.
   returned: success
   type: list
   elements: dict
 blobs:
-  description: How many blobs there are.
+  description: The number of blobs.
   returned: success
   type: int
 size_bytes:
-  description: The bytes of all blobs.
+  description: The size of all blobs in bytes.
   returned: success
   type: int
 removed:
-  description: Paths in the store of what was removed, or would be in check mode.
+  description: The paths that were removed from the store, or would be in check mode.
   returned: success
   type: list
   elements: str
   sample: [blobs/0b7bb05f0d2a2f3bd2d6a1a0f2b66ea07a4f4d1e7b6a9c2cf6ad1f1f1b5c9f10]
 freed_bytes:
-  description: The bytes of what was removed.
+  description: The size of the removed files in bytes.
   returned: success
   type: int
 """

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_image_wait
-short_description: Wait until a node that was power-cycled is up again, and show its progress
+short_description: Wait until a power-cycled node is up again, and show its progress
 version_added: 0.1.0
 author:
   - The Sailloft maintainers (@sailloft)
 description:
-  - Runs M(sailloft.fleet.node_image_info) on the node again and again, until it runs a boot that began after the
-    restart, and systemd has started everything.
-  - A node that keeps running the boot from before was not restarted, whatever its BMC answered. That ends the wait
+  - Runs M(sailloft.fleet.node_image_info) on the node repeatedly, until the node has booted after the restart and
+    systemd has started everything.
+  - If the node keeps running the previous boot, it was not restarted, whatever its BMC answered. Then the wait ends
     early.
   - Shows a line when something changes, and every 30 seconds.
 options:
@@ -24,15 +24,15 @@ options:
     type: float
     required: true
   boot_id:
-    description: The RV(sailloft.fleet.node_image_info#module:boot_id) of the boot before; empty where it is not known.
+    description: The RV(sailloft.fleet.node_image_info#module:boot_id) of the previous boot; empty if it is not known.
     type: str
     default: ""
   timeout_s:
-    description: How long the node may take from the beginning of the task until systemd has finished, in seconds.
+    description: Time limit from the beginning of the task until systemd has finished, in seconds.
     type: int
     default: 1800
   restart_timeout_s:
-    description: How long after the beginning of the task the boot from before may still answer, in seconds.
+    description: How long the previous boot may still answer after the beginning of the task, in seconds.
     type: int
     default: 120
   interval_s:
@@ -55,7 +55,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 state:
-  description: The result of M(sailloft.fleet.node_image_info) once the node is up.
+  description: The result of M(sailloft.fleet.node_image_info) after the boot.
   returned: success
   type: dict
 elapsed_s:
@@ -63,7 +63,7 @@ elapsed_s:
   returned: always
   type: float
 summary:
-  description: How long the boot took, phase by phase, in words.
+  description: The duration of each phase of the boot, as text.
   returned: success
   type: str
 """

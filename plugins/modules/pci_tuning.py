@@ -10,18 +10,17 @@ DOCUMENTATION = r"""
 module: pci_tuning
 short_description: Set MaxReadReq, relaxed ordering and ACS of all PCI devices of a host
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Writes the device control and ACS control registers of all selected devices in one call, and reads them back.
-  - What a device's capabilities do not allow is refused where the device is named by its address, and left out and
-    reported where it is one of a kind. A register that is read-only is reported as C(not_writable).
-  - ACS is never weakened by the way. Where a bit that keeps devices apart is on and not asked for, the call fails
-    unless O(settings[].allow_less_isolation=true).
-  - What it does lasts until the next boot; M(sailloft.fleet.gpu_host_boot) brings it back.
+  - A setting that a device does not support is refused if the device is selected by its address; if it is selected by
+    kind, the setting is left out and reported. A register that is read-only is reported as C(not_writable).
+  - ACS is never weakened as a side effect. If an isolating bit is on and not requested, the call fails unless
+    O(settings[].allow_less_isolation=true).
+  - The settings last until the next boot; M(sailloft.fleet.gpu_host_boot) makes them at every boot.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   settings:
-    description: What which devices are to have; a later entry wins over an earlier one.
+    description: The settings of devices; a later entry overrides an earlier one.
     type: list
     elements: dict
     required: true
@@ -34,11 +33,11 @@ options:
         elements: str
         required: true
       max_read_request_bytes:
-        description: The largest read that the device asks for at once (MaxReadReq). VFs have what their PF has.
+        description: The size of the largest read request of the device (MaxReadReq). VFs follow their PF.
         type: int
         choices: [128, 256, 512, 1024, 2048, 4096]
       relaxed_ordering:
-        description: Whether the device may let its writes overtake others.
+        description: Whether the device's writes may overtake others.
         type: bool
       acs:
         description: >-
@@ -49,7 +48,7 @@ options:
         choices: [source_validation, translation_blocking, request_redirect, completion_redirect, upstream_forwarding,
           egress_control, direct_translated]
       allow_less_isolation:
-        description: Turn isolating ACS bits off that are on. Never do so where two tenants share a switch.
+        description: Whether isolating ACS bits may be turned off. Never do so if two tenants share a switch.
         type: bool
         default: false
   acs_by_port:
@@ -65,18 +64,11 @@ options:
         required: true
       purpose:
         description:
-          - V(virtual_machines) keeps tenants apart and lets only requests go straight that the IOMMU has translated.
+          - V(virtual_machines) isolates tenants; only requests that the IOMMU has translated take the direct path.
           - V(bare_metal) turns redirection off; it is refused while a device is bound to vfio-pci.
         type: str
         choices: [virtual_machines, bare_metal]
         required: true
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""
@@ -109,7 +101,7 @@ acs_by_port:
   returned: with O(acs_by_port)
   type: dict
 pending:
-  description: What cannot take effect before the next boot, a line each.
+  description: Changes that take effect at the next boot only, one line each.
   returned: success
   type: list
   elements: str

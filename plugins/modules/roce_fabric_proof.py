@@ -11,10 +11,11 @@ short_description: Write the proof that switches and NICs have one RoCE policy
 version_added: 0.1.0
 extends_documentation_fragment: [sailloft.fleet.proof]
 description:
-  - Holds what was read back of all switches and NICs against the policy, as M(sailloft.fleet.roce_switch_config) does
-    with C(state=compared) and M(sailloft.fleet.roce_path_info) over the whole fabric, and writes what comes of it.
-  - Of a device that was not read nothing is claimed, and the proof says so.
-  - It asks no device and needs none. Run it once, on the controller.
+  - Compares the settings that were read back from all switches and NICs with the policy, as
+    M(sailloft.fleet.roce_switch_config) does with C(state=compared) and M(sailloft.fleet.roce_path_info) for the whole
+    fabric, and writes the result.
+  - There are no claims about a device that was not read, and the proof says so.
+  - It contacts no device. Run it once, on the controller.
 options:
   name:
     description: The name of the proof.
@@ -36,13 +37,13 @@ options:
     type: dict
     required: true
   nics:
-    description: By host, and by the names that links use, the NICs as M(sailloft.fleet.roce_nic_info) returns them.
+    description: The NICs as M(sailloft.fleet.roce_nic_info) returns them, by host and by their names in links.
     type: dict
     default: {}
   hosts:
     description:
-      - By host its C(roce_host_nics), as M(sailloft.fleet.roce_switch_config) takes it. A NIC that has no C(cable_m)
-        there keeps its driver's own ingress buffers, and then none is claimed to be RoCE's alone.
+      - C(roce_host_nics) by host, as M(sailloft.fleet.roce_switch_config) takes it. A NIC without C(cable_m) keeps the
+        ingress buffers of its driver, so there is no claim about its own buffer for RoCE.
     type: dict
   applications:
     description: The applications that send from each host, in the form of M(sailloft.fleet.roce_path_info).
@@ -73,7 +74,7 @@ holds:
   returned: always, unless what was given cannot be read
   type: bool
 first:
-  description: The first fault, in a sentence; "" where there is none.
+  description: The first fault as a sentence; "" if there is none.
   returned: as RV(holds)
   type: str
 counts:

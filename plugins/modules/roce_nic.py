@@ -8,68 +8,61 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: roce_nic
-short_description: Bring the RoCE NICs of a host to the fabric's policy, now and at every boot
+short_description: Apply the fabric's policy to the RoCE NICs of a host, now and at every boot
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Sets, on all named NICs of a host in one call, the trust in DSCP, DSCP to priority, priority to traffic class, the
     scheduler (ETS for RoCE, strict for CNPs), PFC, ingress buffers, the ECN notification and reaction points, the DSCP
     of CNPs, the ToS byte of RDMA-CM and of the device, and the MTU.
-  - All NICs are planned before the first is touched. PFC comes on last and goes off first. What was written is read
+  - All NICs are planned before the first is changed. PFC is turned on last and off first. Every written setting is read
     back.
   - The DCB part goes through C(dcb) of iproute2, or else through the vendor's C(mlnx_qos); all other parts through the
-    kernel's files. C(mlnx_qos) was written from its source and has not been tried on such a NIC.
-  - A VF has no port, so that it gets the ToS bytes and the MTU only; its packets' priority follows from what its
-    physical function trusts. Where that is on this host, is not named too and does not trust DSCP, the VF is refused.
-  - What a driver does not offer is reported in RV(cannot). Where the policy would not hold without it, the call fails.
+    kernel's files. C(mlnx_qos) support was written from its source code and has not been tried on such a NIC.
+  - A VF has no port, so only its ToS bytes and MTU are set. The priority of its packets depends on the trust setting of
+    its physical function. A VF is refused if its physical function is on this host, is not named as well, and does not
+    trust DSCP.
+  - Settings that a driver does not offer are reported in RV(cannot). The call fails if the policy needs them.
   - For the boot it saves the policy (C(/etc/sailloft/roce_host.json)), its own code
-    (C(/usr/lib/sailloft/roce_host.pyz)) and a systemd unit (C(sailloft-roce-host.service)) that runs the one on the
-    other.
+    (C(/usr/lib/sailloft/roce_host.pyz)) and a systemd unit (C(sailloft-roce-host.service)) that runs this code with
+    this policy.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   policy:
-    description: The fabric's C(roce_policy), or what differs from its defaults.
+    description: The fabric's C(roce_policy). Settings that it omits have their defaults.
     type: dict
     default: {}
   nics:
     description:
-      - By RDMA device (V(mlx5_0)) what is to be known of it. C(speed_gbit_s) is its port's; C(cable_m) the length of
-        the cable.
-      - With both, each lossless priority gets an ingress buffer of its own, of the size that follows from them. Without
-        C(cable_m) the buffers are the driver's own affair.
+      - The NICs by RDMA device (V(mlx5_0)). C(speed_gbit_s) is the speed of the port, C(cable_m) the length of the
+        cable.
+      - With both, each lossless priority gets its own ingress buffer, whose size follows from them. Without C(cable_m),
+        the driver keeps its buffers.
     type: dict
     required: true
   rdma_class:
-    description: The policy's class whose ToS byte RDMA-CM gives; the policy's first, unless told otherwise.
+    description: The policy's class for the ToS byte of RDMA-CM. The default is the first class.
     type: str
   stage:
     description:
-      - How far to go. V(all) is the whole policy.
-      - V(less_pfc) only ends the pauses of priorities that shall not pause any more. V(settings) is all but the pauses
-        of priorities that do not pause yet. These two save nothing for the boot. They are for a fabric whose switches
-        come in between; see C(playbooks/fabric_qos.yml).
+      - The part of the policy to apply. V(all) is the whole policy.
+      - V(less_pfc) only turns PFC off for priorities that must no longer pause. V(settings) is everything except
+        turning PFC on. These two save nothing for the boot. They are for a fabric in which the switches are changed
+        between them; see C(playbooks/fabric_qos.yml).
     type: str
     choices: [all, less_pfc, settings]
     default: all
   restore:
     description:
-      - C(nics) and C(saved) as M(sailloft.fleet.roce_nic_info) returned them before a change that is to be taken back.
-        Of them, the NICs in O(nics) are brought back to what they had, and so is, with O(stage=all), what is saved for
-        the boot. O(policy) is not looked at.
+      - C(nics) and C(saved) as M(sailloft.fleet.roce_nic_info) returned them before a change that must be undone. The
+        NICs in O(nics) get their earlier settings; with O(stage=all), the settings that are saved for the boot are
+        restored as well. O(policy) is ignored.
     type: dict
   now:
     description:
-      - Whether to bring the settings about now, besides having it done at every boot.
-      - V(false) is for an image. The settings' form is checked and they are saved, and the unit is enabled.
+      - Whether to apply the settings now, in addition to every boot.
+      - V(false) is for an image. The form of the settings is checked, they are saved, and the unit is enabled.
     type: bool
     default: true
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 seealso:
   - module: sailloft.fleet.roce_nic_info
 """
@@ -97,7 +90,7 @@ nics:
   returned: when O(now)
   type: dict
 cannot:
-  description: By RDMA device and setting, why it cannot have what the policy says.
+  description: By RDMA device and setting, why it cannot follow the policy.
   returned: when O(now)
   type: dict
   sample: {"mlx5_0": {"forced_tos": "only the vendor's driver (MLNX_OFED, DOCA) has a traffic class of the device"}}
@@ -106,11 +99,11 @@ unit:
   returned: with O(stage=all)
   type: str
 settings_file:
-  description: Where the settings are saved.
+  description: The file of the saved settings.
   returned: with O(stage=all)
   type: str
 pending:
-  description: Nothing here waits for a boot; always empty.
+  description: Always empty, because no setting waits for a boot.
   returned: success
   type: list
   elements: str

@@ -10,23 +10,16 @@ DOCUMENTATION = r"""
 module: roce_nic_info
 short_description: Read the QoS of the RoCE NICs of a host
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
-  - Reads all that M(sailloft.fleet.roce_nic) sets, of all RDMA devices with an Ethernet link, or of the named ones.
+  - Reads all settings of M(sailloft.fleet.roce_nic) from all RDMA devices with an Ethernet link, or from the named
+    ones.
   - Changes nothing.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   nics:
-    description: The RDMA devices; without it all whose link is Ethernet.
+    description: The RDMA devices. The default is all with an Ethernet link.
     type: list
     elements: str
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: none
 seealso:
   - module: sailloft.fleet.roce_nic
 """
@@ -40,11 +33,11 @@ EXAMPLES = r"""
 RETURN = r"""
 nics:
   description:
-    - By RDMA device its QoS. C(dscp_to_priority) has 64 entries, C(priority_to_class), C(queues), C(priority_to_buffer)
-      and C(buffer_bytes) eight; null is what is not set, or not to be seen.
-    - C(cm_tos) is the ToS byte of RDMA-CM's connections, C(forced_tos) the one that the device gives all packets.
-    - C(may_mark) tells whether the DSCP that a function sets decides its packets' priority.
-    - C(cannot) says by setting why the function does not have it, or does not show it.
+    - The QoS by RDMA device. C(dscp_to_priority) has 64 entries, C(priority_to_class), C(queues), C(priority_to_buffer)
+      and C(buffer_bytes) eight; null means not set or not visible.
+    - C(cm_tos) is the ToS byte of RDMA-CM's connections, C(forced_tos) the one that the device sets for all packets.
+    - C(may_mark) is true if the DSCP that a function sets decides about the priority of its packets.
+    - C(cannot) gives, by setting, the reason why the function does not have or show it.
   returned: success
   type: dict
 cannot:
@@ -52,11 +45,13 @@ cannot:
   returned: success
   type: dict
 saved:
-  description: The settings that M(sailloft.fleet.roce_nic) has saved for the boot; null where there are none.
+  description: The settings that M(sailloft.fleet.roce_nic) has saved for the boot; null if there are none.
   returned: success
   type: dict
 left_out:
-  description: By RDMA device that was not named, why it cannot be read (a container has its network interface).
+  description: >-
+    RDMA devices that were not named and cannot be read, with the reason (for example, a container has the network
+    interface).
   returned: success
   type: dict
 """

@@ -9,15 +9,15 @@ DOCUMENTATION = r"""
 module: roce_path_info
 short_description: Check every hop of RoCE traffic against the policy, and report the first fault
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Follows a packet from the application's ToS byte through its NIC, every switch that it may pass, and the receiver,
-    and the receiver's CNP back to the sender. All of it is judged by what was read back, not by what was configured.
-  - Each fault has its consequence. Faults are in the order in which packets meet them, so the first is the first
+    and the receiver's CNP back to the sender. All settings are those that were read back, not those that were
+    configured.
+  - Each fault has its consequence. Faults are in the order in which packets pass them, so the first fault is the first
     broken hop.
-  - Where priorities are paused (PFC), links whose pauses can wait for each other in a circle are a fault too.
-  - It asks no device and needs none. Run it once, on the controller.
+  - With PFC, a circle of links that can wait for each other's pauses is also a fault.
+  - It contacts no device. Run it once, on the controller.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   policy:
     description: The policy, as in the variable C(roce_policy). Settings that it omits have their defaults.
@@ -25,37 +25,37 @@ options:
     default: {}
   switches:
     description:
-      - All switches by name, as M(sailloft.fleet.roce_switch_config) takes them. The links of the fabric are what their
-        ports' C(peer) says.
+      - All switches by name, as M(sailloft.fleet.roce_switch_config) takes them. The links of the fabric follow from
+        C(peer) of their ports.
     type: dict
     required: true
   asics:
     description: ASICs as M(sailloft.fleet.roce_switch_config) takes them.
     type: dict
   running:
-    description: Running configurations as text, by switch. Of a switch that is not here, nothing is known.
+    description: Running configurations as text, by switch. Nothing is known about a switch that is missing here.
     type: dict
     required: true
   nics:
-    description: By host, and by the names that links use, the NICs as M(sailloft.fleet.roce_nic_info) returns them.
+    description: The NICs as M(sailloft.fleet.roce_nic_info) returns them, by host and by their names in links.
     type: dict
     required: true
   hosts:
     description:
-      - By host its C(roce_host_nics), as M(sailloft.fleet.roce_switch_config) takes it. A NIC that has no C(cable_m)
-        there keeps its driver's own ingress buffers, and then none is claimed to be RoCE's alone.
+      - C(roce_host_nics) by host, as M(sailloft.fleet.roce_switch_config) takes it. A NIC without C(cable_m) keeps the
+        ingress buffers of its driver, so there is no claim about its own buffer for RoCE.
     type: dict
   applications:
     description:
-      - By host a list of what sends from it, each with C(name), C(tos) (the whole byte, as in C(NCCL_IB_TC)) and, where
-        it is known, C(queue_pairs), how many a connection has.
+      - By host, a list of the applications that send from it, each with C(name), C(tos) (the whole byte, as in
+        C(NCCL_IB_TC)) and, if known, C(queue_pairs), the number per connection.
     type: dict
     default: {}
   paths:
     description:
-      - The paths to follow, each with C(source) and C(destination), and in each C(host) and C(nic). All ways of equal
+      - The paths to follow, each with C(source) and C(destination), which have C(host) and C(nic). All paths of equal
         length are followed.
-      - Without any, every part of the fabric is looked at once, as if every host sent to every other.
+      - Without any, every part of the fabric is checked once, as if every host sent to every other.
     type: list
     elements: dict
     default: []
@@ -63,20 +63,13 @@ options:
     description: The class of the policy to follow. All classes by default.
     type: str
   thresholds:
-    description: Compare ECN thresholds and headroom with those that are compiled for each port.
+    description: Whether to compare ECN thresholds and headroom with those that are computed for each port.
     type: bool
     default: true
   name:
     description: The name of the proof.
     type: str
     default: fabric
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: none
 seealso:
   - module: sailloft.fleet.roce_nic_info
   - module: sailloft.fleet.roce_switch_config
@@ -108,12 +101,12 @@ holds:
   returned: success
   type: bool
 message:
-  description: The first broken hop in a sentence, or that there is none.
+  description: The first broken hop as a sentence, or that there is none.
   returned: success
   type: str
   sample: "leaf1 Ethernet0, in: DSCP 26 is traffic class 3: wanted 3, seen 1: RoCE shares a class with other traffic"
 first_fault:
-  description: The first broken hop; null where there is none.
+  description: The first broken hop; null if there is none.
   returned: success
   type: dict
   sample:
@@ -123,12 +116,12 @@ first_fault:
     seen: 1
     consequence: RoCE shares a class with other traffic from here on
 faults:
-  description: All of them, in the order in which packets meet them.
+  description: All faults, in the order in which packets pass them.
   returned: success
   type: list
   elements: dict
 unseen:
-  description: Settings that cannot be read on such a device; they neither hold nor fail.
+  description: Settings that cannot be read on such a device. They neither hold nor fail.
   returned: success
   type: list
   elements: dict
@@ -138,11 +131,11 @@ unseen:
       wanted: 38912
       reason: NX-OS sizes the headroom of a no-drop class itself, from its MTU and the port's speed
 parts:
-  description: How many parts were looked at.
+  description: The number of parts that were checked.
   returned: success
   type: int
 table:
-  description: The proof as a short table, a line each, with what is wrong.
+  description: The proof as a short table with the faults, in lines.
   returned: success
   type: list
   elements: str

@@ -10,8 +10,6 @@ DOCUMENTATION = r"""
 module: roce_switch_config
 short_description: Render, compare and plan RoCE configurations of switches from one policy
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
   - Renders one RoCE policy for all switches of an inventory in one call, each in the format of its system; parses
     running configurations into the terms of the policy; and reports how they differ from the policy.
@@ -20,16 +18,18 @@ description:
     MTU. ECN marks before PFC pauses, or the task fails.
   - All of the policy and of the inventory is checked before anything is rendered, and all is rendered before anything
     is written. The first error fails the task with the switch, the port, the cause and the next step.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   state:
     description:
       - V(rendered) renders configurations from O(policy) and O(switches).
-      - V(parsed) parses O(running). Of O(switches), it uses only C(system).
+      - V(parsed) parses O(running). It uses only C(system) of O(switches).
       - V(compared) does both, and returns the differences.
       - V(planned) returns the stages in which the switches of O(running) and the NICs are changed to the policy, and
-        what the first stage sends to each switch. Call it again before each stage, with what was read after the last.
-      - V(restored) returns whether the switches of O(running) are again as in O(backup), and, for systems without a
-        rollback of their own, what to send to restore them.
+        the change of the first stage for each switch. Call it again before each stage, with the configurations that
+        were read after the previous one.
+      - V(restored) returns whether the switches of O(running) are again as in O(backup), and, for systems without their
+        own rollback, the change that restores them.
     type: str
     choices: [rendered, parsed, compared, planned, restored]
     default: rendered
@@ -42,47 +42,47 @@ options:
     default: {}
   switches:
     description:
-      - All switches by name. The filter P(sailloft.fleet.roce_switches#filter) makes this of the inventory.
+      - All switches by name. The filter P(sailloft.fleet.roce_switches#filter) returns this from the inventory.
       - C(system) is the switch's operating system.
       - C(asic) is a row of the table of ASICs, or one of O(asics). A system that sends no pauses needs none.
-      - C(ports) by the switch's own names, each with C(speed_gbit_s), C(cable_m) and, where it is known, C(peer), as
-        {switch:, port:} or {host:, port:}.
-      - C(headroom) is a list of C(speed_gbit_s), C(cable_m) and C(headroom_bytes), one's own numbers instead of those
-        of the ASIC's profile, for ports of that speed with cables of at most that length. Less than what may arrive
-        after a pause was sent is refused.
-      - C(queue_buffer_bytes) is what one queue can fill, for systems that count thresholds in percent of it (Junos).
+      - C(ports) by the switch's own names, each with C(speed_gbit_s), C(cable_m) and, if known, C(peer), as {switch:,
+        port:} or {host:, port:}.
+      - C(headroom) is a list of C(speed_gbit_s), C(cable_m) and C(headroom_bytes), which replace those of the ASIC's
+        profile for ports of that speed with cables of at most that length. A value is refused if it is less than the
+        bytes that may arrive after a pause was sent.
+      - C(queue_buffer_bytes) is the number of bytes that one queue can hold, for systems with thresholds in percent of
+        it (Junos).
     type: dict
     required: true
   hosts:
     description:
-      - The NICs of all hosts by the host's name; the filter P(sailloft.fleet.roce_hosts#filter) makes this of the
-        inventory. With it, each host that a port names must be
-        there, and each NIC at one port; and where the host's NICs are not null, that NIC must be among them, at that
-        speed.
+      - The NICs of all hosts by the host's name. The filter P(sailloft.fleet.roce_hosts#filter) returns this from the
+        inventory. With it, each host that a port names must exist, and each NIC must be at one port. If the host's NICs
+        are not null, the NIC must be among them with the same speed.
     type: dict
   asics:
     description:
-      - ASICs that the table does not have, or with other numbers than it has, by name.
-      - Each has C(source) (where its numbers are from), C(buffer_bytes), C(pool_bytes) (ingress, lossless),
-        C(cell_bytes), C(lossless_classes) and, where wanted, C(title), C(unicast_queues), C(headroom_pool_bytes),
+      - ASICs that are not in the table or have other values there, by name.
+      - Each has C(source) (the source of its values), C(buffer_bytes), C(pool_bytes) (ingress, lossless),
+        C(cell_bytes), C(lossless_classes) and, optionally, C(title), C(unicast_queues), C(headroom_pool_bytes),
         C(lossy_pool_bytes) and C(headroom), a list of C(speed_gbit_s), C(cable_m), C(reserved_bytes), C(xoff_bytes),
-        C(xon_offset_bytes), C(xon_bytes) and C(alpha_exponent). C(alpha_exponent) of the ASIC is for systems that
-        size headroom themselves and so need no rows.
-      - C(like) names a row of the table of ASICs, of which all is taken that is not given.
+        C(xon_offset_bytes), C(xon_bytes) and C(alpha_exponent). C(alpha_exponent) of the ASIC is for systems that size
+        headroom themselves and so need no rows.
+      - C(like) names a row of the table of ASICs, which has the values of all omitted settings.
     type: dict
   running:
     description:
-      - Running configurations as text, by switch, for all states but V(rendered). Switches that are not here are not
-        looked at.
+      - Running configurations as text, by switch, for all states except V(rendered). Other switches are ignored.
     type: dict
   backup:
     description: For O(state=restored), the running configurations before the change, as O(running).
     type: dict
   backup_path:
     description:
-      - For O(state=planned), a folder, made if it is missing, for what each switch to be changed has now, as
-        C(NAME.SYSTEM), which only its owner may read. Folders of other runs lie beside it; the role C(roce_switch)
-        names them by their time (C(20260131T235959Z)) and leaves a file C(finished) in those that came to their end.
+      - For O(state=planned), a folder for the present configuration of each switch that will change, as C(NAME.SYSTEM).
+        It is created if it is missing, and only its owner can read it. It lies beside the folders of other runs. The
+        role C(roce_switch) names them by their time (C(20260131T235959Z)) and creates a file C(finished) in those of
+        completed runs.
     type: path
   nics:
     description: For O(state=planned), the NICs of the hosts as M(sailloft.fleet.roce_nic_info) returns them, by host.
@@ -97,17 +97,10 @@ options:
     type: str
   path:
     description:
-      - Folder for O(state=rendered), made if it is missing. Each switch has a file C(NAME.SYSTEM) there, which is
-        written whole or not at all, and only where it differs. Other files there are left alone.
-      - Left out, nothing is written, and the configurations are returned.
+      - Folder for O(state=rendered), created if it is missing. It gets a file C(NAME.SYSTEM) for each switch, which is
+        written as a whole or not at all, and only if it differs. Other files there are not touched.
+      - Without it, nothing is written, and the configurations are returned.
     type: path
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 seealso:
   - plugin: sailloft.fleet.roce_switches
     plugin_type: filter
@@ -184,19 +177,19 @@ files:
   elements: str
   sample: [fabric/leaf1.sonic, fabric/spine1.eos]
 written:
-  description: Those that were not there, or were other than rendered.
+  description: The files that were missing or different.
   returned: O(state=rendered) with O(path)
   type: list
   elements: str
 parsed:
   description:
-    - By switch, what its running configuration says, in no vendor's words, with name, system, ecmp_fields and ports.
-    - Each port has dscp_to_class, class_to_queue, class_to_priority and priority_to_queue, from number to number where
-      one is set; queues and headroom, by number; pfc, watchdog and ip_mtu_bytes.
+    - The running configuration of each switch in vendor-neutral terms, with name, system, ecmp_fields and ports.
+    - Each port has dscp_to_class, class_to_queue, class_to_priority and priority_to_queue, from number to number if one
+      is set; queues and headroom, by number; pfc, watchdog and ip_mtu_bytes.
   returned: O(state=parsed)
   type: dict
 differences:
-  description: By switch, what differs from the policy; an empty list for a switch that has all of it.
+  description: By switch, the differences from the policy; an empty list for a switch without differences.
   returned: O(state=compared)
   type: dict
   sample:
@@ -213,8 +206,7 @@ as_wanted:
 stages:
   description:
     - The remaining stages, in order. Each is completed on all its switches and hosts before the next one begins.
-    - C(switches) and C(hosts) are those that something changes on. C(step) is how far the stage goes, as
-      M(sailloft.fleet.roce_nic) has it.
+    - C(switches) and C(hosts) are those that change. C(step) is the value for O(sailloft.fleet.roce_nic#module:stage).
   returned: O(state=planned)
   type: list
   elements: dict
@@ -224,34 +216,34 @@ stages:
       switches: [leaf1, spine1]
       hosts: []
 possible_stages:
-  description: The names of the stages that the run may still come to, in order; empty where no stage is left.
+  description: The names of the stages that may still follow, in order; empty if no stage is left.
   returned: O(state=planned)
   type: list
   elements: str
 table:
-  description: The stages, a line each with its switches and hosts.
+  description: The stages, one line each, with their switches and hosts.
   returned: O(state=planned)
   type: list
   elements: str
   sample: ["1. switches have their classes, queues and headroom: leaf1, spine1"]
 unfinished:
   description:
-    - C(path) is the folder of the last run beside O(backup_path) that did not come to its end, "" where it did.
-    - C(switches) are those that it was to change, in which a change may be made and not saved.
+    - C(path) is the folder of the last run beside O(backup_path) if that run did not finish, else "".
+    - C(switches) are the switches that it had to change. They may have changes that are not saved.
   returned: O(state=planned)
   type: dict
 changes:
   description:
-    - Of O(state=planned), what the first stage sends to each of its switches, in the form of its system.
-    - Of O(state=restored), the change that restores each switch whose system has no rollback, where it is needed.
+    - With O(state=planned), the change of the first stage for each of its switches, in the format of its system.
+    - With O(state=restored), the change that restores each switch without its own rollback, if it is needed.
   returned: O(state=planned) and O(state=restored)
   type: dict
 whole:
-  description: By switch that is not as the policy says, the change from what is there to the policy, all stages in one.
+  description: For each switch that differs from the policy, the change of all stages together.
   returned: O(state=planned)
   type: dict
 boot:
-  description: The whole configuration of each switch whose system keeps nothing over a reboot (linux).
+  description: The whole configuration of each switch that loses its settings in a reboot (linux).
   returned: O(state=planned)
   type: dict
 as_before:
@@ -259,7 +251,7 @@ as_before:
   returned: O(state=restored)
   type: dict
 not_held:
-  description: By switch, what its configuration cannot say, with the cause; it was not compared.
+  description: By switch, the settings that its configuration cannot express, with the cause. They were not compared.
   returned: O(state=compared)
   type: dict
 """

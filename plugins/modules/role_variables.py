@@ -6,42 +6,34 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: role_variables
-short_description: Compare the names of variables with those that a role has
+short_description: Compare the names of variables with those of a role
 version_added: 0.1.0
 description:
-  - Warns of each variable that begins with the name of a role, such as C(roce_switch_headrom), and that none of the
-    role's entry points has, with the hosts that have it and the nearest name that there is.
-  - Looked at are the variables of inventory, C(group_vars), C(host_vars), play, roles and command line; not what tasks
-    have set (C(set_fact), C(register)), nor the C(vars) of tasks and blocks.
-  - It runs on the controller, once for all hosts with C(run_once), and sees names only, no value.
+  - Warns of each variable that begins with the name of a role, such as C(roce_switch_headrom), and is no option of the
+    role's entry points. The warning has its hosts and the nearest valid name.
+  - It checks the variables of inventory, C(group_vars), C(host_vars), play, roles and command line, but not those that
+    tasks set (C(set_fact), C(register)), nor C(vars) of tasks and blocks.
+  - It runs on the controller, once for all hosts with C(run_once), and reads names only, never values.
+extends_documentation_fragment: [sailloft.fleet.attributes.reads]
 options:
   role:
-    description: The role's name, without the collection. It is that of the role in which the task is.
+    description: The role's name, without the collection. The default is the role of the task.
     type: str
   hosts:
-    description: The hosts to look at. They are those of the play, or of its batch with C(serial).
+    description: The hosts to check. The default is the hosts of the play, or of its batch with C(serial).
     type: list
     elements: str
   others:
-    description: Variables that begin with the role's name and are of something else, such as a filter.
+    description: Variables that begin with the role's name and belong to something else, such as a filter.
     type: list
     elements: str
     default: []
   required_by:
     description:
-      - Fail where a host lacks a variable that this entry point of the role requires, once for all hosts.
-      - It is for a play's C(pre_tasks). Ansible checks a role's arguments one host at a time, before the role's own
-        tasks, and says of a missing one that others are made of that it is undefined at an unknown place.
+      - Fail if a host lacks a variable that this entry point of the role requires, with one error for all hosts.
+      - Use it in C(pre_tasks) of a play. Ansible validates a role's arguments for one host at a time, before the role's
+        own tasks, and reports a missing variable that others refer to as undefined at an unknown place.
     type: str
-attributes:
-  check_mode:
-    description: The same in check mode.
-    support: full
-  diff_mode:
-    description: It changes nothing, so there is nothing to show.
-    support: none
-author:
-  - The Sailloft maintainers (@sailloft)
 """
 
 EXAMPLES = r"""

@@ -6,30 +6,30 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: site_plan
-short_description: Plan a site from its blueprint, with no machine present
+short_description: Plan a site from its blueprint, without access to its machines
 version_added: 0.1.0
 description:
-  - Expands a blueprint, checks it, and writes what follows from it. It runs on the controller and reaches no host.
+  - Expands a blueprint, checks it, and writes the resulting files. It runs on the controller and contacts no host.
   - The files are C(cables.csv) (both ends, labels, lengths), C(materials.csv), C(hosts) (all addresses, for DNS),
     C(boot_nodes.json) (the nodes as C(boot_server_nodes), without MAC addresses), C(neighbours.json) (the far end of
-    each interface), C(topology.conf) (Slurm, where links are RoCE or InfiniBand) and C(site.svg).
+    each interface), C(topology.conf) (Slurm, if links are RoCE or InfiniBand) and C(site.svg).
 options:
   blueprint:
     description: The file of the blueprint.
     type: path
     required: true
   before:
-    description: Another blueprint, from which O(blueprint) is a change.
+    description: The previous blueprint, with which O(blueprint) is compared.
     type: path
   path:
-    description: Folder for the files, made if it is missing. Without it nothing is written.
+    description: Folder for the files, created if it is missing. Without it, nothing is written.
     type: path
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
     support: full
   diff_mode:
-    description: It shows no differences of files.
+    description: It shows no differences between files.
     support: none
 author:
   - The Sailloft maintainers (@sailloft)
@@ -44,18 +44,18 @@ EXAMPLES = r"""
 
 RETURN = r"""
 summary:
-  description: The devices, cables and power of the site, in lines.
+  description: The devices, cables and power of the site, as lines of text.
   returned: success
   type: list
   elements: str
 difference:
-  description: What has to be added, bought and moved since O(before), in lines.
+  description: The changes since O(before), to add, buy and move, as lines of text.
   returned: success
   type: list
   elements: str
   sample: ["add 8 leaf: leaf-05-[1-8]", "lay 256 cables of rails", "power +44 kW, 220 kW in all"]
 findings:
-  description: What breaks a rule, each with C(rule), C(offender), C(message) and C(where) (file and line).
+  description: The broken rules, each with C(rule), C(offender), C(message) and C(where) (file and line).
   returned: success
   type: list
   elements: dict
@@ -66,7 +66,7 @@ broken_rules:
   elements: str
   sample: ["blueprint.yml:80: rack-1: 11750 W are more than 3 supplies of 2000 W give (rule: rack power)"]
 written:
-  description: The files that were not there, or were other than planned.
+  description: The files that were missing or different.
   returned: success
   type: list
   elements: str

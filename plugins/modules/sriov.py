@@ -10,16 +10,15 @@ DOCUMENTATION = r"""
 module: sriov
 short_description: Set the number of virtual functions, their addresses, link state, rates and other settings
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
-  - Brings all physical functions of a host to their number of VFs and these to their settings, in one call.
-  - The count and O(functions[].eswitch_mode) change only where no VF is in use, since all have to go for it. Else the
-    failure says who uses which (a guest, or the host by a network interface).
-  - What it does lasts until the next boot; M(sailloft.fleet.gpu_host_boot) brings it back.
+  - Sets the number of VFs of all physical functions of a host, and the settings of the VFs, in one call.
+  - The count and O(functions[].eswitch_mode) change only if no VF is in use, because all VFs must be removed for the
+    change. Otherwise the error names the users of the VFs (a guest, or the host through a network interface).
+  - The settings last until the next boot; M(sailloft.fleet.gpu_host_boot) makes them at every boot.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   functions:
-    description: What which physical functions are to have; a later entry wins over an earlier one.
+    description: The settings of physical functions; a later entry overrides an earlier one.
     type: list
     elements: dict
     required: true
@@ -33,62 +32,62 @@ options:
         elements: str
         required: true
       count:
-        description: How many VFs each has.
+        description: The number of VFs of each.
         type: int
         required: true
       drivers_autoprobe:
-        description: Whether the host's own driver takes the VFs when they appear; V(false) leaves them free for guests.
+        description: Whether the host's own driver binds new VFs; V(false) leaves them free for guests.
         type: bool
       eswitch_mode:
         description: >-
           The mode of the NIC's embedded switch: V(switchdev) gives each VF a representor, an interface of the host for
-          bridges, C(tc) and Open vSwitch. Left as it is by default. With V(switchdev), O(functions[].trust),
-          O(functions[].spoof_check), O(functions[].vlan) and O(functions[].link_state) are refused, as the drivers do.
-          Refused for a NIC that the host uses itself.
+          bridges, C(tc) and Open vSwitch. By default the mode is not changed. With V(switchdev), O(functions[].trust),
+          O(functions[].spoof_check), O(functions[].vlan) and O(functions[].link_state) are refused, as by the drivers.
+          The mode of a NIC that the host uses itself cannot be changed.
         type: str
         choices: [legacy, switchdev]
         version_added: 0.1.0
       derive_addresses:
         description: >-
-          Whether each VF without an address of its own in O(functions[].vfs) gets one that is derived from the physical
-          function's and the VF's index, and so the same at every boot: a MAC on Ethernet, node and port GUID (the same)
-          on InfiniBand. It is the beginning of C(sha256("ADDRESS/INDEX")), with the lower half of the first byte
-          replaced by 2 (locally administered). ADDRESS is the permanent MAC, or the last 8 bytes of an InfiniBand
-          interface's address.
+          Whether each VF without an address in O(functions[].vfs) gets one that is derived from the address of the
+          physical function and the index of the VF, and is therefore the same at every boot: a MAC on Ethernet, node
+          and port GUID (both the same) on InfiniBand. It is the beginning of C(sha256("ADDRESS/INDEX")), with the lower
+          half of the first byte replaced by 2 (locally administered). ADDRESS is the permanent MAC, or the last 8 bytes
+          of an InfiniBand interface's address.
         type: bool
         default: false
         version_added: 0.1.0
       trust:
-        description: Whether a guest may change what is safe only in trusted hands (promiscuous mode, MAC), for all VFs.
+        description: Whether guests may change settings that need trust (promiscuous mode, MAC address), for all VFs.
         type: bool
       spoof_check:
-        description: Whether packets with another MAC than the VF's are dropped, for all VFs.
+        description: Whether packets with another MAC address than the VF's are dropped, for all VFs.
         type: bool
       vlan:
         description: The VLAN of all VFs; V(0) is none.
         type: int
       link_state:
         description: >-
-          The link of all VFs: V(auto) is that of the port, V(enable) always up (VFs of one port reach each other
-          without it), V(disable) always down.
+          The link of all VFs: V(auto) follows the port, V(enable) is always up (VFs of one port reach each other
+          without the port's link), V(disable) is always down.
         type: str
         choices: [auto, enable, disable]
         version_added: 0.1.0
       min_tx_mbps:
-        description: The rate in Mbit/s that each VF can send at least; V(0) guarantees none.
+        description: The guaranteed transmit rate of each VF in Mbit/s; V(0) guarantees none.
         type: int
         version_added: 0.1.0
       max_tx_mbps:
-        description: The rate in Mbit/s that each VF can send at most; V(0) is no limit.
+        description: The highest transmit rate of each VF in Mbit/s; V(0) is no limit.
         type: int
         version_added: 0.1.0
       vfs:
-        description: Settings of single VFs, over those for all.
+        description: Settings of single VFs, which override those for all.
         type: list
         elements: dict
         suboptions:
           index:
-            description: Which VF, from 0.
+            description: The index of the VF, from 0.
             type: int
             required: true
           mac:
@@ -122,13 +121,6 @@ options:
             description: As above.
             type: int
             version_added: 0.1.0
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""
@@ -173,10 +165,10 @@ EXAMPLES = r"""
 RETURN = r"""
 functions:
   description:
-    - By address of the physical function, how many VFs it has and their addresses (none in check mode, if they are to
-      be made).
-    - C(settings) lists each setting of a VF that is asked for, with what C(ip) reports; null is not reported.
-    - C(eswitch_mode) is there if it is asked for.
+    - By address of the physical function, the number of its VFs and their addresses (none in check mode if they will be
+      created).
+    - C(settings) lists each requested setting of a VF with the value that C(ip) reports; null means not reported.
+    - C(eswitch_mode) is present if it is requested.
   returned: success
   type: dict
   sample:
@@ -187,7 +179,7 @@ functions:
       settings:
         - {vf: 0, name: mac, wanted: "b2:4d:a3:3d:57:fb", seen: "b2:4d:a3:3d:57:fb"}
 pending:
-  description: What cannot take effect before the next boot, a line each.
+  description: Changes that take effect at the next boot only, one line each.
   returned: success
   type: list
   elements: str

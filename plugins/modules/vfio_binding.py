@@ -10,16 +10,16 @@ DOCUMENTATION = r"""
 module: vfio_binding
 short_description: Bind PCI devices to vfio-pci, now and at every boot
 version_added: 0.1.0
-author:
-  - The Sailloft maintainers (@sailloft)
 description:
-  - Gives PCI devices to vfio-pci, so that guests can have them, and back. Works through C(driverctl), whose udev rule
+  - Binds PCI devices to vfio-pci, so that guests can use them, or releases them. It uses C(driverctl), whose udev rule
     binds them again at every boot.
-  - A guest gets an IOMMU group only as a whole. A group with a member that is not chosen, and a device that the
-    host itself uses (its disk, its management NIC), are refused before anything is changed.
-  - VFs need no binding, libvirt does that for each guest.
-  - If all GPUs of NVIDIA's are bound, the NVSwitches of the host are bound, too, unless they are released.
-  - Where the IOMMU is off, nothing is bound and RV(pending) says so; it works after the reboot with it on.
+  - A guest can only get a whole IOMMU group. Before any change, the module refuses a group with a member that is not
+    selected, and a device that the host itself uses (its disk, its management NIC).
+  - VFs need no binding, because libvirt binds them for each guest.
+  - If all NVIDIA GPUs are bound, the NVSwitches of the host are bound as well, unless they are released.
+  - If the IOMMU is off, nothing is bound, and RV(pending) says so. Run the module again after the reboot that turns the
+    IOMMU on.
+extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   devices:
     description: >-
@@ -30,24 +30,17 @@ options:
     elements: str
     required: true
   release:
-    description: Devices to give back to the host's own drivers, named in the same ways.
+    description: Devices to return to the host's own drivers, selected in the same ways.
     type: list
     elements: str
     default: []
   keep_drivers_off:
     description:
       - Whether the drivers of these GPUs must not load on the host. RV(drivers_off) names them;
-        M(sailloft.fleet.kernel_arguments) keeps them off.
+        M(sailloft.fleet.kernel_arguments) blocks them.
     type: bool
     default: false
     version_added: 0.1.0
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""
@@ -64,7 +57,7 @@ bound:
   elements: str
 drivers_off:
   description:
-    - With O(keep_drivers_off), the kernel modules that must not load, and why others may.
+    - With O(keep_drivers_off), the kernel modules that must not load, and the reasons why others may.
   returned: success
   type: dict
   contains:
@@ -73,11 +66,11 @@ drivers_off:
       type: list
       elements: str
     reasons:
-      description: Modules that may load since a device of the vendor stays with the host, a line each.
+      description: Modules that may load, because a device of the vendor stays with the host, one line each.
       type: list
       elements: str
 unused_drives:
-  description: The addresses that V(nvme:unused) names.
+  description: The addresses that V(nvme:unused) selects.
   returned: success
   type: list
   elements: str
@@ -86,7 +79,7 @@ reset_failures:
   returned: success
   type: dict
 pending:
-  description: What cannot take effect before the next boot, a line each.
+  description: Changes that take effect at the next boot only, one line each.
   returned: success
   type: list
   elements: str

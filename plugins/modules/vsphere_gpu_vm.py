@@ -9,11 +9,12 @@ module: vsphere_gpu_vm
 short_description: Define GPU virtual machines on VMware vSphere
 version_added: 0.1.0
 description:
-  - Plans the GPU virtual machines of a cluster, all those of a host together, and brings them into their state. The
-    spec and the planner are those of M(sailloft.fleet.gpu_domain).
-  - The cluster is read with one request. Tasks of all virtual machines run side by side.
-  - What vCenter has is compared with what is wanted, and is read back after a change.
-  - What is known to fail, and what the negotiated API would leave out, is refused before anything is sent.
+  - Plans the GPU virtual machines of a cluster, all those of a host together, and brings them into their state. It uses
+    the specification and the planner of M(sailloft.fleet.gpu_domain).
+  - The cluster is read with one request. The tasks of all virtual machines run in parallel.
+  - The configuration in vCenter is compared with the plan, and is read back after a change.
+  - Requests that are known to fail, or that the negotiated API would ignore in part, are refused before anything is
+    sent.
 extends_documentation_fragment:
   - sailloft.fleet.vsphere
   - sailloft.fleet.vsphere.vms
@@ -21,20 +22,19 @@ options:
   domains:
     description:
       - The virtual machines, each as in O(sailloft.fleet.gpu_domain#module:domains). The source of an interface is a
-        port group. Of a disk only C(size_mib) counts, and a new virtual disk of that size is made.
-      - What only vSphere has is in C(vsphere) of each, as text. C(host) is a name. A new virtual machine without it
+        port group. Only C(size_mib) of a disk is used, and a new virtual disk of that size is created.
+      - C(vsphere) of each has the settings of vSphere, as text. C(host) is a name. A new virtual machine without it
         gets the host with the fewest free GPUs on which it has a place, and keeps it. C(datastore) is a name, and may
         be left out where there is one. C(guest_id) is otherLinux64Guest by default, C(hardware_version) the newest of
         the host (an existing virtual machine keeps its own). C(passthrough) is fixed (by address) or dynamic (by
-        model).
-        C(device_group) is a vendor's device group, and C(sriov_network) the port group of virtual functions.
+        model). C(device_group) is a vendor's device group, and C(sriov_network) the port group of virtual functions.
         C(latency_sensitivity) is high, with all of its CPU time reserved, or normal.
     type: list
     elements: dict
     required: true
   state:
     description:
-      - V(present) makes them. V(running) starts them, too. V(stopped) makes them and shuts them down.
+      - V(present) creates them. V(running) also starts them. V(stopped) creates them and shuts them down.
       - V(absent) powers them off and deletes them with their disks. V(planned) returns the plan and changes nothing.
     type: str
     choices: [present, running, stopped, absent, planned]
@@ -42,7 +42,7 @@ options:
   allow_restart:
     description:
       - Power off a running virtual machine whose configuration differs, change it, and start it again.
-      - Without it RV(restart_required) tells of it, and nothing of it is changed.
+      - Without it, RV(restart_required) is true, and the virtual machine is not changed.
     type: bool
     default: false
   shutdown_timeout_s:
@@ -54,7 +54,7 @@ options:
     type: int
     default: 900
   progress:
-    description: A file that what is being done is added to, a line each; the action plugin reads and shows it.
+    description: A file to which progress is appended, in lines; the action plugin reads and shows it.
     type: path
 attributes:
   check_mode:
@@ -93,7 +93,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 restart_required:
-  description: Whether a running virtual machine differs from what is wanted, and was left so.
+  description: Whether a running virtual machine differs from its plan and was not changed.
   returned: success
   type: bool
 findings:
@@ -128,11 +128,11 @@ domains:
       description: Whether anything was done to it.
       type: bool
     actions:
-      description: What was done, of power_off, destroy, create, upgrade, reconfigure, power_on.
+      description: The actions, out of power_off, destroy, create, upgrade, reconfigure, power_on.
       type: list
       elements: str
     differences:
-      description: What differed, each with path, wanted and have.
+      description: The differences, each with path, wanted and have.
       type: list
       elements: dict
     restart_required:

@@ -9,10 +9,11 @@ module: vsphere_gpu_vm_info
 short_description: Read GPU virtual machines on VMware vSphere
 version_added: 0.1.0
 description:
-  - Reads the virtual machines of a cluster with one request, and compares those with a spec with their plan.
+  - Reads the virtual machines of a cluster with one request, and compares those in O(domains) with their plan.
 extends_documentation_fragment:
   - sailloft.fleet.vsphere
   - sailloft.fleet.vsphere.vms
+  - sailloft.fleet.attributes.reads
 options:
   domains:
     description: Virtual machines with a spec, as in O(sailloft.fleet.vsphere_gpu_vm#module:domains).
@@ -20,17 +21,10 @@ options:
     elements: dict
     default: []
   names:
-    description: Names of others to read. With neither these nor O(domains) all are read.
+    description: Names of others to read. Without these and without O(domains), all are read.
     type: list
     elements: str
     default: []
-attributes:
-  check_mode:
-    description: The module only reads.
-    support: full
-  diff_mode:
-    description: The module changes nothing, so there is nothing to show.
-    support: none
 seealso:
   - module: sailloft.fleet.vsphere_gpu_vm
 """
@@ -48,7 +42,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 findings:
-  description: What preflight finds of those in O(domains), as RV(sailloft.fleet.gpu_domain#module:findings).
+  description: The findings of the checks for those in O(domains), as RV(sailloft.fleet.gpu_domain#module:findings).
   returned: success
   type: list
   elements: dict
@@ -78,22 +72,22 @@ domains:
       description: Its ESXi host; if it is absent, that of its request or plan, else null.
       type: str
     configuration:
-      description: The settings that the collection knows, as vCenter has them; null where it is absent.
+      description: The settings that the collection knows, as in vCenter; null if it is absent.
       type: dict
     ways:
       description:
-        - Of each passed-through device by its address on the host, the steps from bus 0 of the guest down to it, each
-          as device and function. vCenter knows them once it has started the virtual machine.
+        - For each passed-through device, by its address on the host, the steps from bus 0 of the guest to it, each as
+          device and function. vCenter knows them after it has started the virtual machine.
       type: dict
     differences:
-      description: What differs from the plan, each with path, wanted and have; of those in O(domains).
+      description: The differences from the plan, each with path, wanted and have; for those in O(domains).
       type: list
       elements: dict
     plan:
-      description: As RV(sailloft.fleet.vsphere_gpu_vm#module:domains[].plan); of those in O(domains).
+      description: As RV(sailloft.fleet.vsphere_gpu_vm#module:domains[].plan); for those in O(domains).
       type: dict
     unplanned:
-      description: Why it has no plan; null if it has one; of those in O(domains).
+      description: Why it has no plan; null if it has one; for those in O(domains).
       type: str
 """
 

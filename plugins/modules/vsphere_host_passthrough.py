@@ -9,16 +9,16 @@ module: vsphere_host_passthrough
 short_description: Enable passthrough and SR-IOV on the devices of ESXi hosts
 version_added: 0.1.0
 description:
-  - Sets passthrough (DirectPath I/O) and the number of virtual functions of a set of devices, all of a host in one
-    request. It takes effect at once where the host can do that.
-  - What the host has afterwards tells if it needs a reboot. It is rebooted only with O(allow_reboot), in maintenance
-    mode, and never while virtual machines run on it.
+  - Sets passthrough (DirectPath I/O) and the number of virtual functions of a set of devices, with one request per
+    host. It takes effect immediately if the host supports that.
+  - The state of the host afterwards shows whether it needs a reboot. It is rebooted only with O(allow_reboot), in
+    maintenance mode, and never while virtual machines run on it.
 extends_documentation_fragment:
   - sailloft.fleet.vsphere
   - sailloft.fleet.vsphere.hosts
 options:
   settings:
-    description: Devices and what they get. A later element counts for more.
+    description: The settings of devices. A later element overrides an earlier one.
     type: list
     elements: dict
     required: true
@@ -26,16 +26,16 @@ options:
       devices:
         description:
           - Kinds (V(gpu), V(nic), V(nvme), V(nvswitch)), vendor and device (V(10de:2330), V(15b3:*)), or PCI addresses.
-          - Of a kind or a vendor it is those that are capable of it. An address that is not is an error.
+          - A kind or a vendor selects the capable devices. The address of a device that is not capable is an error.
         type: list
         elements: str
         required: true
       passthrough:
-        description: Whether the device can be given to a virtual machine. False for a NIC with virtual functions.
+        description: Whether a virtual machine can get the device. Use false for a NIC with virtual functions.
         type: bool
         default: true
       virtual_functions:
-        description: How many virtual functions the NIC has. V(0) turns SR-IOV off; left out, it is not touched.
+        description: The number of virtual functions of the NIC. V(0) turns SR-IOV off; left out, it is not changed.
         type: int
   allow_reboot:
     description: Reboot hosts that need it.
@@ -46,7 +46,7 @@ options:
     type: int
     default: 1800
   progress:
-    description: A file that what is being done is added to, a line each; the action plugin reads and shows it.
+    description: A file to which progress is appended, in lines; the action plugin reads and shows it.
     type: path
 attributes:
   check_mode:

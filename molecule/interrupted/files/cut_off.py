@@ -31,7 +31,7 @@ NOTHING_TO_CUT_OFF = 99
 END_MODULES = "pkill -KILL -f '^/usr/bin/python3$' && echo a module was ended on the host || [ $? = 1 ]"
 
 
-def over_connection(*arguments: str) -> subprocess.CompletedProcess:
+def over_connection(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Have ssh do something over (or with) the connection that the play made last, and never over one of its own."""
     sockets = sorted(Path(os.environ["ANSIBLE_SSH_CONTROL_PATH_DIR"]).iterdir(), key=lambda path: path.stat().st_ctime)
     return subprocess.run(
@@ -44,7 +44,7 @@ def over_connection(*arguments: str) -> subprocess.CompletedProcess:
     )
 
 
-def wait_for(play: subprocess.Popen, log: Path, task: str, seen: str) -> bool:
+def wait_for(play: subprocess.Popen[bytes], log: Path, task: str, seen: str) -> bool:
     """Return True once the play is in the task and the command succeeds on the host; False if the play ended before."""
     begun = re.compile(rf"^TASK \[(.+ : )?{re.escape(task)}\] \**$", re.MULTILINE)
     while play.poll() is None:
@@ -54,7 +54,7 @@ def wait_for(play: subprocess.Popen, log: Path, task: str, seen: str) -> bool:
     return False
 
 
-def cut_off(play: subprocess.Popen, how: str) -> None:
+def cut_off(play: subprocess.Popen[bytes], how: str) -> None:
     """End the play or its connection."""
     if how == "kill":
         os.killpg(play.pid, signal.SIGKILL)

@@ -15,7 +15,7 @@ PORT = 4791
 PROTOCOLS = {"ip": "ipv4", "ipv6": "ipv6"}
 
 
-def install(device):
+def install(device: str) -> None:
     subprocess.run(["tc", "qdisc", "del", "dev", device, "clsact"], capture_output=True, check=False)  # of before
     subprocess.run(["tc", "qdisc", "add", "dev", device, "clsact"], check=True)
     lines = [
@@ -27,7 +27,7 @@ def install(device):
     subprocess.run(["tc", "-batch", "-"], input="\n".join(lines) + "\n", text=True, check=True)
 
 
-def read(device):
+def read(device: str) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {family: {} for family in PROTOCOLS.values()}
     said = subprocess.run(
         ["tc", "-s", "-j", "filter", "show", "dev", device, "ingress"], capture_output=True, text=True, check=True

@@ -17,7 +17,7 @@ HEADER = bytes([0xFF, 0, 0xFF, 0xFF]) + bytes(8)
 
 
 class Stream:
-    def __init__(self, address, text, number):
+    def __init__(self, address: str, text: str, number: int) -> None:
         self.tos, self.packets, self.bytes, self.per_second = map(int, text.split(":"))
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self.socket = socket.socket(family, socket.SOCK_DGRAM)
@@ -30,16 +30,16 @@ class Stream:
         self.payload = HEADER + bytes(self.bytes - len(HEADER))
         self.sent = 0
 
-    def due(self):
+    def due(self) -> float:
         """Seconds after the start."""
         return self.sent / self.per_second if self.sent < self.packets else float("inf")
 
-    def send(self):
+    def send(self) -> None:
         self.socket.send(self.payload)
         self.sent += 1
 
 
-def main():
+def main() -> None:
     streams = [Stream(sys.argv[1], text, number) for number, text in enumerate(sys.argv[2:])]
     start = time.monotonic()
     while True:

@@ -18,7 +18,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import
     vfio_binding,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_settings
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
 
 # Huge pages first, while memory is in large pieces; VFs before what is said about them.

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TypedDict
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
 # Nearest first.
 PATH_CLASSES = {

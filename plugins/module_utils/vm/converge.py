@@ -47,7 +47,7 @@ PHASES = ("stop", "undefine", "remove_disks", "make_disks", "define", "autostart
 
 
 def compare(params: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return what guests are told of their domains (name, nccl_topology), and why ``converge`` has to run, a line each.
+    """Return each domain's name and nccl_topology for its guest, and why ``converge`` has to run, one line each.
 
     No line: it would change nothing and say nothing. ``params`` are those of the module. Raises DomainError,
     TopologyError.

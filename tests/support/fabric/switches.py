@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -16,28 +17,32 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos im
     Queue,
     Switch,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.asic_table import ASICS
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.policy.policy import Policy, read_policy
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 
-# An ASIC that switches with each system have, of roce_asics where it has pools of its own or, as NX-OS's, no rows.
-ASIC_OF = {
-    "cumulus": "spectrum3",
-    "dell_sonic": "tomahawk3",
-    "eos": "tomahawk3",
-    "junos": "tomahawk3",
-    "linux": None,
-    "nxos": "nexus",
-    "sonic": "as_imaged",
-}
-# Two ports as each system names them.
-PORTS = {
-    "sonic": ("Ethernet0", "Ethernet8"),
-    "dell_sonic": ("Eth1/1", "Eth1/2"),
-    "eos": ("Ethernet1/1", "Ethernet2/1"),
-    "nxos": ("Ethernet1/1", "Ethernet1/2"),
-    "cumulus": ("swp1", "swp2"),
-    "junos": ("et-0/0/0", "et-0/0/1"),
-    "linux": ("eth1", "eth2"),
-}
+# Not those of the table: NX-OS has no rows of it, SONiC has pools of its own, Linux sends no pauses.
+ODD_ASICS = {"linux": None, "nxos": "nexus", "sonic": "as_imaged"}
+
+
+def asic_of(system: str) -> str | None:
+    """An ASIC of the table with ports of 400 Gbit/s that switches with ``system`` have, or its odd one."""
+    if system in ODD_ASICS:
+        return ODD_ASICS[system]
+    names = getattr(SYSTEMS[system], "ASICS", None) or ("spectrum3",)
+    return next(name for name in names if any(speed == 400 for speed, _cable in ASICS[name].headroom))
+
+
+def ports_of(system: str) -> tuple[str, str]:
+    """Two ports as ``system`` names them: its example, and the next number."""
+    if system == "sonic":
+        return "Ethernet0", "Ethernet8"  # of sonic_configs
+    first = re.split("[,:]", SYSTEMS[system].PORT_EXAMPLE)[0]
+    return first, re.sub(r"\d+$", lambda number: str(int(number[0]) + 1), first)
+
+
+ASIC_OF = {system: asic_of(system) for system in SYSTEMS}
+PORTS = {system: ports_of(system) for system in SYSTEMS}
 OWN_ASICS = {
     **sonic_configs.ASICS,
     "nexus": {

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
-from simulated_switch import HttpSwitch, Switch
+from simulated_switch import Case, HttpSwitch, Switch
 
 KEYS = ("interface-id", "name", "dot1p", "dscp", "fwd-group", "sequence")
 LOSSLESS = "buffer_mode_lossless"
@@ -160,3 +160,16 @@ def delete(node: Tree, steps: list[str]) -> None:
         above[name].remove(gone)
     else:
         del above[name]
+
+
+MTUS = {"Eth1/1": 9100, "Eth1/2": 1500}
+CASE = Case(
+    DellSonic,
+    network_os="dellemc.enterprise_sonic.sonic",
+    ports=list(MTUS),
+    start=tree(MTUS),
+    refuses="green-min-threshold",
+    dies_at="copy running-configuration startup-configuration",
+    shown=json.dumps({"interfaces": [{"name": name, "mtu": mtu} for name, mtu in MTUS.items()]}),
+    whole=False,
+)

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from eos_switch import Box
-from simulated_switch import HttpSwitch, Refused, Switch, in_modes
+from simulated_switch import Case, HttpSwitch, Refused, Switch, in_modes
 
 MODES = [
     (r"interface \S+|qos profile \S+", r"no qos profile \S+|(no )?(qos (map|rewrite)|ip load-sharing) .*|hostname .*"),
@@ -98,3 +98,13 @@ class Eos(Switch):
 
     def stop(self) -> None:
         self.http.stop()
+
+
+CASE = Case(
+    Eos,
+    network_os="arista.eos.eos",
+    ports=["Ethernet1/1", "Ethernet2/1"],
+    start="hostname leaf1\ninterface Ethernet2/1\n   mtu 1500\n",
+    refuses="no-drop",
+    dies_at="copy running-config startup-config",
+)

@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 
 import paramiko
 from junos_switch import commit
-from simulated_switch import ADDRESSES, DEAD_S, Died, Switch
+from simulated_switch import ADDRESSES, DEAD_S, Case, Died, Switch
 
 BASE = "urn:ietf:params:xml:ns:netconf:base:1.0"
 END = "]]>]]>"
@@ -169,3 +169,14 @@ class Junos(Switch):
         self.listener.close()
         for each in self.transports:
             each.close()
+
+
+CASE = Case(
+    Junos,
+    network_os="junipernetworks.junos.junos",
+    connection="netconf",
+    ports=["et-0/0/0", "et-0/0/1"],
+    start="set system host-name leaf1\nset interfaces et-0/0/1 mtu 1514\n",
+    refuses="pfc-priority",
+    dies_at="unlock",
+)

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from nxos_switch import apply
-from simulated_switch import HttpSwitch, Refused, Switch, in_modes
+from simulated_switch import Case, HttpSwitch, Refused, Switch, in_modes
 
 MODES = [
     (
@@ -98,3 +98,14 @@ def success(command: str, body: Any) -> dict[str, Any]:
 
 def failure(command: str) -> dict[str, Any]:
     return {"input": command, "msg": "CLI execution error", "code": "400", "clierror": "% Invalid command\n"}
+
+
+CASE = Case(
+    Nxos,
+    network_os="cisco.nxos.nxos",
+    ports=["Ethernet1/1", "Ethernet1/2"],
+    start="hostname leaf1\ninterface Ethernet1/2\n  mtu 1500\n",
+    refuses="pfc-cos",
+    dies_at="copy running-config startup-config",
+    whole=False,
+)

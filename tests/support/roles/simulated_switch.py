@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -69,6 +70,26 @@ class Switch:
     def save(self) -> None:
         self.startup = self.running
         self.saved.append(self.running)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A system's case in tests/unit/roles/test_roce_switch_systems.py: ``CASE`` of each ``simulated_SYSTEM.py``.
+
+    ``make``: the class of the switch. ``start``: its configuration before the change. ``refuses``: a text of a line
+    that one of the switches refuses. ``dies_at``: the command at which another goes away. ``shown``: the output of the
+    read at ``start``, if it is not ``start``. ``whole``: a refused change is never in the running configuration.
+    """
+
+    make: Callable[..., Any]
+    network_os: str
+    ports: list[str]
+    start: str
+    refuses: str
+    dies_at: str
+    connection: str = "httpapi"
+    shown: str = ""
+    whole: bool = True
 
 
 def in_modes(lines: list[str], modes: list[tuple[str, str]], refuses: str) -> list[str]:

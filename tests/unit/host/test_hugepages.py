@@ -64,6 +64,16 @@ def test_pages_that_stay_count_too():
             "count: -1 is not possible; use a whole number from 0 to",
         ),
         ({"node": 0, "size_mib": 2, "count": True}, "count: True is not possible"),
+        ({"node": 0, "size_mib": 2, "count": 1 << 40}, "node0 has 3000 MiB of memory, and"),
+        (
+            {"node": 0, "size_mib": 2, "count": (1 << 40) + 1},
+            "count: 1099511627777 is not possible; use a whole number from 0 to 1099511627776$",
+        ),
+        ({"node": 1023, "size_mib": 2, "count": 1}, "no NUMA node 1023"),
+        (
+            {"node": 1024, "size_mib": 2, "count": 1},
+            "node: 1024 is not possible; use a whole number from 0 to 1023$",
+        ),
         ({"node": 0, "size_mib": 2, "count": 1, "size": 4}, "unknown setting 'size'; there are count, node, size_mib"),
     ],
 )

@@ -227,6 +227,16 @@ def test_the_page_lists_what_fails_and_nothing_else_under_what_does_not_hold():
     assert '<section class="failures">' not in page(proof(HELD, APART))
 
 
+def test_the_head_of_the_page_counts_all_claims():
+    text = page(proof(HELD, HELD, HELD, FAILED, FAILED, APART))
+    counts = re.search(r'<dl class="counts">(.*?)</dl>', text, re.DOTALL)[1]
+    assert re.findall(r"<dd>(.*?)</dd><dt>(.*?)</dt>", counts) == [
+        ("3", "claims hold"),
+        ("2", "fail"),
+        ("1", "not applicable here"),
+    ]
+
+
 def test_the_page_tallies_held_failed_and_not_applicable_by_layer():
     held = Claim("hypervisor", "a driver is bound", "vfio-pci", "vfio-pci", True, "hv01 driver")
     text = page(proof(held, held, FAILED, APART))

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -19,20 +20,15 @@ from typing import Any
 import pytest
 import switches
 from playing import ANSIBLE
-from simulated_dell_sonic import DellSonic, tree
-from simulated_eos import Eos
-from simulated_nxos import Nxos
-from simulated_switch import served
+from simulated_switch import Case, served
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 
 pytestmark = pytest.mark.fleet
 ROOT = Path(__file__).parents[3]
-
-try:
-    from simulated_junos import Junos
-except ImportError:  # without paramiko, which comes with ncclient
-    Junos = None
+# Each has its own file in tests/support/roles; simulated_switch is the base of all.
+FILES = (ROOT / "tests/support/roles").glob("simulated_*.py")
+SIMULATED = sorted({path.stem.removeprefix("simulated_") for path in FILES} - {"switch"})
 
 
 def role(tasks: str, **more: Any) -> dict[str, Any]:
@@ -43,7 +39,7 @@ def facts(**given: str) -> dict[str, Any]:
     return {"ansible.builtin.set_fact": given}
 
 
-def play(folder: Path, system: str, hosts: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def play(folder: Path, system: str, tried: Case, hosts: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Reads each host, applies its ``__roce_switch_change``, and restores "dies": what each said and showed."""
     error = "{{ ansible_failed_result.msg | default(ansible_failed_result) | string }}"
     kept = ("said_read", "said_apply", "__roce_switch_backup", "roce_switch_running")
@@ -60,7 +56,7 @@ def play(folder: Path, system: str, hosts: dict[str, dict[str, Any]]) -> dict[st
             "block": [role(f"{system}/apply")],
             "rescue": [facts(said_apply=error)],
         },
-        role(f"{system}/read", when=f"inventory_hostname == 'good' and {system in SHOWN}"),
+        role(f"{system}/read", when=f"inventory_hostname == 'good' and {bool(tried.shown)}"),
         {
             "when": "inventory_hostname == 'dies'",
             "block": [
@@ -86,15 +82,10 @@ def play(folder: Path, system: str, hosts: dict[str, dict[str, Any]]) -> dict[st
     common = {
         "ansible_user": "admin",
         "ansible_password": "admin",
-        "ansible_network_os": {
-            "eos": "arista.eos.eos",
-            "nxos": "cisco.nxos.nxos",
-            "dell_sonic": "dellemc.enterprise_sonic.sonic",
-            "junos": "junipernetworks.junos.junos",
-        }[system],
+        "ansible_network_os": tried.network_os,
         "ansible_port": "{{ switch_port }}",
         "ansible_httpapi_port": "{{ switch_port }}",
-        "ansible_connection": "ansible.netcommon." + ("netconf" if system == "junos" else "httpapi"),
+        "ansible_connection": f"ansible.netcommon.{tried.connection}",
         "ansible_httpapi_use_ssl": False,
         # On a busy machine a process that holds a connection must not give up between two tasks.
         "ansible_command_timeout": 60,
@@ -127,24 +118,6 @@ def held(system: str, switch: Any) -> Any:
     return seen
 
 
-DELL_MTUS = {"Eth1/1": 9100, "Eth1/2": 1500}
-CASES = {
-    "dell_sonic": (DellSonic, list(DELL_MTUS), tree(DELL_MTUS)),
-    "eos": (Eos, ["Ethernet1/1", "Ethernet2/1"], "hostname leaf1\ninterface Ethernet2/1\n   mtu 1500\n"),
-    "junos": (Junos, ["et-0/0/0", "et-0/0/1"], "set system host-name leaf1\nset interfaces et-0/0/1 mtu 1514\n"),
-    "nxos": (Nxos, ["Ethernet1/1", "Ethernet1/2"], "hostname leaf1\ninterface Ethernet1/2\n  mtu 1500\n"),
-}
-# What a switch shows of what it holds, where that is not the same.
-SHOWN = {"dell_sonic": json.dumps({"interfaces": [{"name": name, "mtu": mtu} for name, mtu in DELL_MTUS.items()]})}
-# (what "refuses" does not take, where "dies" goes away)
-BAD = {
-    "dell_sonic": ("green-min-threshold", "copy running-configuration startup-configuration"),
-    "eos": ("no-drop", "copy running-config startup-config"),
-    "junos": ("pfc-priority", "unlock"),
-    "nxos": ("pfc-cos", "copy running-config startup-config"),
-}
-
-
 def changes(system: str, change: str) -> dict[str, str]:
     """Return the changes of each switch: all, or, of Dell's calls, which take a second each, enough of them to fail."""
     few = {}
@@ -156,25 +129,21 @@ def changes(system: str, change: str) -> dict[str, str]:
 
 
 # Dell's modules take a second for each call, two minutes together.
-TRIED = [pytest.param(system, marks=pytest.mark.long) if system == "dell_sonic" else system for system in CASES]
+TRIED = [pytest.param(system, marks=pytest.mark.long) if system == "dell_sonic" else system for system in SIMULATED]
 
 
 @pytest.mark.parametrize("system", TRIED)
 def test_a_change_is_applied_kept_and_restored_or_refused_as_a_whole(tmp_path, system):
-    make, ports, start = CASES[system]
-    refused, death = BAD[system]
-    if make is None:
-        pytest.skip("needs ncclient (requirements.txt)")
-    if system == "nxos":
-        pytest.importorskip("hier_config")
-    wanted = switches.switch(system, ports)
+    tried: Case = importlib.import_module(f"simulated_{system}").CASE
+    start = tried.start
+    wanted = switches.switch(system, tried.ports)
     remediation = SYSTEMS[system].remediation
-    change = remediation(SHOWN.get(system, start), wanted)
+    change = remediation(tried.shown or start, wanted)
     devices = {
-        "good": make(start),
-        "refuses": make(start, refuses=refused),
-        "dies": make(start, dies_at=death),
-        "garbage": make(start, garbage=True),
+        "good": tried.make(start),
+        "refuses": tried.make(start, refuses=tried.refuses),
+        "dies": tried.make(start, dies_at=tried.dies_at),
+        "garbage": tried.make(start, garbage=True),
     }
     with served(*devices.values()):
         hosts = {
@@ -185,19 +154,20 @@ def test_a_change_is_applied_kept_and_restored_or_refused_as_a_whole(tmp_path, s
             }
             for name, each in devices.items()
         }
-        seen = play(tmp_path, system, hosts)
+        seen = play(tmp_path, system, tried, hosts)
     good, dies, garbage = devices["good"], devices["dies"], devices["garbage"]
     assert (seen["good"]["said_read"], seen["good"]["said_apply"]) == ("", "")
     assert remediation(seen["good"]["__roce_switch_backup"], wanted) == change
-    applied = seen["good"]["roce_switch_running"] if system in SHOWN else good.running
+    applied = seen["good"]["roce_switch_running"] if tried.shown else good.running
     assert remediation(applied, wanted) == ""  # a second time, nothing
     assert SYSTEMS[system].parse(applied, "leaf1") == held(system, wanted)
     assert good.startup == good.running
 
     assert seen["refuses"]["said_apply"].startswith("refuses: ")
-    line = next((each.strip() for each in change.splitlines() if refused in each), "qos/wred-profiles/wred-profile")
+    lines = (each.strip() for each in change.splitlines() if tried.refuses in each)
+    line = next(lines, "qos/wred-profiles/wred-profile")
     assert line in seen["refuses"]["said_apply"]
-    assert (len(set(devices["refuses"].held)) > 1) == (system in ("dell_sonic", "nxos")), "these have no candidate"
+    assert (len(set(devices["refuses"].held)) > 1) == (not tried.whole)
     assert getattr(devices["refuses"], "candidate", start) == start
     assert devices["refuses"].running == start
     assert devices["refuses"].saved == []

@@ -108,7 +108,7 @@ def buffer_cycle(fabric: Fabric, paused: Mapping[tuple[str, str], bool] | None =
     With PFC, the buffer of a link waits for that of the next link of a packet's path. A cycle of them can block
     for ever (Hu et al., "Deadlocks in Datacenter Networks: Why Do They Form, and How to Avoid Them", HotNets 2016).
     Paths are those with the fewest switches, between switches that have hosts. ``paused``: whether a link
-    (from, to) is lossless; all are unless said.
+    (from, to) is lossless; by default all are.
     """
     index = {switch: 1 << at for at, switch in enumerate(sorted(fabric.switches))}
     near = {

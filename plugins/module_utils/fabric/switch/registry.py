@@ -39,9 +39,12 @@ policy can change; "" where nothing differs (the system has a rollback of its ow
 Files in ``roles/roce_switch/tasks/SYSTEM``; errors begin with the name of the switch and end with the next step:
 
 ``read.yml``: sets ``roce_switch_running`` to the text for ``parse``, and changes nothing; in check mode too. It reports
-an unreachable switch once, and no secrets of a configuration.
-``apply.yml``: sends ``__roce_switch_change``, the text of ``remediation``, all or nothing, and saves it. A system with
-a rollback of its own records the state before the run's first change in ``__roce_switch_restore_point``.
+an unreachable switch once, and no secrets of a configuration: the task that reads has ``no_log`` and
+``failed_when: false`` and registers ``__roce_switch_shown``; after it, ``was_read.yml`` of the role fails with the
+cause unless ``__roce_switch_was_read``.
+``apply.yml``: sends ``__roce_switch_change``, the text of ``remediation`` (``__roce_switch_lines``: its lines without
+indentation), all or nothing, and saves it. In a ``rescue``, ``__roce_switch_cause`` is the cause. A system with a
+rollback of its own records the state before the run's first change in ``__roce_switch_restore_point``.
 ``restore.yml``: returns to ``__roce_switch_restore_point``, if it is set, and saves; with ``restoration``, it includes
 ``restoration.yml`` of the role.
 ``save.yml``: saves the running configuration, which an interrupted run may have changed without saving.

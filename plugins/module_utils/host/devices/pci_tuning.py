@@ -24,7 +24,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.setting
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.devices import acs_bits, acs_ports
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import lockdown
-from ansible_collections.sailloft.fleet.plugins.module_utils.pci import capabilities, writes
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci import capabilities, registers, writes
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.config import ConfigSpace, PciError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import selectors
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_plan import AcsPlan
@@ -69,8 +69,8 @@ class Change:
         if self.setting.name == "acs":
             return acs_bits.names(value)
         if self.setting.name == "relaxed_ordering":
-            return bool(value & capabilities.r.PCI_EXP_DEVCTL_RELAX_EN)
-        return capabilities.size_bytes((value & capabilities.r.PCI_EXP_DEVCTL_READRQ) >> 12)
+            return bool(value & registers.PCI_EXP_DEVCTL_RELAX_EN)
+        return capabilities.size_bytes((value & registers.PCI_EXP_DEVCTL_READRQ) >> 12)
 
 
 def wanted(data: Any, host: Host | None) -> tuple[dict[str, dict[str, Setting]], AcsPlan | None]:
@@ -201,7 +201,7 @@ def _took(system: System, change: Change, check: bool, known_read_only: bool, lo
 
 def _does_not_apply(function: Function, config: ConfigSpace, name: str) -> str:
     """Return why a device of the requested kind has no such setting; empty if it has."""
-    if config.size < capabilities.r.PCI_CFG_SPACE_SIZE:
+    if config.size < registers.PCI_CFG_SPACE_SIZE:
         raise PciError(
             f"only {config.size} bytes of its config space can be read, which is what others than root may",
             "run as root",
@@ -225,9 +225,7 @@ def _write(function: Function, config: ConfigSpace, setting: Setting) -> writes.
     if acs is None:
         raise PciError("it has no ACS capability", "leave it out")
     if isinstance(setting.value, Mask):
-        return writes.acs_control(
-            config, setting.value.applied(acs.control, acs.capability) & capabilities.r.PCI_ACS_BITS
-        )
+        return writes.acs_control(config, setting.value.applied(acs.control, acs.capability) & registers.PCI_ACS_BITS)
     asked = acs_bits.mask(setting.value)
     lacking = acs_bits.names(asked & ~acs.capability)
     if lacking and setting.by_address:

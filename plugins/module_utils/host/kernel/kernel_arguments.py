@@ -27,7 +27,8 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.kernel import kernel_command_line as command_line
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology import host_drivers
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import PURPOSES
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.sysfs import read_host
 
 # The argument that turns the IOMMU on, by the vendor of the CPU; AMD's and Arm's are on without one.

@@ -24,7 +24,7 @@ _ASK_FAILED = ["systemctl", "list-units", "--state=failed", "--all", "--plain", 
 # Arguments that boot loader and scripts add to the command line themselves, not requested by image or node.
 _OF_THE_BOOT = re.compile(r"(sailloft\.(image|servers|node|report)|BOOTIF|BOOT_IMAGE|initrd)(=.*)?")
 
-Run = Callable[[list], "tuple[int, str, str]"]
+Run = Callable[[list[str]], "tuple[int, str, str]"]
 
 
 def read(subject: str, run: Run, root: str = "/") -> dict[str, Any]:

@@ -20,7 +20,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec i
 
 Graph = Mapping[str, set[str]]
 # Where a host is: the parts of the graph that it reaches.
-Reach = frozenset
+Reach = frozenset[int]
 
 
 class _Fabric:

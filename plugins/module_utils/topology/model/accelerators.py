@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kinds import ACCELERATOR_CLASSES
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host, TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, Host
 
 # The form of the other selectors (topology/selectors.py): vendor:device, or all of a vendor.
 IDS = re.compile(r"([0-9a-f]{4}):([0-9a-f]{4}|\*)")

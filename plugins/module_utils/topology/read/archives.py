@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable
 from typing import IO, Literal
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 
 # A gathered /sys of a GPU server is some 5000 files of 200 KB in all; one with every file of /sys stays below this.
 LIMIT_BYTES = 256 << 20

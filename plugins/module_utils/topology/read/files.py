@@ -8,7 +8,7 @@ import errno
 import os
 import stat
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 
 # Linux is built for 8192 at most (NR_CPUS of its Kconfig files); a list of more is a mistake, or would fill the memory.
 LIMIT_CPUS = 1 << 16

@@ -10,6 +10,7 @@ import re
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci import capabilities
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci import registers as r
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.config import ConfigSpace, PciError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kinds import PORT_TYPES, kind
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
     Acs,
@@ -19,7 +20,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
     Link,
     RootComplex,
     Sriov,
-    TopologyError,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.files import Files
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.places import (

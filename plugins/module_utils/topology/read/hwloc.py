@@ -14,13 +14,13 @@ from collections import Counter
 from xml.etree import ElementTree
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.checks import check
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kinds import kind
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
     Cpu,
     Function,
     Host,
     RootComplex,
-    TopologyError,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.hwloc_nodes import (
     bitmap,

@@ -23,6 +23,7 @@ import re
 from collections.abc import Iterator
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.checks import check
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kinds import kind
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
     Cpu,
@@ -31,7 +32,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
     Link,
     NumaNode,
     RootComplex,
-    TopologyError,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl_format import (
     LINK_SPEEDS,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 
 # NCCL_TOPO_XML_MAX_NODES is 256, and the parser asks for a free one before it reads what comes next, be it the end.
 MAX_ELEMENTS = 255

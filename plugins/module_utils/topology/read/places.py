@@ -13,7 +13,7 @@ import re
 from typing import NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci import registers as r
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.files import Files
 
 # A domain has four digits or, below a volume management device, five.

@@ -24,7 +24,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.anonymous import anonymous
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host, TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Host
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read import archives
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.hwloc import read_hwloc
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.nccl import read_nccl

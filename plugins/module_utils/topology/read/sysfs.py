@@ -12,13 +12,13 @@ from __future__ import annotations
 import re
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.checks import check
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
     Cpu,
     Host,
     HugePages,
     Iommu,
     NumaNode,
-    TopologyError,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.files import LIMIT_CPUS, Files
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.functions import read_functions

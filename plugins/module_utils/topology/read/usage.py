@@ -14,8 +14,9 @@ from __future__ import annotations
 import ipaddress
 import re
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.errors import TopologyError
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.kinds import INTERFACES
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function, TopologyError
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import Function
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.read.files import Files
 
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")

@@ -10,6 +10,7 @@ the assignment problem (Hungarian method, O(wants^2 * devices)).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.devices.pack_gpus import SYS, apart
 
@@ -96,7 +97,7 @@ def assign(wants: list[Want], devices: list[Device]) -> list[str] | None:
 
 
 def _prices(wants: list[Want], devices: list[Device]) -> list[list[int]]:
-    known: dict[tuple, list[int]] = {}
+    known: dict[tuple[Any, ...], list[int]] = {}
     prices = []
     for want in wants:
         key = (want.name, want.path)

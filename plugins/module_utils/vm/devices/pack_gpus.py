@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.numa import capacity
 
@@ -33,6 +34,8 @@ NEAR_NIC_BITS = 10
 OVERFLOW_BITS = 60
 
 # The test that everything else that the virtual machines need goes with these GPUs (PCI addresses by virtual machine).
+# Equal for equals; of numbers, texts and others of its kind.
+Rank = tuple[Any, ...]
 Completes = Callable[[dict[str, list[str]]], bool]
 
 
@@ -117,9 +120,9 @@ class Packing:
                 for other, weight in enumerate(self.weights[number])
             ]
         self.tags: dict[int, object] = {}
-        self._signatures: dict[tuple[int, int], tuple] = {}
+        self._signatures: dict[tuple[int, int], Rank] = {}
         self._counts: dict[int, int] = {}
-        self._found: dict[tuple, list] = {}
+        self._found: dict[Rank, list[Any]] = {}
 
     def _tree(self) -> _Place:
         top = _Place(0)
@@ -190,7 +193,7 @@ class Packing:
             blocks += [-whole, -sum(count // size for count in counts)]
         return tuple(blocks)
 
-    def signature(self, place: _Place, free: int) -> tuple:
+    def signature(self, place: _Place, free: int) -> Rank:
         """Return a value that is equal for equivalent places, in any order."""
         key = place.number, free & place.mask
         if key not in self._signatures:
@@ -210,7 +213,7 @@ class Packing:
 
     # Where a request can go
 
-    def candidates(self, request: Request, free: int) -> list[tuple[int, tuple, int]]:
+    def candidates(self, request: Request, free: int) -> list[tuple[int, Rank, int]]:
         """Return (cost, rank among equals, units) of each place for ``request``, best first; without memory."""
         must = _mask(request.must)
         usable = must
@@ -259,7 +262,7 @@ class Packing:
         if count > there:
             return []
         # Equivalent members are grouped: each kind has its members in address order.
-        kinds: dict[tuple, list] = {}
+        kinds: dict[Rank, list[Any]] = {}
         for name, item in place.below.items():
             if free & item.mask:
                 # NUMA nodes are never equivalent: their free memory differs.
@@ -269,7 +272,7 @@ class Packing:
                 kinds.setdefault((0, self.size[number], str(self.tags.get(number))), []).append(number)
         return self._share(list(kinds.values()), 0, 0, count, count, free)
 
-    def _share(self, kinds: list[list], kind: int, member: int, count: int, most: int, free: int) -> list[int]:
+    def _share(self, kinds: list[list[Any]], kind: int, member: int, count: int, most: int, free: int) -> list[int]:
         """Spread ``count`` over the members from here on; each takes at most (``most``) what the one before it took."""
         if count == 0:
             return [0]
@@ -315,7 +318,7 @@ class _Search:
         self.refused = False
         self.steps = 0
         self.taken: list[int] = []
-        self.seen: dict[tuple, int] = {}
+        self.seen: dict[Rank, int] = {}
         # The least cost of each request and all after it, each as if it were alone.
         self.least = [0] * (len(ordered) + 1)
         for at in range(len(ordered) - 1, -1, -1):

@@ -109,7 +109,7 @@ class Problem:
         ]
         return all(obstacle(self.around, item, owner or "", own) is None for item in members)
 
-    def _unit(self, members: list[Function], owner: str | None, nics: dict[str, list]) -> Unit:
+    def _unit(self, members: list[Function], owner: str | None, nics: dict[str, list[tuple[str, ...]]]) -> Unit:
         paths = [self.around.place(item) for item in members]
         common = paths[0]
         for path in paths[1:]:

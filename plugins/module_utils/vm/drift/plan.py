@@ -70,7 +70,7 @@ def _sides(word: str, item: Difference) -> str:
     return f"{word} is {item.have}, planned {item.wanted}"
 
 
-# The first row that fits applies. A difference without a row (disks, interfaces, the console) is told by its path.
+# The first row that fits applies. A difference without a row (disks, interfaces, the console) is reported by its path.
 ROWS = (
     Row(
         r"cputune/vcpupin\[(\d+)\](?:/@cpuset)?",

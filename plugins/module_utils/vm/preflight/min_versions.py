@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.plan import DomainPlan
 
-Version = tuple  # of three integers
+Version = tuple[int, int, int]
 
 
 @dataclass

@@ -52,7 +52,7 @@ def differences_of_domain(domain: dict[str, Any]) -> list[str] | None:
     """Return the differences of a domain from its plan, a line each; None: the domain does not exist.
 
     ``domain`` is what gpu_domain_info returned of it. An item of its drift is one line for all the paths that it is
-    about; other differences are told by their path.
+    about; other differences are reported by their path.
 
     Raises ProofError where it was read without its plan.
     """

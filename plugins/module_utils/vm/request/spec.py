@@ -82,7 +82,7 @@ class Disk:
 
     @property
     def tuning(self) -> dict[str, str]:
-        """Return cache and io as libvirt is told them; what is "auto" and left to it is not in it."""
+        """Return cache and io for libvirt, without those that are "auto" and left to libvirt."""
         of_kind = {"cache": "none", "io": "native"} if self.is_block_device else {}
         given = {name: value for name, value in (("cache", self.cache), ("io", self.io)) if value != "auto"}
         return {**of_kind, **given}

@@ -17,12 +17,10 @@ from hypothesis import strategies as st
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.errors import FabricError
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import PortQos
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
-from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.systems import cumulus, dell_sonic, junos, linux
 
 ROLE = Path(__file__).parents[4] / "roles/roce_switch"
-PORT = {cumulus: "swp1", dell_sonic: "Eth1/1", junos: "et-0/0/0", linux: "p1"}
-TEXTS = [(system, system.render(switches.switch(system.SYSTEM, [port]))) for system, port in PORT.items()]
-TEXTS.append((linux, Path(__file__).parents[1].joinpath("systems/linux_reading.json").read_text()))
+TEXTS = [(system, system.render(switches.switch(name, [switches.PORTS[name][0]]))) for name, system in SYSTEMS.items()]
+TEXTS.append((SYSTEMS["linux"], Path(__file__).parents[1].joinpath("systems/linux_reading.json").read_text()))
 BITS = ['"', "{", "}", "[", "]", ":", ",", "null", "true", "-1", "9" * 20, "'", "\n", "  ", "- ", "0x", "{}", "1e400"]
 PLACES = st.integers(0, 1 << 16)
 SPLICES = st.lists(st.tuples(PLACES, st.integers(0, 40), st.sampled_from(["", *BITS])), min_size=1, max_size=4)
@@ -33,7 +31,7 @@ def test_a_system_has_all_names_and_task_files_of_the_contract(name):
     system = SYSTEMS[name]
     assert name == system.SYSTEM
     assert set(system.NOT_HELD) <= {field.name for field in fields(PortQos)} | {"ecmp_fields"}
-    assert system.PORT.fullmatch(system.PORT_EXAMPLE.split(",")[0].split(":")[0])
+    assert all(system.PORT.fullmatch(port) for port in switches.PORTS[name])
     assert all(callable(function) for function in (system.render, system.parse, system.remediation))
     saved = set() if getattr(system, "SAVES_WITH_CHANGE", False) else {"save.yml"}
     files = {path.name for path in (ROLE / "tasks" / name).iterdir()}
@@ -60,7 +58,7 @@ def test_a_damaged_configuration_is_read_or_refused(system, text, splices, head)
         text = text[:at] + bit + text[at + length :] or "-"
     if head % 3 == 0:
         text = text[: head % len(text)]
-    wanted = switches.switch(system.SYSTEM, [PORT[system]])
+    wanted = switches.switch(system.SYSTEM, [switches.PORTS[system.SYSTEM][0]])
     with contextlib.suppress(FabricError):
         assert system.parse(text, "leaf1").name == "leaf1"
     with contextlib.suppress(FabricError):

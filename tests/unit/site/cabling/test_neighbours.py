@@ -7,7 +7,9 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.switch.registry import SYSTEMS
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighbours import (
     READERS,
     infiniband_device,
@@ -15,6 +17,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.cabling.neighb
     read_neighbours,
 )
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
+from ansible_collections.sailloft.fleet.plugins.modules import cabling_info
 
 # lldpcli 1.0.16 -f json0 show neighbors, of a Linux host; shortened.
 LLDPD = {
@@ -74,7 +77,12 @@ def test_switch_systems():
         table = {"TABLE_nbor_detail": {"ROW_nbor_detail": rows}}
         assert read("nxos", table) == {"Ethernet1/1": ("spine1", ("Ethernet2", "to leaf1"))}
     assert read("junos", JUNOS) == {"et-0/0/0": ("spine1", ("et-0/0/2",))}
-    assert sorted(READERS) == ["cumulus", "dell_sonic", "eos", "junos", "linux", "nxos", "sonic"]
+
+
+def test_the_module_takes_the_systems_with_a_reader():
+    options = yaml.safe_load(cabling_info.DOCUMENTATION)["options"]
+    assert options["system"]["choices"] == sorted(READERS)
+    assert set(READERS) <= set(SYSTEMS)
 
 
 @pytest.mark.parametrize("system", READERS)

@@ -12,6 +12,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
     NumaNode,
     RootComplex,
 )
+from ansible_collections.sailloft.fleet.plugins.module_utils.vm.common.errors import DomainError
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan import pci_tree
 from ansible_collections.sailloft.fleet.plugins.module_utils.vm.plan.predicted_guest import kept, predict
 
@@ -101,6 +102,45 @@ def test_nested_switches_and_unknown_port_types() -> None:
             ],
             [],
         )
+
+
+def switch_with(ports: int) -> list[Function]:
+    """A switch with so many downstream ports, each with a NIC."""
+    above = [
+        bridge("0000:10:00.0", None, NAME, "root_port"),
+        bridge("0000:11:00.0", "0000:10:00.0", NAME, "switch_upstream"),
+    ]
+    for number in range(ports):
+        port = bridge(f"0000:12:{number // 2:02x}.{number % 2}", "0000:11:00.0", NAME, "switch_downstream")
+        above += [port, endpoint(f"0000:{0x20 + number:02x}:00.0", port.address, NAME, "nic")]
+    return above
+
+
+def test_a_switch_has_32_ports_at_most() -> None:
+    _expander, [(_root_port, [(_upstream, ports, _none)], _no_endpoints)], _nothing = below(*switch_with(32))[0]
+    assert len(ports) == 32
+    with pytest.raises(DomainError, match=r"more than 32 ports below 0000:11:00\.0; give it fewer devices"):
+        below(*switch_with(33))
+
+
+def test_the_guests_own_root_bus_has_48_devices_at_most() -> None:
+    def disks(count: int) -> pci_tree.Port:
+        names = [{"path": f"/dev/vg/{number}", "format": "raw"} for number in range(count)]
+        # Beside them are the serial port and the interface.
+        return plan(gpus={"addresses": ["13:00.0"]}, vcpus=2, disks=names).root
+
+    assert len([port for port in disks(46).ports if port.model == pci_tree.ROOT_PORT]) == 48
+    with pytest.raises(DomainError, match="more than 48 devices on the guest's own root bus; give it fewer devices"):
+        disks(47)
+
+
+def test_the_ports_of_the_predicted_guest_have_the_ids_of_qemus() -> None:
+    guest = predict(plan(gpus={"addresses": ["13:00.0"]}, vcpus=2))
+    assert {(port.port_type, port.vendor_id, port.device_id) for port in guest.functions if port.kind == "bridge"} == {
+        ("root_port", 0x1B36, 0x000C),
+        ("switch_upstream", 0x104C, 0x8232),
+        ("switch_downstream", 0x104C, 0x8233),
+    }
 
 
 def test_functions_of_one_device_stay_one_device() -> None:

@@ -65,7 +65,7 @@ def nccl_file(evidence: Evidence) -> Claim:
 
 
 def distances(evidence: Evidence) -> Claim:
-    """Claim that NCCL is told the host's distances: the pairs of GPUs and NICs in its file, as read in the guest."""
+    """Claim that NCCL has the host's distances: the pairs of GPUs and NICs in its file, as read in the guest."""
     addresses = nccl_topology.asked(evidence.plan)
     claim = "pairs of GPUs and NICs that are as near in NCCL's topology file as on the host"
     if not evidence.nccl_topology_asked or len(addresses) < 2:
