@@ -3,9 +3,10 @@
 """Change the library one small mistake at a time and count how many the unit tests notice: run.py [--folder FOLDER] ...
 
 The mistakes are drawn at random by a seed: a run can be repeated, and another seed finds others. Each is made in a copy
-of the checkout, and the tests of its folder are run on it. A mutant is *killed* where a test fails or runs out of time,
-else it *survives*: a test is missing, or the mutant is equivalent (it behaves as the original), which equivalent.txt
-says by file, line's text and mistake, with the reason.
+of the checkout, and tests are run on it until one fails: those named after the file, those of its folder, then all of
+its package (of a module, filter or action: those that name it). A mutant is *killed* where a test fails or runs out of
+time, else it *survives*: a test is missing, or the mutant is equivalent (it behaves as the original), which
+equivalent.txt says by file, line's text and mistake, with the reason.
 
 Tools like mutmut and cosmic-ray mutate annotations too, which are never evaluated here, and draw no sample by folder.
 """
@@ -14,19 +15,30 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
+import os
 import random
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Union
 
+import hypothesis  # noqa: F401 (each test run has it already)
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = Path("plugins/module_utils")
-TIMEOUT_S = 600
+UNIT = Path("tests/unit")
+OTHERS = ("action", "filter", "modules")  # folders of plugins, each a flat one
+TEST_TIMEOUT_S = 20  # the longest unit test takes a few seconds
+TIMEOUT_S = 900
 Placed = Union[ast.expr, ast.stmt]
 COMPARISONS = {
     ast.Lt: "<=",
@@ -61,6 +73,11 @@ class Mutant:
     text: str
     line: int
     source: str  # the line, without its indentation
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What equivalent.txt knows it by; lines move."""
+        return str(self.path), self.source, self.text
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.source!r}: -> {self.text!r}"
@@ -123,11 +140,15 @@ def mutants(path: Path, text: str) -> Iterator[Mutant]:
             yield at(node, "pass")
 
 
-def apply(mutant: Mutant, root: Path) -> bytes:
-    """Make the mistake in the copy and return the file as it was."""
+def apply(mutant: Mutant, root: Path, number: int) -> bytes:
+    """Make the mistake in the copy and return the file as it was.
+
+    Bytecode is of a text where its time in whole seconds and size are the text's: each mutant has its own.
+    """
     target = root / mutant.path
     before = target.read_bytes()
     target.write_bytes(before[: mutant.begin] + mutant.text.encode() + before[mutant.end :])
+    os.utime(target, (number, number))
     return before
 
 
@@ -150,21 +171,63 @@ def equivalent() -> dict[tuple[str, str, str], str]:
     return known
 
 
-def killed(root: Path, folder: str, processes: int) -> bool:
-    """Return whether a test of the folder fails in the copy."""
-    options = ["-q", "-x", "-n", str(processes), "-p", "no:cacheprovider"]
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *options, f"tests/unit/{folder}"],
-            cwd=root,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
+def stages(root: Path, path: Path) -> Iterator[list[str]]:
+    """Yield the tests of a file in the order in which they are run, those that most likely notice a mistake first."""
+    if path.parts[1] in OTHERS:
+        name = re.compile(rf"\b{path.stem}\b")
+        tests = sorted((root / UNIT).rglob("test_*.py"))
+        yield [str(test.relative_to(root)) for test in tests if name.search(test.read_text())]
+        return
+    mirror = UNIT / path.relative_to(LIBRARY).parent
+    named = re.compile(rf"test_{path.stem}(_\w+)?\.py")
+    yield sorted(str(mirror / test.name) for test in (root / mirror).glob("test_*.py") if named.fullmatch(test.name))
+    yield [str(mirror)]
+    yield [str(Path(*mirror.parts[:3]))]
+
+
+def fails(root: Path, tests: list[str], ignored: list[str]) -> bool:
+    """Return whether one of the tests fails in the copy; a fork of this process has pytest and hypothesis at once."""
+    options = [
+        "-x",
+        "--tb=no",
+        "-p",
+        "no:cacheprovider",
+        f"--timeout={TEST_TIMEOUT_S}",
+        "--hypothesis-profile=mutation",
+        "--hypothesis-seed=1",
+    ]
+    process = os.fork()
+    if process == 0:
+        os.setsid()
+        os.chdir(root)
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(null, stream)
+        os._exit(pytest.main([*options, *(f"--ignore={path}" for path in ignored), *tests]))
+    end = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < end:
+        ended, status = os.waitpid(process, os.WNOHANG)
+        if ended:
+            break
+        time.sleep(0.02)
+    # All that a test started and did not end is in its session's process group.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process, signal.SIGKILL)
+    if not ended:
+        os.waitpid(process, 0)
         return True
-    return done.returncode != 0
+    return os.waitstatus_to_exitcode(status) not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+
+
+def killed(root: Path, path: Path) -> bool:
+    """Return whether a test of the mutated file fails in the copy."""
+    ran: list[str] = []
+    for tests in stages(root, path):
+        new = [test for test in tests if test not in ran]
+        if new and fails(root, new, ran):
+            return True
+        ran += new
+    return False
 
 
 def main() -> int:
@@ -172,11 +235,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--each", type=int, default=20, help="mutants a folder")
-    parser.add_argument("--processes", type=int, default=2, help="of pytest; 0 is quickest for small folders")
     parser.add_argument(
         "--folder",
         action="append",
-        help="of plugins/module_utils, as PACKAGE or PACKAGE/FOLDER; all packages by default",
+        help=f"of {LIBRARY}, as PACKAGE or PACKAGE/FOLDER, or {', '.join(OTHERS)}; all packages by default",
     )
     parser.add_argument("--least-percent", type=int, default=85)
     options = parser.parse_args()
@@ -191,27 +253,30 @@ def main() -> int:
             target = root / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target, follow_symlinks=False)
-        for folder in options.folder or packages:
-            drawn = random.Random(f"{options.seed}/{folder}")
-            files = sorted((root / LIBRARY / folder).rglob("*.py"))
-            if not files:
+        for folder in options.folder or [*packages, *OTHERS]:
+            place = root / ("plugins" if folder in OTHERS else LIBRARY) / folder
+            every = [
+                mutant
+                for file in sorted(place.rglob("*.py"))
+                for mutant in mutants(file.relative_to(root), file.read_text())
+            ]
+            if not every:
                 parser.error(f"{folder} is no folder of {LIBRARY}")
-            every = [mutant for file in files for mutant in mutants(file.relative_to(root), file.read_text())]
-            chosen = drawn.sample(every, min(options.each, len(every)))
-            if killed(root, folder, options.processes):
-                sys.exit(f"{folder}: its tests fail without any mutant; run pytest tests/unit/{folder}")
+            random.Random(f"{options.seed}/{folder}").shuffle(every)
+            chosen = every[: options.each]
+            tests = {test for mutant in chosen for stage in stages(root, mutant.path) for test in stage}
+            if fails(root, sorted(tests), []):
+                sys.exit(f"{folder}: its tests fail without any mutant; run pytest {' '.join(sorted(tests))}")
             dead, counted = 0, 0
-            for mutant in chosen:
-                if not compiles(mutant, (root / mutant.path).read_bytes()):
+            for number, mutant in enumerate(chosen, 1):
+                original = root / mutant.path
+                if not compiles(mutant, original.read_bytes()) or mutant.key in known:
                     continue
-                if (str(mutant.path), mutant.source, mutant.text) in known:
-                    continue
-                before = apply(mutant, root)
-                died = killed(root, folder, options.processes)
-                (root / mutant.path).write_bytes(before)
+                before = apply(mutant, root, number)
+                died = killed(root, mutant.path)
+                original.write_bytes(before)
                 counted, dead = counted + 1, dead + died
-                if not died:
-                    print(f"survived  {mutant}", flush=True)
+                print(f"{folder} {number}/{len(chosen)} {'killed' if died else 'SURVIVED'} {mutant}", flush=True)
             share = 100 * dead // counted if counted else 100
             print(f"{folder}: {dead} of {counted} killed, {share}%, of {len(every)} that could be drawn", flush=True)
             if share < options.least_percent:

@@ -48,6 +48,16 @@ def test_the_speed_vector_is_above_the_old_number(endpoint):
     assert parsed(capabilities.express, endpoint).link.max_speed_gt_s == 32.0
 
 
+@pytest.mark.parametrize(
+    ("code", "speed_gt_s"), [(1, 2.5), (2, 5.0), (3, 8.0), (4, 16.0), (5, 32.0), (6, 64.0), (7, None)]
+)
+def test_every_link_speed(endpoint, code, speed_gt_s):
+    endpoint[0x72] = 0x80 | code
+    endpoint[0x8C] = 1 << code
+    link = parsed(capabilities.express, endpoint).link
+    assert (link.speed_gt_s, link.max_speed_gt_s) == (speed_gt_s, speed_gt_s)
+
+
 def test_an_unknown_link_is_none(endpoint):
     endpoint[0x72:0x74] = bytes(2)
     link = parsed(capabilities.express, endpoint).link
@@ -81,6 +91,16 @@ def test_express_at_the_end_of_its_room(endpoint, offset, max_speed_gt_s):
     assert express.device_control_2 == 0x0009
 
 
+def test_the_link_registers_may_be_the_last_of_config_space(endpoint):
+    """Version 1 ends with Link Status, here at 0xfe, and conventional config space with 256 bytes."""
+    structure = bytes(endpoint[0x62:0x74])
+    endpoint[0x41] = 0xEC
+    endpoint[0xEC:0x100] = bytes([0x10, 0x00]) + structure
+    endpoint[0xEE] = 0x01
+    express = parsed(capabilities.express, endpoint[:0x100])
+    assert (express.version, express.link) == (1, LinkRegisters(16.0, 8, 32.0, 16))
+
+
 def test_a_link_that_does_not_fit(endpoint):
     endpoint[0x41] = 0xF0
     endpoint[0xF0:0xF4] = bytes([0x10, 0x00, 0x01, 0x00])
@@ -100,6 +120,11 @@ def test_sriov(endpoint):
     assert (sriov.enabled, sriov.initial_vfs, sriov.total_vfs, sriov.num_vfs) == (True, 16, 16, 3)
     assert sriov.vf_device_id == 0x101E
     assert sriov.vf_bars == (VfBar(0, 0x184, "memory", 64, True), VfBar(2, 0x18C, "memory", 32, False))
+
+
+def test_a_vf_bar_of_io_has_address_bits_where_memory_has_its_type(endpoint):
+    endpoint[0x190:0x194] = (0xC00D).to_bytes(4, "little")
+    assert parsed(capabilities.sriov, endpoint).vf_bars[2:] == (VfBar(3, 0x190, "io", 32, False),)
 
 
 def test_vf_addresses_go_on_to_the_next_bus(endpoint):
