@@ -35,6 +35,7 @@ def test_a_claim_holds_only_if_something_was_seen_and_is_what_was_wanted():
     assert HELD.holds is True
     assert FAILED.holds is False
     assert compare("bios", "nothing wanted, nothing seen", None, None, "nowhere").holds is False
+    assert compare("bios", "the ports", ["a", "b"], ["a", "b"], "sysfs").holds is True
 
 
 def test_a_claim_that_does_not_apply_says_why_and_is_never_held():
@@ -72,6 +73,8 @@ def test_json_is_the_same_bytes_each_time_and_reads_back():
     [
         ({"format": "other/1"}, "not a proof"),
         ({"claims": [{"layer": "bios"}]}, "not a claim"),
+        ({"claims": [{**HELD.to_dict(), "verdict": True}]}, "not a claim"),
+        ({"claims": ["bios"]}, "not a claim"),
         ({"claims": [{**APART.to_dict(), "reason": ""}]}, "say why"),
         ({"claims": [{**APART.to_dict(), "holds": "yes"}]}, "true, false or null"),
         ({"claims": [{**HELD.to_dict(), "seen": None}]}, "an observation is missing"),
@@ -225,6 +228,27 @@ def test_the_page_lists_what_fails_and_nothing_else_under_what_does_not_hold():
     assert HELD.claim not in section
     assert APART.claim not in section
     assert '<section class="failures">' not in page(proof(HELD, APART))
+
+
+@pytest.mark.parametrize(
+    ("claims", "counts"),
+    [
+        ([HELD, APART], ["1 claim holds", "0 fail", "1 not applicable here"]),
+        ([HELD, HELD, FAILED], ["2 claims hold", "1 fails", "0 not applicable here"]),
+        ([FAILED, FAILED], ["0 claims hold", "2 fail", "0 not applicable here"]),
+    ],
+)
+def test_the_page_counts_in_words(claims, counts):
+    head = page(proof(*claims)).split('<dl class="counts">')[1].split("</dl>")[0]
+    assert [" ".join(pair) for pair in re.findall("<dd>(.*?)</dd><dt>(.*?)</dt>", head)] == counts
+
+
+def test_each_layer_of_the_head_leads_to_its_section():
+    odd = compare('a "b" & c', "PFC", True, True, "switch")
+    attributes = read(page(proof(HELD, FAILED, odd))).attributes
+    targets = [str(value)[1:] for name, value in attributes if name == "href"]
+    assert targets == ["layer-hypervisor", "layer-guest_xml", 'layer-a "b" & c']
+    assert [value for name, value in attributes if name == "id"] == targets
 
 
 def test_the_page_tallies_held_failed_and_not_applicable_by_layer():
