@@ -93,12 +93,17 @@ def test_a_name_that_is_no_file_name_is_refused(name):
 
 
 def test_the_table_names_each_failure_with_wanted_seen_and_source_and_each_reason_once():
-    lines = table(proof(HELD, FAILED, APART, APART))
-    text = "\n".join(lines)
-    assert "FAILS Hypervisor: 8 VFs" in text
-    assert "wanted 8, seen 7 in hv01 sriov_numvfs" in text
-    assert [line for line in lines if line.startswith("n/a")] == ["n/a x2 no such NIC here"]
-    assert [line.split() for line in lines if "together" in line] == [["together", "1", "1", "2"]]
+    assert table(proof(HELD, FAILED, APART, APART)) == [
+        "GPU VM vm1 on hv01",
+        "                 holds  fails   n/a",
+        "  NIC firmware       0      0     2",
+        "  Hypervisor         0      1     0",
+        "  Guest XML          1      0     0",
+        "  together           1      1     2",
+        "FAILS Hypervisor: 8 VFs",
+        "      wanted 8, seen 7 in hv01 sriov_numvfs",
+        "n/a x2 no such NIC here",
+    ]
 
 
 def test_much_that_could_not_be_read_is_one_line_and_what_was_read_still_stands():
