@@ -65,6 +65,24 @@ ERRORS = {
         'Ethernet[0:28:4]", speed_gbit_s: 400',
         "39: links.uplink: leaf has 100 Gbit/s and spine 400; name ports of one speed",
     ),
+    "domain": ("example.com", "example_com", "3: domain: 'example_com' is no domain; write it like gpu.example.com"),
+    "from": ("{from: leaf, ", "{", "39: links.uplink: from is missing; "),
+    "both ends": (
+        "to: spine, to_ports: down, each: 2,",
+        "to: leaf, to_ports: up,",
+        "39: links.uplink.to: leaf is at both ends; add each, the links between any two, and no planes",
+    ),
+    "both ends in planes": (
+        "to: spine, to_ports: down, each: 2,",
+        "to: leaf, to_ports: up, each: 2, planes: 2,",
+        "39: links.uplink.to: leaf is at both ends; ",
+    ),
+    "planes without each": ("each: 2,", "planes: 2,", "39: links.uplink.planes: planes are for links from each to"),
+    "infiniband": (
+        "fabric: fabric, roce: true",
+        "fabric: fabric, roce: true, infiniband: true",
+        "39: links.uplink.infiniband: a link is RoCE or InfiniBand; remove one of them",
+    ),
     "medium": ("medium: dac", "medium: cat6a", "38: links.fabric.medium: no cat6a carries 100 Gbit/s; name another"),
     "exhausted": (
         "Ethernet[0:12:4]",
