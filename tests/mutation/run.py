@@ -3,10 +3,10 @@
 """Change the library one small mistake at a time and count how many the unit tests notice: run.py [--folder FOLDER] ...
 
 The mistakes are drawn at random by a seed: a run can be repeated, and another seed finds others. Each is made in a copy
-of the checkout, and tests are run on it until one fails: those named after the file, those of its folder, then all of
-its package (of a module, filter or action: those that name it). A mutant is *killed* where a test fails or runs out of
-time, else it *survives*: a test is missing, or the mutant is equivalent (it behaves as the original), which
-equivalent.txt says by file, line's text and mistake, with the reason.
+of the checkout, and tests are run on it until one fails: those named after the file, those of its folder whose imports
+lead to it, then such of its package (of a module, filter or action: those that name it). A mutant is *killed* where a
+test fails or runs out of time, else it *survives*: a test is missing, or the mutant is equivalent (it behaves as the
+original), which equivalent.txt says by file, line's text and mistake, with the reason.
 
 Tools like mutmut and cosmic-ray mutate annotations too, which are never evaluated here, and draw no sample by folder.
 """
@@ -36,6 +36,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = Path("plugins/module_utils")
 UNIT = Path("tests/unit")
+COLLECTION = "ansible_collections.sailloft.fleet."
 OTHERS = ("action", "filter", "modules")  # folders of plugins, each a flat one
 TEST_TIMEOUT_S = 20  # the longest unit test takes a few seconds
 TIMEOUT_S = 900
@@ -171,21 +172,52 @@ def equivalent() -> dict[tuple[str, str, str], str]:
     return known
 
 
-def stages(root: Path, path: Path) -> Iterator[list[str]]:
+def leads(root: Path) -> dict[Path, set[Path]]:
+    """Return, by test, the files of the checkout to which its imports and those of its conftest.py lead."""
+    files = [path for folder in ("plugins", "tests/support", UNIT) for path in (root / folder).rglob("*.py")]
+    by_name = {
+        path.stem
+        if "support" in path.parts
+        else COLLECTION + ".".join(path.relative_to(root).with_suffix("").parts): path
+        for path in files
+    }
+    direct: dict[Path, set[Path]] = {}
+    for path in files:
+        names: set[str] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+        direct[path] = {by_name[name] for name in names if name in by_name}
+    found = {}
+    for path in files:
+        if path.name.startswith("test_"):
+            ahead = [path, *(each / "conftest.py" for each in path.parents if each / "conftest.py" in direct)]
+            there: set[Path] = set()
+            while ahead:
+                new = direct[ahead.pop()] - there
+                there |= new
+                ahead += new
+            found[path.relative_to(root)] = {each.relative_to(root) for each in there}
+    return found
+
+
+def stages(tests: dict[Path, set[Path]], root: Path, path: Path) -> Iterator[list[str]]:
     """Yield the tests of a file in the order in which they are run, those that most likely notice a mistake first."""
     if path.parts[1] in OTHERS:
         name = re.compile(rf"\b{path.stem}\b")
-        tests = sorted((root / UNIT).rglob("test_*.py"))
-        yield [str(test.relative_to(root)) for test in tests if name.search(test.read_text())]
+        yield [str(test) for test in sorted(tests) if name.search((root / test).read_text())]
         return
     mirror = UNIT / path.relative_to(LIBRARY).parent
     named = re.compile(rf"test_{path.stem}(_\w+)?\.py")
-    yield sorted(str(mirror / test.name) for test in (root / mirror).glob("test_*.py") if named.fullmatch(test.name))
-    yield [str(mirror)]
-    yield [str(Path(*mirror.parts[:3]))]
+    package = sorted(test for test in tests if test.is_relative_to(Path(*mirror.parts[:3])))
+    yield [str(test) for test in package if test.parent == mirror and named.fullmatch(test.name)]
+    yield [str(test) for test in package if test.is_relative_to(mirror) and path in tests[test]]
+    yield [str(test) for test in package if path in tests[test]]
 
 
-def fails(root: Path, tests: list[str], ignored: list[str]) -> bool:
+def fails(root: Path, tests: list[str]) -> bool:
     """Return whether one of the tests fails in the copy; a fork of this process has pytest and hypothesis at once."""
     options = [
         "-x",
@@ -203,7 +235,7 @@ def fails(root: Path, tests: list[str], ignored: list[str]) -> bool:
         null = os.open(os.devnull, os.O_RDWR)
         for stream in range(3):
             os.dup2(null, stream)
-        os._exit(pytest.main([*options, *(f"--ignore={path}" for path in ignored), *tests]))
+        os._exit(pytest.main([*options, *tests]))
     end = time.monotonic() + TIMEOUT_S
     while time.monotonic() < end:
         ended, status = os.waitpid(process, os.WNOHANG)
@@ -219,14 +251,14 @@ def fails(root: Path, tests: list[str], ignored: list[str]) -> bool:
     return os.waitstatus_to_exitcode(status) not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
-def killed(root: Path, path: Path) -> bool:
-    """Return whether a test of the mutated file fails in the copy."""
-    ran: list[str] = []
-    for tests in stages(root, path):
+def killed(root: Path, staged: Iterator[list[str]]) -> bool:
+    """Return whether a test fails in the copy."""
+    ran: set[str] = set()
+    for tests in staged:
         new = [test for test in tests if test not in ran]
-        if new and fails(root, new, ran):
+        if new and fails(root, new):
             return True
-        ran += new
+        ran |= {*new}
     return False
 
 
@@ -253,6 +285,7 @@ def main() -> int:
             target = root / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target, follow_symlinks=False)
+        tests = leads(root)
         for folder in options.folder or [*packages, *OTHERS]:
             place = root / ("plugins" if folder in OTHERS else LIBRARY) / folder
             every = [
@@ -264,16 +297,16 @@ def main() -> int:
                 parser.error(f"{folder} is no folder of {LIBRARY}")
             random.Random(f"{options.seed}/{folder}").shuffle(every)
             chosen = every[: options.each]
-            tests = {test for mutant in chosen for stage in stages(root, mutant.path) for test in stage}
-            if fails(root, sorted(tests), []):
-                sys.exit(f"{folder}: its tests fail without any mutant; run pytest {' '.join(sorted(tests))}")
+            needed = sorted({test for mutant in chosen for stage in stages(tests, root, mutant.path) for test in stage})
+            if fails(root, needed):
+                sys.exit(f"{folder}: its tests fail without any mutant; run pytest {' '.join(needed)}")
             dead, counted = 0, 0
             for number, mutant in enumerate(chosen, 1):
                 original = root / mutant.path
                 if not compiles(mutant, original.read_bytes()) or mutant.key in known:
                     continue
                 before = apply(mutant, root, number)
-                died = killed(root, mutant.path)
+                died = killed(root, stages(tests, root, mutant.path))
                 original.write_bytes(before)
                 counted, dead = counted + 1, dead + died
                 print(f"{folder} {number}/{len(chosen)} {'killed' if died else 'SURVIVED'} {mutant}", flush=True)
