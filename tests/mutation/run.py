@@ -286,7 +286,7 @@ def main() -> int:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target, follow_symlinks=False)
         tests = leads(root)
-        for folder in options.folder or [*packages, *OTHERS]:
+        for folder in options.folder or packages:
             place = root / ("plugins" if folder in OTHERS else LIBRARY) / folder
             every = [
                 mutant
