@@ -78,14 +78,14 @@ def test_express_that_does_not_fit(endpoint):
         parsed(capabilities.express, endpoint)
 
 
-@pytest.mark.parametrize(("offset", "max_speed_gt_s"), [(0xD0, 32.0), (0xD4, 8.0)])
+@pytest.mark.parametrize(("offset", "max_speed_gt_s"), [(0xD0, 32.0), (0xD4, 16.0)])
 def test_express_at_the_end_of_its_room(endpoint, offset, max_speed_gt_s):
     """At 0xd4 all but Link Capabilities 2 fits: then the older number counts."""
     structure = bytes(endpoint[0x62:0x90])
     endpoint[0x41] = offset
     endpoint[offset : offset + 2] = bytes([0x10, 0x00])
     endpoint[offset + 2 : 0x100] = structure[: 0x100 - offset - 2]
-    endpoint[offset + 0x0C] = 0x03
+    endpoint[offset + 0x0C] = 0x04
     express = parsed(capabilities.express, endpoint)
     assert express.link.max_speed_gt_s == max_speed_gt_s
     assert express.device_control_2 == 0x0009
