@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci import capabilities
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci import registers as r
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.capabilities import Acs, Ats, LinkRegisters, VfBar
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.config import ConfigSpace, PciError
 
@@ -19,6 +20,7 @@ def test_express(endpoint):
     assert (express.max_payload_supported_bytes, express.max_payload_bytes) == (512, 256)
     assert express.max_read_request_bytes == 4096
     assert express.relaxed_ordering is True
+    assert (express.device_capabilities, express.device_control) == (0x8002, 0x5937)
     assert (express.device_capabilities_2, express.device_control_2) == (0x70993, 0x0009)
     assert express.link == LinkRegisters(16.0, 8, 32.0, 16)
 
@@ -113,6 +115,13 @@ def test_acs_and_ats(endpoint):
     assert parsed(capabilities.ats, endpoint) == Ats(0x150, True, 5)
     endpoint[0x157] = 0
     assert parsed(capabilities.ats, endpoint) == Ats(0x150, False, 5)
+
+
+def test_the_bits_of_acs_are_those_of_the_specification():
+    """PCI Express Base Specification, 7.7.11.2: from bit 0 on, in this order."""
+    bits = (r.PCI_ACS_SV, r.PCI_ACS_TB, r.PCI_ACS_RR, r.PCI_ACS_CR, r.PCI_ACS_UF, r.PCI_ACS_EC, r.PCI_ACS_DT)
+    assert bits == tuple(1 << at for at in range(7))
+    assert sum(bits) == r.PCI_ACS_BITS
 
 
 def test_sriov(endpoint):
