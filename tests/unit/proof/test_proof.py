@@ -115,6 +115,20 @@ def test_much_that_could_not_be_read_is_one_line_and_what_was_read_still_stands(
     assert "unread 2" in "\n".join(table(proof(*unseen[:3])))
 
 
+def test_a_failure_has_its_reason_and_a_page_shows_each_value():
+    failed = compare("bios", "the ports", {"a": 1, "b": [2, 3]}, None, "sysfs", "no driver")
+    assert table(proof(failed))[-3:] == [
+        "FAILS BIOS: the ports",
+        "      wanted a: 1, b: 2, 3, seen nothing in sysfs",
+        "      no driver",
+    ]
+    rows = re.findall('<td class="value">(.*?)</td><td class="value">(.*?)</td>', page(proof(failed, HELD)))
+    wanted = '<ul class="value"><li>a: 1</li><li>b: 2, 3</li></ul>'
+    unseen = (wanted, '<span class="nothing">nothing</span>')
+    # Among the failures, in its layer; then what holds.
+    assert rows == [unseen, unseen, ("1", "1")]
+
+
 def test_values_read_as_words():
     assert show(None) == "nothing"
     assert show([True, 2]) == "yes, 2"
