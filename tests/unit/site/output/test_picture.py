@@ -49,6 +49,7 @@ def test_a_fabric_stands_below_the_racks_with_each_text_at_its_place():
     root = ET.fromstring(picture(sites.site()))
     places = {each.text: (float(each.get("x")), float(each.get("y"))) for each in root.iter(f"{SVG}text")}
     racks = [each for each in root.iter(f"{SVG}rect") if each.get("fill") == "none"]
+    assert places["rack-1"][1] == float(racks[0].get("y")) - 6
     bottom = max(float(each.get("y")) + float(each.get("height")) for each in racks)
     assert places["fabric"] == (20, bottom + 40)
     # A kind's box begins 20 below the heading, is 140 wide and 28 high; the next kind stands 320 further.

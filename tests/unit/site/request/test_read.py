@@ -9,6 +9,7 @@ import sites
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.read import read
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import RackSpec
 
 
 def test_the_whole_is_read():
@@ -156,6 +157,10 @@ def test_what_a_floor_leaves_out():
         0.5,
         1,
     )
+
+
+def test_a_rack_without_supplies_has_no_limits():
+    assert read(sites.changed(blocks__network={"units": 42})).blocks["network"].rack == RackSpec(42, 0, 0, 0, 0)
 
 
 def test_a_tag_of_ansible_is_no_error():
