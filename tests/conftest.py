@@ -29,6 +29,10 @@ EXPECTED_OF_USERS = r"\broot\b"
 hypothesis.settings.register_profile("few", max_examples=3, deadline=None)
 hypothesis.settings.register_profile("quick", max_examples=40, deadline=None)
 hypothesis.settings.register_profile("thorough", max_examples=400, deadline=None)
+# A mutant is killed by any example: none is made smaller.
+hypothesis.settings.register_profile(
+    "mutation", max_examples=40, deadline=None, phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate]
+)
 hypothesis.settings.load_profile("quick")
 
 

@@ -3,9 +3,10 @@
 """Change the library one small mistake at a time and count how many the unit tests notice: run.py [--folder FOLDER] ...
 
 The mistakes are drawn at random by a seed: a run can be repeated, and another seed finds others. Each is made in a copy
-of the checkout, and the tests of its folder are run on it. A mutant is *killed* where a test fails or runs out of time,
-else it *survives*: a test is missing, or the mutant is equivalent (it behaves as the original), which equivalent.txt
-says by file, line's text and mistake, with the reason.
+of the checkout, and tests are run on it until one fails: those named after the file, those of its folder whose imports
+lead to it, then such of its package (of a module, filter or action: those that name it). A mutant is *killed* where a
+test fails or runs out of time, else it *survives*: a test is missing, or the mutant is equivalent (it behaves as the
+original), which equivalent.txt says by file, line's text and mistake, with the reason.
 
 Tools like mutmut and cosmic-ray mutate annotations too, which are never evaluated here, and draw no sample by folder.
 """
@@ -14,19 +15,31 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
+import os
 import random
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Union
 
+import hypothesis  # noqa: F401 (each test run has it already)
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = Path("plugins/module_utils")
-TIMEOUT_S = 600
+UNIT = Path("tests/unit")
+COLLECTION = "ansible_collections.sailloft.fleet."
+OTHERS = ("action", "filter", "modules")  # folders of plugins, each a flat one
+TEST_TIMEOUT_S = 20  # the longest unit test takes a few seconds
+TIMEOUT_S = 900
 Placed = Union[ast.expr, ast.stmt]
 COMPARISONS = {
     ast.Lt: "<=",
@@ -61,6 +74,11 @@ class Mutant:
     text: str
     line: int
     source: str  # the line, without its indentation
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What equivalent.txt knows it by; lines move."""
+        return str(self.path), self.source, self.text
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.source!r}: -> {self.text!r}"
@@ -123,11 +141,15 @@ def mutants(path: Path, text: str) -> Iterator[Mutant]:
             yield at(node, "pass")
 
 
-def apply(mutant: Mutant, root: Path) -> bytes:
-    """Make the mistake in the copy and return the file as it was."""
+def apply(mutant: Mutant, root: Path, number: int) -> bytes:
+    """Make the mistake in the copy and return the file as it was.
+
+    Bytecode is of a text where its time in whole seconds and size are the text's: each mutant has its own.
+    """
     target = root / mutant.path
     before = target.read_bytes()
     target.write_bytes(before[: mutant.begin] + mutant.text.encode() + before[mutant.end :])
+    os.utime(target, (number, number))
     return before
 
 
@@ -150,21 +172,94 @@ def equivalent() -> dict[tuple[str, str, str], str]:
     return known
 
 
-def killed(root: Path, folder: str, processes: int) -> bool:
-    """Return whether a test of the folder fails in the copy."""
-    options = ["-q", "-x", "-n", str(processes), "-p", "no:cacheprovider"]
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *options, f"tests/unit/{folder}"],
-            cwd=root,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
+def leads(root: Path) -> dict[Path, set[Path]]:
+    """Return, by test, the files of the checkout to which its imports and those of its conftest.py lead."""
+    files = [path for folder in ("plugins", "tests/support", UNIT) for path in (root / folder).rglob("*.py")]
+    by_name = {
+        path.stem
+        if "support" in path.parts
+        else COLLECTION + ".".join(path.relative_to(root).with_suffix("").parts): path
+        for path in files
+    }
+    direct: dict[Path, set[Path]] = {}
+    for path in files:
+        names: set[str] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+        direct[path] = {by_name[name] for name in names if name in by_name}
+    found = {}
+    for path in files:
+        if path.name.startswith("test_"):
+            ahead = [path, *(each / "conftest.py" for each in path.parents if each / "conftest.py" in direct)]
+            there: set[Path] = set()
+            while ahead:
+                new = direct[ahead.pop()] - there
+                there |= new
+                ahead += new
+            found[path.relative_to(root)] = {each.relative_to(root) for each in there}
+    return found
+
+
+def stages(tests: dict[Path, set[Path]], root: Path, path: Path) -> Iterator[list[str]]:
+    """Yield the tests of a file in the order in which they are run, those that most likely notice a mistake first."""
+    if path.parts[1] in OTHERS:
+        name = re.compile(rf"\b{path.stem}\b")
+        yield [str(test) for test in sorted(tests) if name.search((root / test).read_text())]
+        return
+    mirror = UNIT / path.relative_to(LIBRARY).parent
+    named = re.compile(rf"test_{path.stem}(_\w+)?\.py")
+    package = sorted(test for test in tests if test.is_relative_to(Path(*mirror.parts[:3])))
+    yield [str(test) for test in package if test.parent == mirror and named.fullmatch(test.name)]
+    yield [str(test) for test in package if test.is_relative_to(mirror) and path in tests[test]]
+    yield [str(test) for test in package if path in tests[test]]
+
+
+def fails(root: Path, tests: list[str]) -> bool:
+    """Return whether one of the tests fails in the copy; a fork of this process has pytest and hypothesis at once."""
+    options = [
+        "-x",
+        "--tb=no",
+        "-p",
+        "no:cacheprovider",
+        f"--timeout={TEST_TIMEOUT_S}",
+        "--hypothesis-profile=mutation",
+        "--hypothesis-seed=1",
+    ]
+    process = os.fork()
+    if process == 0:
+        os.setsid()
+        os.chdir(root)
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(null, stream)
+        os._exit(pytest.main([*options, *tests]))
+    end = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < end:
+        ended, status = os.waitpid(process, os.WNOHANG)
+        if ended:
+            break
+        time.sleep(0.02)
+    # All that a test started and did not end is in its session's process group.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process, signal.SIGKILL)
+    if not ended:
+        os.waitpid(process, 0)
         return True
-    return done.returncode != 0
+    return os.waitstatus_to_exitcode(status) not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+
+
+def killed(root: Path, staged: Iterator[list[str]]) -> bool:
+    """Return whether a test fails in the copy."""
+    ran: set[str] = set()
+    for tests in staged:
+        new = [test for test in tests if test not in ran]
+        if new and fails(root, new):
+            return True
+        ran |= {*new}
+    return False
 
 
 def main() -> int:
@@ -172,11 +267,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--each", type=int, default=20, help="mutants a folder")
-    parser.add_argument("--processes", type=int, default=2, help="of pytest; 0 is quickest for small folders")
     parser.add_argument(
         "--folder",
         action="append",
-        help="of plugins/module_utils, as PACKAGE or PACKAGE/FOLDER; all packages by default",
+        help=f"of {LIBRARY}, as PACKAGE or PACKAGE/FOLDER, or {', '.join(OTHERS)}; all packages by default",
     )
     parser.add_argument("--least-percent", type=int, default=85)
     options = parser.parse_args()
@@ -191,27 +285,31 @@ def main() -> int:
             target = root / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target, follow_symlinks=False)
+        tests = leads(root)
         for folder in options.folder or packages:
-            drawn = random.Random(f"{options.seed}/{folder}")
-            files = sorted((root / LIBRARY / folder).rglob("*.py"))
-            if not files:
+            place = root / ("plugins" if folder in OTHERS else LIBRARY) / folder
+            every = [
+                mutant
+                for file in sorted(place.rglob("*.py"))
+                for mutant in mutants(file.relative_to(root), file.read_text())
+            ]
+            if not every:
                 parser.error(f"{folder} is no folder of {LIBRARY}")
-            every = [mutant for file in files for mutant in mutants(file.relative_to(root), file.read_text())]
-            chosen = drawn.sample(every, min(options.each, len(every)))
-            if killed(root, folder, options.processes):
-                sys.exit(f"{folder}: its tests fail without any mutant; run pytest tests/unit/{folder}")
+            random.Random(f"{options.seed}/{folder}").shuffle(every)
+            chosen = every[: options.each]
+            needed = sorted({test for mutant in chosen for stage in stages(tests, root, mutant.path) for test in stage})
+            if fails(root, needed):
+                sys.exit(f"{folder}: its tests fail without any mutant; run pytest {' '.join(needed)}")
             dead, counted = 0, 0
-            for mutant in chosen:
-                if not compiles(mutant, (root / mutant.path).read_bytes()):
+            for number, mutant in enumerate(chosen, 1):
+                original = root / mutant.path
+                if not compiles(mutant, original.read_bytes()) or mutant.key in known:
                     continue
-                if (str(mutant.path), mutant.source, mutant.text) in known:
-                    continue
-                before = apply(mutant, root)
-                died = killed(root, folder, options.processes)
-                (root / mutant.path).write_bytes(before)
+                before = apply(mutant, root, number)
+                died = killed(root, stages(tests, root, mutant.path))
+                original.write_bytes(before)
                 counted, dead = counted + 1, dead + died
-                if not died:
-                    print(f"survived  {mutant}", flush=True)
+                print(f"{folder} {number}/{len(chosen)} {'killed' if died else 'SURVIVED'} {mutant}", flush=True)
             share = 100 * dead // counted if counted else 100
             print(f"{folder}: {dead} of {counted} killed, {share}%, of {len(every)} that could be drawn", flush=True)
             if share < options.least_percent:

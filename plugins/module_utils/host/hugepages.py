@@ -19,7 +19,6 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.setting
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
 NODES = "/sys/devices/system/node"
-MIB = 1 << 20
 # Page sizes of x86_64: Intel SDM volume 3, 4.5 (pages of a page directory and of a page-directory-pointer table).
 SIZES_MIB = (2, 1024)
 # Linux on x86 has at most 1024 nodes (CONFIG_NODES_SHIFT is 10 at most, arch/x86/Kconfig).

@@ -53,7 +53,6 @@ PCI_EXP_LNKCAP2_SPEEDS = 0x000000FE
 # Sizes of the PCI Express capability structure: version 1 ends after the slot registers, version 2 has them all.
 PCI_CAP_EXP_ENDPOINT_SIZEOF_V1 = 0x14
 PCI_CAP_EXP_ENDPOINT_SIZEOF_V2 = 0x2C
-PCI_CAP_EXP_SIZEOF_V2 = 0x3C
 
 # Link speeds by their number in LNKCAP and LNKSTA, gigatransfers per second (7.5.3.6).
 LINK_SPEEDS_GT_S = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}

@@ -78,3 +78,10 @@ def test_an_error_of_ansible_itself_is_kept():
     events = Events()
     events.add({"event": "verbose", "stdout": "\x1b[0;31m[ERROR]: the playbook: x.yml\nwas not found\x1b[0m"})
     assert events.error == "[ERROR]: the playbook: x.yml was not found"
+
+
+def test_whether_ansible_said_anything_tells_a_lost_gateway_from_a_failed_run():
+    events = Events()
+    assert events.any is False
+    events.add({"event": "verbose", "stdout": ""})
+    assert events.any is True

@@ -22,6 +22,7 @@ def test_text_that_every_format_can_carry_is_kept(value):
         ("a\x00", "'a\\x00' contains '\\x00', which is not a printable character"),
         ("a\x1b[2J", "'a\\x1b[2J' contains '\\x1b', which is not a printable character"),
         ("\ud800", "'\\ud800' contains '\\ud800', which is not a printable character"),
+        ("x" * 100 + "\n", f"'{'x' * 80}' contains '\\n', which is not a printable character"),
         ("x" * 4097, f"'{'x' * 80}'... has 4097 characters"),
     ],
 )
@@ -31,15 +32,23 @@ def test_other_text_is_refused(value, why):
     assert refused.value.cause == why
 
 
-@pytest.mark.parametrize("value", ["/a", "/dev/disk/by-id/x", "/a/..b"])
+@pytest.mark.parametrize("value", ["/a", "/dev/disk/by-id/x", "/a/..b", "/" + "x" * 4094])
 def test_an_absolute_path_is_kept(value):
     assert values.path(value) == value
 
 
-@pytest.mark.parametrize("value", ["a", "", "/", "//a", "/a/", "/a/../b", "/a/./b", "/a\n", "/" + "é" * 2048])
+@pytest.mark.parametrize("value", ["a", "", "/", "//a", "/a/", "/a/../b", "/a/./b", "/a\n", "/" + "x" * 4095])
 def test_another_path_is_refused(value):
     with pytest.raises(values.InvalidValueError):
         values.path(value)
+
+
+def test_a_long_path_is_counted_in_bytes():
+    """Linux takes 4095 bytes and the zero after them (PATH_MAX)."""
+    assert values.path("/" + "é" * 2047) == "/" + "é" * 2047
+    with pytest.raises(values.InvalidValueError) as refused:
+        values.path("/" + "é" * 2047 + "x")
+    assert refused.value.cause == f"'/{'é' * 79}'... has more than 4095 bytes"
 
 
 def test_a_whole_number_keeps_within_its_limits():

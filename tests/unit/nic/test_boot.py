@@ -63,6 +63,18 @@ def test_a_boot_that_fails_says_why_on_stderr(tmp_path, monkeypatch, capsys):
     assert err.startswith("mlx5_7: no such RDMA device on this host; ")
 
 
+def test_a_boot_tells_what_it_changed(host, monkeypatch, capsys):
+    system = host()
+    monkeypatch.setattr(boot, "System", lambda: system)
+    system.put(persistence.SERVICE.settings, json.dumps(ensure.settings({}, {"mlx5_0": NIC}, None)))
+    assert boot.main([persistence.SERVICE.settings]) == 0
+    out, err = capsys.readouterr()
+    assert "mlx5_0 pfc: [] -> [3]\n" in out
+    assert err == ""
+    assert boot.main([persistence.SERVICE.settings]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
 def test_the_folder_of_rdma_cm_goes_again_where_reading_made_it(host):
     system = host()
     mine = "/sys/kernel/config/rdma_cm/mlx5_9"

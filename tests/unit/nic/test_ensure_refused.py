@@ -4,10 +4,14 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 from nic_policy import LOSSY, bring
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.errors import HostError
+from ansible_collections.sailloft.fleet.plugins.module_utils.nic import read
 
 # Refusals
 
@@ -108,3 +112,57 @@ def test_a_kernels_file_with_garbage(host):
     system.put("/sys/class/net/ens1np0/ecn/roce_np/cnp_dscp", "forty-eight\n")
     with pytest.raises(HostError, match=r"cnp_dscp holds 'forty-eight', which is no number"):
         bring(system)
+
+
+def test_without_rdma_cm_its_module_is_loaded_first(host, monkeypatch):
+    system = host()
+    place = Path(system.path("/sys/kernel/config/rdma_cm"))
+    shutil.rmtree(place)
+    with pytest.raises(HostError, match=r"cm_tos was refused: there is no /sys/kernel/config/rdma_cm; done before"):
+        bring(system)
+    assert system.effects.count("modprobe rdma_cm") == 1
+    run = system.run
+
+    def load(argv, stdin=None):
+        if argv == ["modprobe", "rdma_cm"]:
+            system.put("/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_tos", "0\n")
+        return run(argv, stdin)
+
+    monkeypatch.setattr(system, "run", load)
+    bring(system)
+    assert (place / "mlx5_0/ports/1/default_roce_tos").read_text() == "106\n"
+    assert system.effects.count("modprobe rdma_cm") == 2
+
+
+@pytest.mark.parametrize("tool", ["dcb", "mlnx_qos"])
+def test_a_tool_that_fails_is_not_taken_for_one_that_is_missing(host, monkeypatch, tool):
+    system = host()
+    system.tools = {tool}
+    run = system.run
+
+    def fail(argv, stdin=None):
+        if argv[0] == tool:
+            raise HostError(f"'{tool}' failed (1): Operation not permitted")
+        return run(argv, stdin)
+
+    monkeypatch.setattr(system, "run", fail)
+    with pytest.raises(HostError, match=rf"^'{tool}' failed \(1\): Operation not permitted"):
+        bring(system)
+    assert system.effects == []
+
+
+def test_an_interface_without_an_mtu_is_refused(host):
+    system = host()
+    Path(system.path("/sys/class/net/ens1np0/mtu")).unlink()
+    with pytest.raises(HostError) as refused:
+        bring(system)
+    assert str(refused.value) == "mlx5_0: /sys/class/net/ens1np0/mtu cannot be read; see 'ip link show ens1np0'"
+    assert system.effects == []
+
+
+def test_a_driver_without_dcb_is_told_from_a_missing_tool(host):
+    system = host()
+    del system.dcb["ens1np0"]
+    with pytest.raises(HostError, match=r"cannot have trust: its driver has no DCB"):
+        bring(system)
+    assert read.read(system, ["mlx5_0"])["mlx5_0"].cannot["buffer_bytes"] == "its driver has no DCB"

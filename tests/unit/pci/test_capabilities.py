@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci import capabilities
+from ansible_collections.sailloft.fleet.plugins.module_utils.pci import registers as r
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.capabilities import Acs, Ats, LinkRegisters, VfBar
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci.config import ConfigSpace, PciError
 
@@ -19,6 +20,7 @@ def test_express(endpoint):
     assert (express.max_payload_supported_bytes, express.max_payload_bytes) == (512, 256)
     assert express.max_read_request_bytes == 4096
     assert express.relaxed_ordering is True
+    assert (express.device_capabilities, express.device_control) == (0x8002, 0x5937)
     assert (express.device_capabilities_2, express.device_control_2) == (0x70993, 0x0009)
     assert express.link == LinkRegisters(16.0, 8, 32.0, 16)
 
@@ -48,6 +50,16 @@ def test_the_speed_vector_is_above_the_old_number(endpoint):
     assert parsed(capabilities.express, endpoint).link.max_speed_gt_s == 32.0
 
 
+@pytest.mark.parametrize(
+    ("code", "speed_gt_s"), [(1, 2.5), (2, 5.0), (3, 8.0), (4, 16.0), (5, 32.0), (6, 64.0), (7, None)]
+)
+def test_every_link_speed(endpoint, code, speed_gt_s):
+    endpoint[0x72] = 0x80 | code
+    endpoint[0x8C] = 1 << code
+    link = parsed(capabilities.express, endpoint).link
+    assert (link.speed_gt_s, link.max_speed_gt_s) == (speed_gt_s, speed_gt_s)
+
+
 def test_an_unknown_link_is_none(endpoint):
     endpoint[0x72:0x74] = bytes(2)
     link = parsed(capabilities.express, endpoint).link
@@ -68,17 +80,27 @@ def test_express_that_does_not_fit(endpoint):
         parsed(capabilities.express, endpoint)
 
 
-@pytest.mark.parametrize(("offset", "max_speed_gt_s"), [(0xD0, 32.0), (0xD4, 8.0)])
+@pytest.mark.parametrize(("offset", "max_speed_gt_s"), [(0xD0, 32.0), (0xD4, 16.0)])
 def test_express_at_the_end_of_its_room(endpoint, offset, max_speed_gt_s):
     """At 0xd4 all but Link Capabilities 2 fits: then the older number counts."""
     structure = bytes(endpoint[0x62:0x90])
     endpoint[0x41] = offset
     endpoint[offset : offset + 2] = bytes([0x10, 0x00])
     endpoint[offset + 2 : 0x100] = structure[: 0x100 - offset - 2]
-    endpoint[offset + 0x0C] = 0x03
+    endpoint[offset + 0x0C] = 0x04
     express = parsed(capabilities.express, endpoint)
     assert express.link.max_speed_gt_s == max_speed_gt_s
     assert express.device_control_2 == 0x0009
+
+
+def test_the_link_registers_may_be_the_last_of_config_space(endpoint):
+    """Version 1 ends with Link Status, here at 0xfe, and conventional config space with 256 bytes."""
+    structure = bytes(endpoint[0x62:0x74])
+    endpoint[0x41] = 0xEC
+    endpoint[0xEC:0x100] = bytes([0x10, 0x00]) + structure
+    endpoint[0xEE] = 0x01
+    express = parsed(capabilities.express, endpoint[:0x100])
+    assert (express.version, express.link) == (1, LinkRegisters(16.0, 8, 32.0, 16))
 
 
 def test_a_link_that_does_not_fit(endpoint):
@@ -95,11 +117,23 @@ def test_acs_and_ats(endpoint):
     assert parsed(capabilities.ats, endpoint) == Ats(0x150, False, 5)
 
 
+def test_the_bits_of_acs_are_those_of_the_specification():
+    """PCI Express Base Specification, 7.7.11.2: from bit 0 on, in this order."""
+    bits = (r.PCI_ACS_SV, r.PCI_ACS_TB, r.PCI_ACS_RR, r.PCI_ACS_CR, r.PCI_ACS_UF, r.PCI_ACS_EC, r.PCI_ACS_DT)
+    assert bits == tuple(1 << at for at in range(7))
+    assert sum(bits) == r.PCI_ACS_BITS
+
+
 def test_sriov(endpoint):
     sriov = parsed(capabilities.sriov, endpoint)
     assert (sriov.enabled, sriov.initial_vfs, sriov.total_vfs, sriov.num_vfs) == (True, 16, 16, 3)
     assert sriov.vf_device_id == 0x101E
     assert sriov.vf_bars == (VfBar(0, 0x184, "memory", 64, True), VfBar(2, 0x18C, "memory", 32, False))
+
+
+def test_a_vf_bar_of_io_has_address_bits_where_memory_has_its_type(endpoint):
+    endpoint[0x190:0x194] = (0xC00D).to_bytes(4, "little")
+    assert parsed(capabilities.sriov, endpoint).vf_bars[2:] == (VfBar(3, 0x190, "io", 32, False),)
 
 
 def test_vf_addresses_go_on_to_the_next_bus(endpoint):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -185,7 +186,7 @@ def _read_kind(
         model,
         per,
         given.whole("count", 1),
-        given.whole("total", DEVICES_MAX),
+        given.whole("total", sys.maxsize),
         label,
         rack,
         given.whole("unit", 1, 1, 100),

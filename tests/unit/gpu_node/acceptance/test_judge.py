@@ -8,6 +8,7 @@ import tool_outputs as printed
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance import judge, rails
 from ansible_collections.sailloft.fleet.plugins.module_utils.gpu_node.acceptance.run import MEASURED
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.claims import Claim
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.gpudirect.acs_rules import (
     BARE_METAL,
     VIRTUAL_MACHINES,
@@ -202,3 +203,14 @@ def test_a_link_with_all_its_lanes_is_no_cause():
     (claim, *_others) = judge.claims(judge.of_nvbandwidth(ran(printed.nvbandwidth(gpus(host)[:1], [27.0])), host))
     assert claim.holds is False
     assert "lanes" not in claim.reason
+
+
+def test_a_baseline_is_of_the_numbers_of_an_acceptance():
+    of = judge.LAYER
+    before = [
+        Claim(of, "a", {"at least GB/s": 1}, {"GB/s": "48.5"}, True, "x"),
+        Claim(of, "no number", "a number", "48.5 GB/s", None, "x", "not measured"),
+        Claim(of, "another unit", "a number", {"GiB": 3}, True, "x"),
+        Claim(judge.BASELINE_LAYER, "b", "a number", {"GB/s": 3}, True, "x"),
+    ]
+    assert judge.measured(before) == {"a": 48.5}

@@ -167,6 +167,16 @@ def test_a_mistake_is_refused(settings, why):
         boot.read(settings)
 
 
+def test_what_is_left_out_turns_mig_off_and_nothing_else():
+    assert boot.read({}) == boot.Settings(True, [], 0, False)
+    assert boot.read({"ring_entries": 0, "clocks_mhz": []}) == boot.Settings(True, [], 0, False)
+    most = {"ring_entries": 65536, "clocks_mhz": [1, 10000]}
+    assert boot.read(most) == boot.Settings(True, [1, 10000], 65536, False)
+    for beyond in ({"ring_entries": 65537}, {"clocks_mhz": [1, 10001]}):
+        with pytest.raises(RequestError, match="is not possible"):
+            boot.read(beyond)
+
+
 def test_the_unit_runs_the_saved_settings_after_the_persistence_daemon():
     texts = unit.files(service.SERVICE, SETTINGS, "/usr/bin/python3")
     text = texts[service.SERVICE.unit_file].decode()

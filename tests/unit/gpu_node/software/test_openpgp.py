@@ -55,8 +55,18 @@ def test_a_damaged_packet_is_named(data, why):
         openpgp.fingerprints(armored(data))
 
 
-@pytest.mark.parametrize("head", [b"\x98\xff", b"\x99\x00\xff", b"\x9a\x00\x00\x00\xff", b"\xc6\xc0\x3f"])
+@pytest.mark.parametrize(
+    "head", [b"\x98\xff", b"\x99\x00\xff", b"\x9a\x00\x00\x00\xff", b"\xc6\xc0\x3f", b"\xc6\xff\x00\x00\x00\xff"]
+)
 def test_every_form_of_a_length_gives_the_same_key(head):
     body = b"\x04" + bytes(254)
     wanted = hashlib.sha1(b"\x99\x00\xff" + body).hexdigest().upper()
     assert openpgp.fingerprints(armored(head + body)) == [wanted]
+
+
+@pytest.mark.parametrize("head", [b"\x98\xbf", b"\xc6\xbf"])
+def test_a_short_key_in_both_formats(head):
+    """191 octets are the most that the new format counts in one; a packet of another kind follows."""
+    body = b"\x04" + bytes(190)
+    wanted = hashlib.sha1(b"\x99\x00\xbf" + body).hexdigest().upper()
+    assert openpgp.fingerprints(armored(head + body + b"\xcd\x03abc")) == [wanted]

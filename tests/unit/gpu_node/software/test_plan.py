@@ -193,3 +193,14 @@ def test_where_nothing_is_precompiled_only_dkms_is_left(tmp_path):
         planned(Node(tmp_path, "debian12"), modules="precompiled")
     assert "take gpu_node_modules: dkms" in str(error.value)
     assert "there are" not in str(error.value)
+
+
+def test_an_image_without_a_kernel_is_refused(tmp_path):
+    with pytest.raises(RequestError) as error:
+        planned(Node(tmp_path), in_image=True)
+    assert "the image has no kernel to build modules for: add a kernel to a layer below" in str(error.value)
+
+
+def test_the_version_of_a_kernel():
+    assert plan.kernel_version("6.8.0-60-generic") == (6, 8)
+    assert plan.kernel_version("custom") == (0, 0)

@@ -182,6 +182,22 @@ def test_bad_input_is_refused_before_anything_is_set(mellanox, values, devices, 
     assert mellanox.effects == []
 
 
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"settings": [], "famliy": True}, "unknown setting 'famliy'; there are by_family, settings"),
+        ({"by_family": True}, "settings is missing; give it"),
+        ({"settings": [{"devices": [], "values": {}, "x": 1}]}, "unknown setting 'x'; there are devices, values"),
+        ({"settings": [{"devices": []}]}, "values is missing; give it"),
+        ({"settings": [{"values": {}}]}, "devices is missing; give it"),
+    ],
+)
+def test_a_misspelt_or_missing_setting_is_refused(mellanox, data, message):
+    with pytest.raises(HostError) as refused:
+        nic_firmware.wanted(data, mellanox.host())
+    assert str(refused.value).endswith(f": {message}")
+
+
 OTHER = "0000:15:00.0"
 
 

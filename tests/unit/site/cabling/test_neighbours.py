@@ -116,3 +116,24 @@ def test_infiniband():
     assert infiniband_device("node-2 mlx5_0") == ("node-2", "mlx5_0")
     assert infiniband_device("MF0;leaf-01-1:MQM9700/U1") == ("leaf-01-1", "")
     assert infiniband_device("leaf-1") == ("leaf-1", "")
+
+
+@pytest.mark.parametrize(
+    ("width", "rate", "gbit_s"),
+    [
+        (4, "SDR", 10),
+        (4, "DDR", 20),
+        (4, "QDR", 40),
+        (4, "FDR10", 40),
+        (4, "FDR", 56),
+        (4, "EDR", 100),
+        (4, "HDR", 200),
+        (4, "NDR", 400),
+        (4, "XDR", 800),
+        (2, "HDR", 100),
+        (4, "GDR", 0),
+    ],
+)
+def test_the_speed_of_an_infiniband_link(width, rate, gbit_s):
+    line = f"SW     0  1 0x0000000000200001 {width}x {rate} - SW     0  3 0x0000000000200000 ( 'a' - 'b' )"
+    assert [link.speed_gbit_s for link in read_infiniband(line)] == [gbit_s]

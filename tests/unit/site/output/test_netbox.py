@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argument_specs
+import pytest
 import sites
 import yaml
 
@@ -118,3 +119,46 @@ def test_each_end_of_a_cable_is_an_interface_and_each_other_interface_is_virtual
 
 def test_slugs():
     assert slug("GPU server, 8 x H100") == "gpu-server-8-x-h100"
+
+
+@pytest.mark.parametrize(
+    ("speed_gbit_s", "medium", "infiniband", "kind"),
+    [
+        (0.1, "cat6a", False, "other"),
+        (1, "cat6a", False, "1000base-t"),
+        (2.5, "cat6a", False, "other"),
+        (10, "dac", False, "10gbase-x-sfpp"),
+        (25, "dac", False, "25gbase-x-sfp28"),
+        (40, "mmf", False, "40gbase-x-qsfpp"),
+        (100, "mmf", False, "100gbase-x-qsfp28"),
+        (200, "mmf", False, "200gbase-x-qsfp56"),
+        (400, "smf", False, "400gbase-x-qsfpdd"),
+        (800, "smf", False, "800gbase-x-qsfpdd"),
+        (100, "mmf", True, "infiniband-edr"),
+        (200, "mmf", True, "infiniband-hdr"),
+        (400, "ndr-mmf", True, "infiniband-ndr"),
+        (800, "smf", True, "infiniband-xdr"),
+    ],
+)
+def test_the_type_of_an_interface_is_netboxs_word_for_its_speed(speed_gbit_s, medium, infiniband, kind):
+    site = sites.site(
+        models__leaf__ports__up__speed_gbit_s=speed_gbit_s,
+        models__spine__ports__down__speed_gbit_s=speed_gbit_s,
+        links__uplink={
+            **sites.DATA["links"]["uplink"],
+            "medium": medium,
+            "roce": not infiniband,
+            "infiniband": infiniband,
+        },
+    )
+    found = [each for each in netbox(site, "various")["interfaces"] if each["device"] == "spine1"]
+    assert {(each["type"], each["speed"]) for each in found} == {(kind, int(speed_gbit_s * 1_000_000))}
+
+
+@pytest.mark.parametrize(
+    ("medium", "kind"),
+    [("dac", "dac-passive"), ("aoc", "aoc"), ("mmf", "mmf"), ("smf", "smf"), ("own", None)],
+)
+def test_a_cable_of_a_site_s_own_medium_has_no_type(medium, kind):
+    site = sites.site(links__uplink__medium=medium, media={"own": {"most_m": {100: 90}}})
+    assert {cable.get("type") for cable in netbox(site, "various")["cables"]} == {"dac-passive", kind}

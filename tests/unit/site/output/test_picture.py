@@ -51,3 +51,18 @@ def test_no_text_is_over_another_one():
         places = sorted((float(each.get("x")), float(each.get("y"))) for each in root.iter(f"{SVG}text"))
         # Letters are 9 high.
         assert [one for one, other in zip(places, places[1:]) if one[0] == other[0] and other[1] - one[1] < 9] == []
+
+
+def test_a_fabric_stands_below_the_racks_with_each_text_at_its_place():
+    root = ET.fromstring(picture(sites.site()))
+    places = {each.text: (float(each.get("x")), float(each.get("y"))) for each in root.iter(f"{SVG}text")}
+    racks = [each for each in root.iter(f"{SVG}rect") if each.get("fill") == "none"]
+    assert places["rack-1"][1] == float(racks[0].get("y")) - 6
+    bottom = max(float(each.get("y")) + float(each.get("height")) for each in racks)
+    assert places["fabric"] == (20, bottom + 40)
+    # A kind's box begins 20 below the heading, is 140 wide and 28 high; the next kind stands 320 further.
+    x, y = places["fabric"]
+    assert places["4 \u00d7 node"] == (x + 6, y + 37)
+    assert places["4 \u00d7 leaf"] == (x + 326, y + 37)
+    assert places["fabric: 16 \u00d7 100G dac"] == (x + 146, y + 30)
+    assert places["uplink: 16 \u00d7 100G mmf"] == (x + 466, y + 30)

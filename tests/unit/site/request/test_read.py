@@ -9,6 +9,7 @@ import sites
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.read import read
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import RackSpec
 
 
 def test_the_whole_is_read():
@@ -65,6 +66,24 @@ ERRORS = {
         'Ethernet[0:28:4]", speed_gbit_s: 400',
         "39: links.uplink: leaf has 100 Gbit/s and spine 400; name ports of one speed",
     ),
+    "domain": ("example.com", "example_com", "3: domain: 'example_com' is no domain; write it like gpu.example.com"),
+    "from": ("{from: leaf, ", "{", "39: links.uplink: from is missing; "),
+    "both ends": (
+        "to: spine, to_ports: down, each: 2,",
+        "to: leaf, to_ports: up,",
+        "39: links.uplink.to: leaf is at both ends; add each, the links between any two, and no planes",
+    ),
+    "both ends in planes": (
+        "to: spine, to_ports: down, each: 2,",
+        "to: leaf, to_ports: up, each: 2, planes: 2,",
+        "39: links.uplink.to: leaf is at both ends; ",
+    ),
+    "planes without each": ("each: 2,", "planes: 2,", "39: links.uplink.planes: planes are for links from each to"),
+    "infiniband": (
+        "fabric: fabric, roce: true",
+        "fabric: fabric, roce: true, infiniband: true",
+        "39: links.uplink.infiniband: a link is RoCE or InfiniBand; remove one of them",
+    ),
     "medium": ("medium: dac", "medium: cat6a", "38: links.fabric.medium: no cat6a carries 100 Gbit/s; name another"),
     "exhausted": (
         "Ethernet[0:12:4]",
@@ -86,6 +105,62 @@ def test_errors(old, new, told):
     assert text.startswith("site.yml:")
     assert told in text
     assert caught.value.where.split(":")[1].isdecimal()
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"blocks__rack__inside": "row"}, "blocks.rack.inside: there is no block 'row' before it; describe the outer "),
+        ({"blocks__rack__inside": "network"}, "blocks.rack.inside: network is a rack, which holds no blocks; name "),
+        ({"blocks__hall": {"supplies": 2}}, "blocks.hall.supplies: only a rack has it; give the block units, or leave"),
+        ({"blocks__hall": {"breaker_s": 2}}, "blocks.hall.breaker_s: only a rack has it; give the block units, or "),
+        ({"blocks__site": {"units": 42}}, "blocks.site: the name is taken; use another one"),
+        ({"blocks__Rack": {"units": 42}}, "blocks.Rack: that is no name; use lower case letters, digits and "),
+        ({"networks__management__gateway": 256}, "networks.management.gateway: 10.0.0.0/24 has no address 256; use "),
+    ],
+)
+def test_errors_of_blocks_and_networks(changes, told):
+    with pytest.raises(SiteError) as caught:
+        read(sites.changed(**changes))
+    assert str(caught.value).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("setting", "least", "most"),
+    [
+        ("floor__racks_per_row", 1, 1000),
+        ("floor__rack_width_m", 0.1, 10),
+        ("floor__row_pitch_m", 0.1, 50),
+        ("floor__tray_m", 0, 20),
+        ("floor__slack_m", 0, 20),
+        ("blocks__network__units", 1, 100),
+        ("blocks__network__supplies", 0, 16),
+        ("networks__management__gateway", 0, 255),
+        ("links__uplink__each", 1, 64),
+    ],
+)
+def test_numbers_have_limits(setting, least, most):
+    for number in (least, most):
+        read(sites.changed(**{setting: number}))
+    for number in (least - 1, most + 1):
+        with pytest.raises(SiteError) as caught:
+            read(sites.changed(**{setting: number}))
+        assert str(caught.value).startswith(setting.replace("__", "."))
+
+
+def test_what_a_floor_leaves_out():
+    floor = read(sites.changed(floor={})).floor
+    assert (floor.racks_per_row, floor.rack_width_m, floor.row_pitch_m, floor.tray_m, floor.slack_m) == (
+        10,
+        0.6,
+        2.4,
+        0.5,
+        1,
+    )
+
+
+def test_a_rack_without_supplies_has_no_limits():
+    assert read(sites.changed(blocks__network={"units": 42})).blocks["network"].rack == RackSpec(42, 0, 0, 0, 0)
 
 
 def test_a_tag_of_ansible_is_no_error():

@@ -253,3 +253,40 @@ def test_any_text_gives_well_formed_xml(caption, driver, other_side):
     function = Function("0000:00:01.0", "pci0000:00", None, 0x030200, 0, 0, "gpu", None, driver=driver)
     host = Host([NumaNode(0, [0], [[0]], 1)], [RootComplex("pci0000:00", 0, 0, 0)], [function])
     ElementTree.fromstring(picture(host, caption, {"0000:00:01.0": "0000:21:00.0"}, other_side))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_device_says_is_within_its_box(recording, name):
+    host = recording(name)
+    gpus = [item.address for item in host.functions if item.kind == "gpu"]
+    seen = 0
+    for group in ElementTree.fromstring(picture(host, name, {gpu: gpu for gpu in gpus})).iter(f"{SVG}g"):
+        boxes = [
+            tuple(int(item.get(key, "0")) for key in ("x", "y", "width", "height")) for item in group.iter(f"{SVG}rect")
+        ]
+        if not boxes:  # a port or a bridge
+            continue
+        seen += 1
+        assert all(inside(part, boxes[0]) for part in boxes[1:])
+        for item in group.iter(f"{SVG}text"):
+            assert boxes[0][1] < int(item.get("y", "0")) < boxes[0][1] + boxes[0][3]
+            if "sl-on-label" in item.get("class", ""):
+                assert len(item.text or "") * 6 <= boxes[2][2]
+    assert seen >= len(gpus) > 0
+
+
+def test_a_long_detail_goes_on_in_the_next_line(recording):
+    host = recording("emulated-gpu-server")
+    gpu = host.function("0000:13:00.0")
+    gpu.driver, gpu.iommu_group = "d" * 40, 7
+    (group,) = [
+        group
+        for group in ElementTree.fromstring(picture(host, "hv01")).iter(f"{SVG}g")
+        if any(text.text == "GPU 13:00.0" for text in group.iter(f"{SVG}text"))
+    ]
+    top = int(next(group.iter(f"{SVG}rect")).get("y", "0"))
+    said = {text.text: int(text.get("y", "0")) - top for text in group.iter(f"{SVG}text")}
+    first, *others = [(text, y) for text, y in said.items() if y > 17]
+    assert first == ("d" * 40, 33)
+    assert [y for _text, y in others] == [47]
+    assert others[0][0].startswith("group 7 · ")

@@ -160,3 +160,21 @@ def test_power_has_a_pci_domain_for_each_root_complex_and_the_guest_one_for_all(
     hosts = {device["host_address"].split(":")[0] for device in got.to_dict()["devices"]}
     assert hosts == {"0000", "0003", "0004", "0005", "0033", "0035"}
     assert {function.address.split(":")[0] for function in predict(got).functions} == {"0000"}
+
+
+def test_the_ports_have_the_ids_that_qemus_report() -> None:
+    got = whole(recording("supermicro-4029gp-ve"))
+
+    def ids() -> set[tuple[str | None, int, int, int]]:
+        ports = [function for function in predict(got).functions if function.kind == "bridge"]
+        return {(port.port_type, port.vendor_id, port.device_id, port.class_code) for port in ports}
+
+    qemus = {
+        ("root_port", 0x1B36, 0x000C, 0x060400),
+        ("switch_upstream", 0x104C, 0x8232, 0x060400),
+        ("switch_downstream", 0x104C, 0x8233, 0x060400),
+    }
+    assert ids() == qemus
+    # A domain made by hand may have other bridges.
+    (got.root.expanders or [got.root])[0].ports[0].model = "pcie-to-pci-bridge"
+    assert ids() >= {("pcie_to_pci_bridge", 0x1B36, 0x000E, 0x060400)}

@@ -41,3 +41,33 @@ def test_the_table_agrees_with_the_recordings(name):
         known = LARGE_BAR_GIB.get((function.vendor_id, function.device_id))
         if function.kind == "gpu" and known and function.bars:
             assert max(bar.size_bytes for bar in function.bars) == known * GIB
+
+
+# The memory in GB that the device's name in pci.ids has.
+MEMORY_GB = {
+    (0x10DE, 0x1DB1): 16,
+    (0x10DE, 0x1DB4): 16,
+    (0x10DE, 0x1DB5): 32,
+    (0x10DE, 0x1DB6): 32,
+    (0x10DE, 0x1DB8): 32,
+    (0x10DE, 0x20B0): 40,
+    (0x10DE, 0x20B2): 80,
+    (0x10DE, 0x20B5): 80,
+    (0x10DE, 0x20B7): 24,
+    (0x10DE, 0x20F1): 40,
+    (0x10DE, 0x2235): 48,
+    (0x10DE, 0x2236): 24,
+    (0x10DE, 0x2321): 94,
+    (0x10DE, 0x2330): 80,
+    (0x10DE, 0x2331): 80,
+    (0x10DE, 0x2335): 141,
+    (0x10DE, 0x26B5): 48,
+    (0x10DE, 0x26B9): 48,
+    (0x10DE, 0x27B8): 24,
+    (0x1002, 0x740F): 64,
+    (0x1002, 0x74A1): 192,
+}
+
+
+def test_each_bar_of_the_table_is_the_memory_up_to_the_next_power_of_two():
+    assert {device: 1 << (memory - 1).bit_length() for device, memory in MEMORY_GB.items()} == LARGE_BAR_GIB

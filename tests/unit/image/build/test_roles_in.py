@@ -1,0 +1,137 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The play that applies roles, as ansible-playbook would read it, and what is said of its failures.
+
+tests/image runs such plays in a real root.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import roles_in
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Role
+
+SECRET = "a {{ secret }} with 'quotes' and \U0001f512"
+
+
+class Loader(yaml.SafeLoader):
+    """YAML with Ansible's tag on values that are not templated."""
+
+
+Loader.add_constructor("!unsafe", lambda loader, node: ("unsafe", loader.construct_scalar(node)))
+
+
+@pytest.fixture
+def root(tmp_path):
+    """An image with Python, for all that a play looks at before it runs."""
+    python = tmp_path / "root/usr/bin/python3"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    return tmp_path / "root"
+
+
+def applied(root, roles, output="", status=0):
+    """Apply roles with an ansible-playbook that prints ``output``; return the inventory and the play that it got."""
+    got = []
+
+    def run(argv, env):
+        got.extend([yaml.load(Path(path).read_text(), Loader) for path in argv[-2:]])
+        got.append((argv, env))
+        return subprocess.CompletedProcess(argv, status, output, "")
+
+    roles_in.apply(root, roles, run, "gpu")
+    return got
+
+
+def test_the_play_has_the_roles_in_order_with_values_that_are_not_templated_again(root):
+    roles = [Role("a.b.c", {"text": SECRET, "number": 3, "list": [True, {"x": None}]}), Role("d")]
+    inventory, (play,), (argv, _env) = applied(root, roles)
+    assert inventory == {
+        "all": {
+            "hosts": {
+                "gpu": {
+                    "ansible_connection": "community.general.chroot",
+                    "ansible_host": str(root),
+                    "ansible_python_interpreter": "/usr/bin/python3",
+                    "ansible_remote_tmp": "/run/ansible",
+                    "ansible_async_dir": "/run/ansible-async",
+                }
+            }
+        }
+    }
+    assert (play["name"], play["hosts"], play["gather_facts"]) == ("Layer gpu", "gpu", True)
+    assert play["gather_subset"][:2] == ["!all", "!min"]
+    assert play["environment"]["debian_chroot"] == "gpu"
+    assert play["roles"] == [
+        {"role": "a.b.c", "vars": {"text": ("unsafe", SECRET), "number": 3, "list": [True, {"x": None}]}},
+        {"role": "d", "vars": {}},
+    ]
+    assert argv[-4:-2] == ["ansible-playbook", "--inventory"]
+    assert not Path(argv[-1]).exists()
+
+
+def test_the_play_sees_little_of_the_build_hosts_environment(root, monkeypatch):
+    monkeypatch.setenv("ANSIBLE_LOG_PATH", "/var/log/site.log")
+    monkeypatch.setenv("https_proxy", "http://proxy:3128")
+    _inventory, _play, (_argv, env) = applied(root, [Role("d")])
+    assert "ANSIBLE_LOG_PATH" not in env
+    assert env["https_proxy"] == "http://proxy:3128"
+    assert env["ANSIBLE_HOME"] == env["ANSIBLE_LOCAL_TEMP"]
+
+
+def test_without_roles_nothing_runs_and_without_python_nothing_can(root):
+    assert applied(root, []) == []
+    (root / "usr/bin/python3").unlink()
+    with pytest.raises(ImageError) as refused:
+        applied(root, [Role("a"), Role("b")])
+    assert str(refused.value) == (
+        "layer gpu: there is no /usr/bin/python3 in the image, and Ansible's modules (of a, b) run on it; "
+        "add python3 to its packages (on Debian python3-apt too)"
+    )
+
+
+TASK = "TASK [d : Install it] ****\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [
+        (
+            TASK + 'fatal: [gpu]: FAILED! => {"msg": "no\\n archive", "argument_errors": ["a", "b"]}\n',
+            '"d : Install it" failed: no archive; a; b; fix the role or its variables',
+        ),
+        (
+            "RUNNING HANDLER [d : Start it] ***\nfatal: [gpu]: UNREACHABLE! => {}\n",
+            '"d : Start it" failed: it gave no reason; fix the role or its variables',
+        ),
+        (
+            TASK + f"fatal: [gpu]: FAILED! => {json.dumps({'censored': 'no_log', 'msg': 'x'})}\n",
+            '"d : Install it" failed: no_log; fix the role or its variables',
+        ),
+        (TASK + "fatal: [gpu]: FAILED! => {cut", '"d : Install it" failed: {cut; fix the role or its variables'),
+        (
+            "[ERROR]: the role 'd' was not found in /roles\n",
+            "one of d is nowhere where Ansible looks for roles; install it on the build host, or correct its name",
+        ),
+        (
+            "[WARNING]: old\n[ERROR]: the file x was not found\n",
+            "ansible-playbook for d failed: [ERROR]: the file x was not found; fix the role or its variables",
+        ),
+        (
+            "the role stopped\n",
+            "ansible-playbook for d failed: the role stopped; fix the role or its variables",
+        ),
+        ("", "ansible-playbook for d failed: it said nothing; fix the role or its variables"),
+    ],
+)
+def test_a_failure_names_the_task_and_its_reason(root, output, why):
+    with pytest.raises(ImageError) as failed:
+        applied(root, [Role("d")], output, 2)
+    assert str(failed.value) == f"layer gpu: {why}"

@@ -1,0 +1,18 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Devices of kinds."""
+
+from __future__ import annotations
+
+import pytest
+import sites
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
+
+
+def test_a_mistake_in_a_count_is_told_before_the_devices_are_made():
+    with pytest.raises(SiteError) as refused:
+        sites.site(devices__node__count=200_001)
+    assert str(refused.value) == (
+        "devices.node.count: that makes 400002 devices, and 400000 are the most; correct the counts"
+    )
