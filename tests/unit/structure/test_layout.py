@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,12 @@ def closure(path: Path) -> set[Path]:
             found.add(other)
             ahead.append(other)
     return found
+
+
+def test_pytest_enters_every_folder(pytestconfig):
+    passed_over = pytestconfig.getini("norecursedirs")
+    folders = {test.parent for test in TESTS}
+    assert [each for each in folders if any(fnmatch.fnmatch(each.name, name) for name in passed_over)] == []
 
 
 @pytest.mark.parametrize("test", TESTS, ids=lambda path: str(path.relative_to(UNIT)))

@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import layers, tree_contents
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian, rpm
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer, User
 
@@ -40,9 +42,14 @@ def link(root: Path, path: str, host: Path) -> Path:
     return own
 
 
-def nothing(argv, env=None, show=None) -> str:
-    """Stands for a tool."""
-    return ""
+class NoTool(Run):
+    """Runs no tool."""
+
+    def process(self, argv, env=None, show=None, fault=None):
+        return subprocess.CompletedProcess(argv, 0, "")
+
+
+nothing = NoTool("layer site", lambda text: None)
 
 
 def layer(**own) -> Layer:
