@@ -97,6 +97,10 @@ def test_stalls_before_there_is_a_user_space(reset):
     assert reset({"hv01": (BOOT + STALL + STALL, 0)}, command=UNTIL_RESET) == (["hv01-test"], 0)
 
 
+def test_a_kernel_that_starts_again_and_again(reset):
+    assert reset({"hv01": (BOOT * 6, 0)}, command=UNTIL_RESET) == (["hv01-test"], 0)
+
+
 @pytest.mark.parametrize(
     ("machine", "text", "ago"),
     [
@@ -104,10 +108,21 @@ def test_stalls_before_there_is_a_user_space(reset):
         ("hv01", BOOT + STALL, 0),
         ("hv01", BOOT + STALL + LOGIN, SILENT_S + 5),
         ("hv01", BOOT + STALL + BOOT + STALL, 0),
+        ("hv01", BOOT * 5, 0),
+        ("hv01", BOOT * 4 + LOGIN + BOOT * 4, 0),
         ("hv01", "SeaBIOS (version 1.16.3)\n", SILENT_S + 5),
         ("off", BOOT, SILENT_S + 5),
     ],
-    ids=["a pause", "one stall", "up", "a stall in each of two boots", "no kernel yet", "stopped"],
+    ids=[
+        "a pause",
+        "one stall",
+        "up",
+        "a stall in each of two boots",
+        "five boots",
+        "a login between boots",
+        "no kernel yet",
+        "stopped",
+    ],
 )
 def test_others_are_left_alone(reset, machine, text, ago):
     assert reset({machine: (text, ago)}) == ([], 0)

@@ -68,25 +68,32 @@ def _build_all(
     stageless = {name for name, chain in chains.items() if not first_stages.has_stage(setting, public_key, chain)}
 
     def work_apart() -> None:
-        # The parts of the first stages are fetched while the first layer is installed, which leaves cores idle.
-        with concurrent.futures.ThreadPoolExecutor() as pool:
+        # Installing packages leaves cores idle. Meanwhile the parts of the first stages are fetched, and the first stage
+        # of each image whose layers are built is made: one at a time, since images may share it.
+        with concurrent.futures.ThreadPoolExecutor() as pool, concurrent.futures.ThreadPoolExecutor(1) as stage_pool:
             userlands = first_stages.Userlands(setting.cache, work, pool)
             for name, chain in chains.items():
                 if name in stageless:
                     userlands.start(chain[0], tools.Run(f"image {name}", progress))
-            build_missing(userlands)
+            waiting, stages = dict(chains), []
+            for built in range(len(missing) + 1):
+                for name, chain in list(waiting.items()):
+                    if not any(request in missing[built:] for request in chain):
+                        place = work / f"first-stage-{name}"
+                        place.mkdir()
+                        arguments = (name, setting, waiting.pop(name), public_key, place, userlands, progress)
+                        stages.append(stage_pool.submit(first_stages.make_stage, *arguments))
+                if built < len(missing):
+                    build_layer(built, missing[built])
+            for stage in stages:
+                stage.result()
 
-    def build_missing(userlands: first_stages.Userlands) -> None:
-        for number, request in enumerate(missing):
-            chain = next(chain for chain in chains.values() if request in chain)
-            below = [layers.built(setting.cache, other) for other in chain[: chain.index(request)]]
-            place = work / f"layer-{number}"
-            place.mkdir()
-            layers.build(setting.cache, place, request, below, progress)
-        for name, chain in chains.items():
-            place = work / f"first-stage-{name}"
-            place.mkdir()
-            first_stages.make_stage(name, setting, chain, public_key, place, userlands, progress)
+    def build_layer(number: int, request: LayerRequest) -> None:
+        chain = next(chain for chain in chains.values() if request in chain)
+        below = [layers.built(setting.cache, other) for other in chain[: chain.index(request)]]
+        place = work / f"layer-{number}"
+        place.mkdir()
+        layers.build(setting.cache, place, request, below, progress)
 
     if missing or stageless:
         if not setting.check:
