@@ -60,6 +60,19 @@ def test_a_page_names_files_that_exist(page):
     assert {path for path in paths - ELSEWHERE if not any((place / path).exists() for place in PLACES)} == set()
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_rows_are_in_a_table(page):
+    """A row below a paragraph, or with another number of cells than the head, is shown as text or is cut."""
+    rows = []
+    for number, line in enumerate([*page.read_text().splitlines(), ""], start=1):
+        if line.startswith("|"):
+            rows.append((number, len(re.sub(r"`[^`]*`", "", line).strip("|").split("|")), line))
+        elif rows:
+            assert re.fullmatch(r"[|: -]+", rows[1][2] if len(rows) > 1 else ""), f"no table: line {rows[0][0]}"
+            assert [number for number, cells, _ in rows if cells != rows[1][1]] == []
+            rows = []
+
+
 def test_the_exceptions_are_needed():
     named = {name for page in PAGES for name in NAME.findall(page.read_text())}
     assert not OTHERS - named
