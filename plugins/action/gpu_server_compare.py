@@ -36,7 +36,7 @@ PACKAGES = {"installed": INSTALLED["__gpu_host_packages"], "sockets": INSTALLED[
 
 
 class ActionModule(ActionBase):
-    """Say which roles have nothing to do; in doubt a role has something to do, and says itself what is wrong."""
+    """Return the roles that have nothing to do. A role that cannot be compared runs, and reports the error itself."""
 
     _supports_check_mode = True
 

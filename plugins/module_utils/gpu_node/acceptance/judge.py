@@ -224,7 +224,7 @@ def _not_measured(what: str, source: str, run: dict[str, Any]) -> Result:
 
 
 def _rates(node: Host | None, address: str) -> tuple[float | None, str]:
-    """Return the rate of a device's link at its best, and what is wrong with the link now."""
+    """Return the highest rate of a device's link, and the present fault of the link."""
     function = node.by_address().get(address) if node else None
     if function is None or function.link is None:
         return None, ""

@@ -83,7 +83,7 @@ class Capacity:
 
 
 def capacity(nodes: int, own: int) -> Capacity:
-    """Return the limits for ``nodes`` nodes, of which ``own`` are in the server's own network."""
+    """Return the limits for ``nodes`` nodes; ``own`` of them are in the server's own network."""
     # Twice: a firmware that asks again begins a second transfer.
     transfers = max(LEAST_TRANSFERS, 2 * nodes)
     connections = max(LEAST_CONNECTIONS, 1024 + CONNECTIONS_PER_NODE * nodes)

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Hold what devices see against the planned cables: missing, wrong, swapped, one-sided, and wrong speeds. Pure.
+"""Compare the neighbours of devices with the planned cables: missing, wrong, swapped, one-sided, wrong speed. Pure.
 
 A device that was not read is not judged, and a cable of which neither end was read is counted as not read.
 """

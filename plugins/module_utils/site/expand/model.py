@@ -64,7 +64,7 @@ class Device:
 
     @property
     def spare(self) -> bool:
-        """True for a spare. Spares are spread evenly, and those that are there stay spares when the site grows."""
+        """True for a spare. Spares are spread evenly, and existing spares stay spares when the site grows."""
         percent = self.kind.spare_percent
         return self.number * percent // 100 > (self.number - 1) * percent // 100
 

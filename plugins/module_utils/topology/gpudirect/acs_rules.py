@@ -46,7 +46,7 @@ class Mask:
         return int("".join("1" if bit == "0" else "0" for bit in self.text), 2)
 
     def applied(self, control: int, capability: int) -> int:
-        """Return ``control`` with these bits, as far as the port has them."""
+        """Return ``control`` with those of these bits that the port has."""
         return (control & ~self.off) | (self.on & capability)
 
     def lacking(self, capability: int) -> int:
@@ -54,7 +54,7 @@ class Mask:
         return self.on & ~capability
 
     def holds(self, control: int, capability: int) -> bool:
-        """Return True if ``control`` has these bits, as far as the port has them."""
+        """Return True if ``control`` has those of these bits that the port has."""
         return self.applied(control, capability) == control
 
 
