@@ -49,7 +49,7 @@ class ActionModule(ActionBase):
                 state, counters = self._activity(hypervisor, name, given)
                 reached = now
             except AnsibleConnectionFailure as error:
-                # How long the guest has been silent is not known then.
+                # The time for which the guest has been silent is then unknown.
                 state, counters, moved = None, None, now
                 if now - reached > UNREACHED_S * load():
                     result.update(failed=True, msg=gone(name, hypervisor, now - reached, error))

@@ -135,7 +135,7 @@ def of_rail(
         for part in ("nic", "gpu") if run.get("gpu_memory") else ("nic",):
             rate = _rates(node, rail[end].get(part) or "")[0]
             if rate:
-                # What is left of the link after its packets' headers, as for copies.
+                # The share of the link without its packets' headers, as for copies.
                 limits[f"PCIe link of {rail[end][part]}"] = rate * COPY_SHARE
     name = min(limits, key=lambda item: limits[item], default="")
     limit = limits[name] if port else None

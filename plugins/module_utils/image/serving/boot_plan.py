@@ -36,7 +36,7 @@ class Firmware:
     http: bool
 
 
-# 7 stands for x86_64 UEFI in IANA's list and 9 for EBC; RFC 4578 had them the other way round, and firmware sends both.
+# 7 means x86_64 UEFI in IANA's list and 9 for EBC; RFC 4578 had them the other way round, and firmware sends both.
 # UEFI specification, section 24.7 (HTTP boot): the answer carries the vendor class HTTPClient and a URL as boot file. A
 # proxy of dnsmasq answers PXE clients only.
 FIRMWARES = (

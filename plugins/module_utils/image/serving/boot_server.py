@@ -26,9 +26,9 @@ Network = ipaddress.IPv4Network
 _FOUR = re.compile(r"(?:0|[1-9][0-9]{0,2})(?:\.(?:0|[1-9][0-9]{0,2})){3}")
 # IFNAMSIZ of linux/if.h is 16 with the closing NUL. dnsmasq reads '*' as a pattern and ':' as an alias.
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}")
-# It stands bare in the configurations of nginx and dnsmasq, which read quotes, semicolons, braces, '$' and '#'.
+# Unquoted in the configurations of nginx and dnsmasq, which read quotes, semicolons, braces, '$' and '#'.
 _FOLDER = re.compile(r"[A-Za-z0-9/._-]+")
-# dnsmasq(8), --dhcp-range: two minutes are its least; RFC 2132, section 9.2: 32 bits, of which all ones mean for ever.
+# dnsmasq(8), --dhcp-range: two minutes are its least; RFC 2132, section 9.2: 32 bits; all ones mean for ever.
 LEAST_LEASE_S, MOST_LEASE_S = 120, 2**32 - 2
 
 

@@ -66,7 +66,7 @@ def compare(
             for end in (one, other)
             if (end.device in subnet if link.infiniband else end.device in read and end not in hidden)
         ]
-        # What is at a port that its own system does not see is unknown, unless the far end sees another device there.
+        # The neighbour of a port that its own system does not see is unknown, unless the far end sees another device.
         if hidden & {one, other} and not any(end in views for end in readers):
             readers = []
         if not readers:

@@ -30,7 +30,7 @@ class Block:
         self.children: list[Block] = []
         # By kind of block, the numbers of this one and of those around it.
         self.numbers: dict[str, int] = {**(parent.numbers if parent else {}), spec.name if spec else "site": number}
-        # Of a rack: what stands in it, its row, and the middle of its front.
+        # For a rack: its devices, its row, and the middle of its front.
         self.devices: list[Device] = []
         self.row = 0
         self.x_m = self.y_m = 0.0

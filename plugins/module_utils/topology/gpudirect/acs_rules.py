@@ -58,7 +58,7 @@ class Mask:
         return self.applied(control, capability) == control
 
 
-# What Linux sets by itself with the IOMMU on (pci_std_enable_acs in drivers/pci/pci.c): 0x1d.
+# The bits that Linux sets by itself with the IOMMU on (pci_std_enable_acs in drivers/pci/pci.c): 0x1d.
 KERNEL_DEFAULT = Mask("xx111x1")
 # NVIDIA Vera's root ports have completion redirect read-only and off (``kernel_acs_isolated`` of rdma_topo).
 VERA_DEFAULT = Mask("xx101x1")
