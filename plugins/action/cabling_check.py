@@ -1,7 +1,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""Hold what devices see against the planned cables, on the controller."""
+"""Compare the neighbours that devices see with the planned cables, on the controller."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ PACKAGES = {"installed": INSTALLED["__gpu_host_packages"], "sockets": INSTALLED[
 
 
 class ActionModule(ActionBase):
-    """Say which roles have nothing to do; in doubt a role has something to do, and says itself what is wrong."""
+    """Return the roles that have nothing to do. A role that cannot be compared runs, and reports the error itself."""
 
     _supports_check_mode = True
 
@@ -65,7 +65,7 @@ class ActionModule(ActionBase):
             open_points[role] = [f"{part}: {line}" for part in PARTS[role] for line in said.get(part, [])]
             if not open_points[role] and not set(PARTS[role]) <= set(said):
                 open_points[role] = ["not compared, since the host differs"]
-        # What Ansible itself adds: the interpreter that it found, and its warnings.
+        # Results that Ansible itself adds: the interpreter that it found, and its warnings.
         noted = {name: answer[name] for name in ("ansible_facts", "warnings") if name in answer}
         return {
             **result,

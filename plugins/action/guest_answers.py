@@ -29,7 +29,7 @@ display = Display()
 
 
 class ActionModule(ActionBase):
-    """Try the guest's connection again and again; between two tries, read on its hypervisor whether it goes on."""
+    """Retry the guest's connection; between two tries, read on its hypervisor if the guest makes progress."""
 
     _supports_check_mode = True
 
@@ -49,7 +49,7 @@ class ActionModule(ActionBase):
                 state, counters = self._activity(hypervisor, name, given)
                 reached = now
             except AnsibleConnectionFailure as error:
-                # How long the guest has been silent is not known then.
+                # The time for which the guest has been silent is then unknown.
                 state, counters, moved = None, None, now
                 if now - reached > UNREACHED_S * load():
                     result.update(failed=True, msg=gone(name, hypervisor, now - reached, error))
@@ -79,7 +79,7 @@ class ActionModule(ActionBase):
         return True
 
     def _activity(self, hypervisor: str, name: str, given: dict[str, Any]) -> tuple[int | None, dict[str, int] | None]:
-        """Return the guest's state and counters, None where the hypervisor does not tell; raise if unreached."""
+        """Return the guest's state and counters, None if the hypervisor does not report them; raise if unreached."""
         variables = given["hostvars"][hypervisor]
         if variables.get("gpu_vm_backend") == "vsphere":
             # Nothing logs in to ESXi.
@@ -109,7 +109,7 @@ def load() -> float:
 
 
 def activity(counters: dict[str, int] | None) -> str:
-    """Return what a guest has done so far, in words."""
+    """Return the guest's progress so far, in words."""
     if counters is None:
         return "its hypervisor does not say what it does"
     read, written, sent = (

@@ -1,7 +1,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""The controller's part of node_image: it shows what the build host is doing while it does it."""
+"""The controller's part of node_image: it shows the progress of the build host."""
 
 from __future__ import annotations
 

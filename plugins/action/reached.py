@@ -21,7 +21,7 @@ LONGEST = 300  # characters of the cause: its end, since banners come first
 
 
 class ActionModule(ActionBase):
-    """Run only `true` on the host, or ask a network device what it is."""
+    """Run only `true` on a host, or read the device information of a network device."""
 
     _supports_check_mode = True
 

@@ -43,7 +43,7 @@ DEFAULT_IMAGE = {"channel": "stable"}
 # Waits, in seconds: a node with terabytes of memory trains it for a quarter of an hour; a day is a mistake in the unit.
 WAITS = ("node_boot_timeout_s", "node_boot_restart_timeout_s")
 WAIT_S_MAX = 86400
-# What tasks for all nodes take from the first of them.
+# Variables that tasks for all nodes take from the first node.
 OF_THE_PLAY = ("node_boot_servers", "node_boot_store_dir")
 
 

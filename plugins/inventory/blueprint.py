@@ -35,7 +35,7 @@ options:
     description: The domain of the host names, for DNS.
     type: str
   floor:
-    description: Where racks stand and how cables run.
+    description: The positions of racks and the route of cables.
     type: dict
   blocks:
     description: The kinds of blocks, from the outermost to the racks.

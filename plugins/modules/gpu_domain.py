@@ -10,8 +10,8 @@ short_description: Define GPU virtual machines with the topology of the host
 version_added: 0.1.0
 description:
   - Plans all GPU virtual machines of one host together and brings them into their state through libvirt.
-  - The guest gets the NUMA nodes, CPUs, huge pages and PCI tree of the host, level by level, as far as they belong to
-    its devices.
+  - The guest gets the NUMA nodes, CPUs, huge pages and PCI tree of the host, level by level, for the part that belongs
+    to its devices.
   - Requests that are known to fail are refused before anything is changed.
   - The definition in libvirt is compared by meaning. Elements that libvirt adds itself are not a change.
 extends_documentation_fragment:

@@ -63,7 +63,7 @@ options:
         choices: [always, madvise, never]
       avic:
         description:
-          - Whether KVM uses the virtual interrupt controller of AMD's CPUs. It is a kernel argument
+          - Let KVM use the virtual interrupt controller of AMD's CPUs. It is a kernel argument
             (O(sailloft.fleet.kernel_arguments#module:avic)); here the running value is compared.
           - Not applicable on other CPUs, on Zen 1 and 2 before Linux 6.18 (erratum 1235), and without x2AVIC before
             Linux 6.0.
@@ -73,7 +73,7 @@ options:
         type: str
   now:
     description:
-      - Whether to apply the settings now, in addition to every boot.
+      - Apply the settings now, in addition to every boot.
       - V(false) is for an image. The form of the settings is checked, they are saved, and the unit is enabled; nothing
         of the running kernel is read or changed. Each host that boots the image detects its own devices.
     type: bool

@@ -25,7 +25,7 @@ extends_documentation_fragment: [sailloft.fleet.attributes]
 options:
   iommu:
     description:
-      - How the kernel runs the IOMMU. V(passthrough) is C(iommu=pt); host devices are mapped one to one, and only
+      - The mode of the IOMMU. V(passthrough) is C(iommu=pt); host devices are mapped one to one, and only
         guests' devices are translated. V(translated) is C(iommu=nopt). Intel's IOMMU is turned on with
         C(intel_iommu=on).
     type: str
@@ -64,7 +64,7 @@ options:
     default: []
   avic:
     description:
-      - Whether KVM uses the virtual interrupt controller of AMD's CPUs (C(kvm_amd.avic=)). By default the kernel
+      - Let KVM use the virtual interrupt controller of AMD's CPUs (C(kvm_amd.avic=)). By default the kernel
         decides.
       - Not set on hosts without one, and where it is known to fail (see
         O(sailloft.fleet.gpu_host_boot#module:kernel_settings.avic)).

@@ -28,7 +28,7 @@ options:
         description: >-
           A device is named by its kind (V(gpu), V(nic), V(nvme), V(nvswitch), V(bridge)), by vendor and device
           (V(10de:2330), or V(15b3:*) for all of a vendor), or by address (V(0000:3b:00.0)).
-          The first function of a NIC stands for its firmware.
+          A NIC's firmware is addressed by the first function of the NIC.
         type: list
         elements: str
         required: true

@@ -29,7 +29,7 @@ options:
     default: false
   history:
     description:
-      - How many earlier images of each channel are kept. A channel can be rolled back as many times.
+      - The number of earlier images of each channel to keep. A channel can be rolled back as many times.
     type: int
     default: 3
   keep:

@@ -59,7 +59,7 @@ options:
     type: dict
   now:
     description:
-      - Whether to apply the settings now, in addition to every boot.
+      - Apply the settings now, in addition to every boot.
       - V(false) is for an image. The form of the settings is checked, they are saved, and the unit is enabled.
     type: bool
     default: true

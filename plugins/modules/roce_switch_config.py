@@ -80,7 +80,7 @@ options:
   backup_path:
     description:
       - For O(state=planned), a folder for the present configuration of each switch that will change, as C(NAME.SYSTEM).
-        It is created if it is missing, and only its owner can read it. It lies beside the folders of other runs. The
+        It is created if it is missing, and only its owner can read it. It is beside the folders of other runs. The
         role C(roce_switch) names them by their time (C(20260131T235959Z)) and creates a file C(finished) in those of
         completed runs.
     type: path

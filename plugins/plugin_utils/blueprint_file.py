@@ -70,7 +70,7 @@ def _collect(node: Any, path: tuple[str, ...], lines: dict[tuple[str, ...], int]
             name = str(getattr(key, "value", ""))
             below = (*path, name)
             line = key.start_mark.line + 1
-            # A merge key (<<) may stand there more than once.
+            # A merge key (<<) may occur there more than once.
             if name in seen and key.tag != "tag:yaml.org,2002:merge":
                 raise SiteError(".".join(below), "the setting is there twice", "remove one of them", f"{file}:{line}")
             seen.add(name)

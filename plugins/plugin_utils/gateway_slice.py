@@ -18,7 +18,7 @@ from typing import IO, Any, NamedTuple, cast
 from ansible_collections.sailloft.fleet.plugins.module_utils.gateways.outcome import Events, HostOutcome, of_hosts
 
 COLLECTION = Path(__file__).resolve().parents[2]
-# What a run needs of the collection; __pycache__ is of the controller's Python.
+# The parts of the collection that a run needs; __pycache__ is for the controller's Python.
 PARTS = ("meta", "playbooks", "plugins", "roles")
 # The worker's folder has the inventory with its secrets: it is in memory, for its user alone, and removed also when the
 # worker is killed.
@@ -82,7 +82,7 @@ def run_slice(job: Job, gateway: str, inventory: Mapping[str, Any], hosts: Colle
                 hosts, events, f"{command[0]} cannot be run: {error.strerror}; install it, or correct gateways_connect"
             )
         stdin, stdout = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
-        # What the gateway does not read, it will explain by its exit status.
+        # If the gateway does not read the input, its exit status gives the reason.
         with contextlib.suppress(BrokenPipeError):
             interface.run(
                 streamer="transmit",

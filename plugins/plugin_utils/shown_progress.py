@@ -30,7 +30,7 @@ class ShownProgress(ActionBase):
 
     _supports_check_mode = True
     _supports_async = True
-    # What the module does and the next step, for a module that does not end.
+    # The module's work and the next step, for a module that does not end.
     WORK = ""
     REMEDY = ""
 

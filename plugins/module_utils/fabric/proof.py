@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The proof of a fabric: each switch's configuration against the policy, and the path of RoCE over what was read."""
+"""The proof of a fabric: compares each switch's configuration with the policy, and checks RoCE's path as read."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The record of a run on gateways: what it was, how it ended on each host, its report, and what is left to do. Pure."""
+"""The record of a run on gateways: its arguments, each host's outcome, its report, and the remaining hosts. Pure."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Settings:
                 raise self.refuse(f"{name} is missing", "give it")
 
     def value(self, setting: str, check: Check, default: Any = None) -> Any:
-        """Return a setting as ``check`` returns it, a function of given/values; ``default``, as it is, if left out."""
+        """Return a setting as ``check`` returns it, a function of given/values; ``default``, unchanged, if left out."""
         if setting not in self.data:
             return default
         try:

@@ -161,7 +161,7 @@ def together(done: dict[str, Outcome], saved: Outcome) -> Outcome:
 
 
 def _without_vfs(host: Host, predicted: dict[str, dict[str, Any]]) -> Host:
-    """Return the host as far as its later state is known: removed VFs are gone, new ones have no address yet.
+    """Return the expected later state of the host: removed VFs are gone, new ones have no address yet.
 
     ``predicted``: the facts of ``sriov.ensure`` in check mode.
     """

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The next step of a rollout: the nodes that boot the new image now, when it stops, what is rolled back. Pure.
+"""The next step of a rollout: the nodes that boot the new image now, its end, the nodes to roll back. Pure.
 
 It keeps no state: the images that nodes run and that the channel names show its progress, so a rollout whose controller
 died continues where it was.

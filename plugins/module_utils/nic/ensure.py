@@ -61,7 +61,7 @@ def planned(given: dict[str, Any], seen: dict[str, Seen]) -> Planned:
 
 
 def ensure(system: System, given: dict[str, Any], check: bool = False, stage: str = ALL) -> Outcome:
-    """Bring NICs to ``given`` (see ``settings``), as far as ``stage`` goes (see ``stages``). Raises HostError."""
+    """Bring NICs to ``given`` (see ``settings``), up to ``stage`` (see ``stages``). Raises HostError."""
     seen = read.read(system, list(given["nics"]))
     return _bring(system, seen, planned(given, seen), check, stage)
 

@@ -38,7 +38,7 @@ class Express(NamedTuple):
 
 
 class Acs(NamedTuple):
-    """Access Control Services: the bits that are there and the bits that are on (``registers.PCI_ACS_*``)."""
+    """Access Control Services: the bits that the port has and the bits that are on (``registers.PCI_ACS_*``)."""
 
     offset: int
     capability: int

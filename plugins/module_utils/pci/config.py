@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
 from ansible_collections.sailloft.fleet.plugins.module_utils.pci import registers as r
 
-# Lengths that config space has where it is read whole, or as far as the reader may:
+# Lengths of config space: the whole, or the part that the reader has access to:
 # 64 without privilege (128 for a CardBus bridge), 256 conventional, 4096 PCI Express.
 SIZES = (64, 128, r.PCI_CFG_SPACE_SIZE, r.PCI_CFG_SPACE_EXP_SIZE)
 

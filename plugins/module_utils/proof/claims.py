@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The claims of a proof: what was requested, what was seen on the machine, and if it holds."""
+"""The claims of a proof: the requested value, the observed value, and the verdict."""
 
 from __future__ import annotations
 

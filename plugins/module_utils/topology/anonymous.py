@@ -142,7 +142,7 @@ def anonymous(host: Host) -> Host:
         for kind in sorted(function.interfaces)
         for name in function.interfaces[kind]
     ]
-    # First those that stay: a number that is taken is given to nobody else.
+    # Names that stay come first: their numbers are not given to other names.
     names.update({(kind, name): name for kind, name in found if _stays(kind, name)})
     for kind, name in found:
         if (kind, name) not in names:

@@ -60,6 +60,34 @@ def test_a_page_names_files_that_exist(page):
     assert {path for path in paths - ELSEWHERE if not any((place / path).exists() for place in PLACES)} == set()
 
 
+def test_the_tree_of_the_structure_has_every_folder():
+    tree = (ROOT / "docs/structure.md").read_text().split("\n    playbooks/")[1].split("\n    benchmarks/")[0]
+    named = set(re.findall(r"([a-z0-9_]+)/", tree))
+    library = ROOT / "plugins/module_utils"
+    for place in (
+        ROOT / "roles",
+        ROOT / "plugins",
+        library,
+        *(path for path in library.iterdir() if path.is_dir()),
+        ROOT / "tests",
+    ):
+        folders = {path.name for path in place.iterdir() if path.is_dir() and path.name != "__pycache__"}
+        assert folders - named == set(), place.name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_rows_are_in_a_table(page):
+    """A row below a paragraph, or with another number of cells than the head, is shown as text or is cut."""
+    rows = []
+    for number, line in enumerate([*page.read_text().splitlines(), ""], start=1):
+        if line.startswith("|"):
+            rows.append((number, len(re.sub(r"`[^`]*`", "", line).strip("|").split("|")), line))
+        elif rows:
+            assert re.fullmatch(r"[|: -]+", rows[1][2] if len(rows) > 1 else ""), f"no table: line {rows[0][0]}"
+            assert [number for number, cells, _ in rows if cells != rows[1][1]] == []
+            rows = []
+
+
 def test_the_exceptions_are_needed():
     named = {name for page in PAGES for name in NAME.findall(page.read_text())}
     assert not OTHERS - named

@@ -25,7 +25,7 @@ class Record(Settings):
             ) from None
 
     def text(self, setting: str, default: str) -> str:
-        """Return a text of one line, without control characters; ``default``, as it is, where there is none."""
+        """Return a text of one line, without control characters; ``default``, unchanged, where there is none."""
         value = self.data.get(setting, default)
         if not isinstance(value, str):
             raise self.refuse(f"{setting} {value!r} is not a text", "put it in quotes")

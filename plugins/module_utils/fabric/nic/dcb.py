@@ -53,7 +53,7 @@ def parse(interface: str, printed: Mapping[str, str | None]) -> Dcb:
         dscp_priorities=table,
         priority_to_class=ets.numbers("prio_tc", CLASSES - 1) if ets else None,
         queues=ets.queues() if ets else None,
-        # IEEE 802.1Q-2018, D.2.8.4: three bits, in which 0 stands for 8.
+        # IEEE 802.1Q-2018, D.2.8.4: three bits, in which 0 means 8.
         classes_at_most=(ets.number("ets_cap", 255) or CLASSES) if ets else CLASSES,
         pfc=tuple(at for at, on in enumerate(pfc.flags("prio_pfc")) if on) if pfc else None,
         lossless_at_most=pfc.number("pfc_cap", 255) if pfc else CLASSES,

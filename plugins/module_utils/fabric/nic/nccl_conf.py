@@ -90,7 +90,7 @@ def merged(given: Mapping[str, Any], policy_settings: Mapping[str, Any]) -> dict
 
 
 def text(settings: Mapping[str, Any]) -> str:
-    """Return the file's text. Raises FabricError for what is no setting of NCCL, or no line."""
+    """Return the file's text. Raises FabricError for a name that is not NCCL's, or a value with a line end."""
     for name, value in settings.items():
         if not NAME.fullmatch(str(name)):
             raise FabricError(CONF, f"{name} is no setting of NCCL", "its settings begin with NCCL_")

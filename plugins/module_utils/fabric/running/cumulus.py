@@ -91,7 +91,7 @@ def merge(into: Tree, more: Any, place: str) -> None:
 
 
 def items(node: Any, place: str) -> Iterator[tuple[str, Any]]:
-    """Return the settings below a node; a lone word or a list of words stands for keys without settings."""
+    """Return the settings below a node; a single word or a list of words means keys without settings."""
     if node is None or node == "":
         return iter(())
     if isinstance(node, Mapping):

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Read the inventory's switches and their links, and refuse what is wrong with them before anything is planned."""
+"""Read the inventory's switches and their links, and refuse invalid ones before anything is planned."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _mapping(lines: _Lines, indent: int) -> dict[str, Any]:
         number, _indent, content = lines.here()
         match = KEY.match(content)
         if match is None:
-            if content.startswith("- "):  # a list may stand as far left as the key that it belongs to
+            if content.startswith("- "):  # a list may have the same indentation as its key
                 break
             raise lines.error("is not KEY: VALUE")
         key = _scalar(lines, match[1])

@@ -126,7 +126,7 @@ def _ecmp_lines(switch: Switch) -> list[str]:
 
 
 def _port_lines(subject: str, wanted: PortQos) -> list[str]:
-    """Return a port's commands; DEV stands for its name."""
+    """Return a port's commands, with DEV in place of its name."""
     lines = [] if wanted.ip_mtu_bytes is None else [f"ip link set dev DEV mtu {wanted.ip_mtu_bytes}"]
     queues = {number: queue for number, queue in enumerate(wanted.queues) if queue is not None}
     if not queues and not any(entry is not None for entry in wanted.dscp_to_class):

@@ -135,7 +135,7 @@ def of_rail(
         for part in ("nic", "gpu") if run.get("gpu_memory") else ("nic",):
             rate = _rates(node, rail[end].get(part) or "")[0]
             if rate:
-                # What is left of the link after its packets' headers, as for copies.
+                # The share of the link without its packets' headers, as for copies.
                 limits[f"PCIe link of {rail[end][part]}"] = rate * COPY_SHARE
     name = min(limits, key=lambda item: limits[item], default="")
     limit = limits[name] if port else None
@@ -224,7 +224,7 @@ def _not_measured(what: str, source: str, run: dict[str, Any]) -> Result:
 
 
 def _rates(node: Host | None, address: str) -> tuple[float | None, str]:
-    """Return the rate of a device's link at its best, and what is wrong with the link now."""
+    """Return the highest rate of a device's link, and the present fault of the link."""
     function = node.by_address().get(address) if node else None
     if function is None or function.link is None:
         return None, ""

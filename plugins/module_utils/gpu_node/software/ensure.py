@@ -88,7 +88,7 @@ def _write(system: System, machine: Machine, wanted: dict[str, str], check: bool
                 system.replace(path, wanted[path].encode())
             else:
                 system.remove(path)
-    # What apt or dnf has read of archives is of the former files.
+    # The package lists of apt or dnf are from the former files.
     kind = machine.system.packages
     sources = {files.SOURCES[kind], files.KEYS[kind]}
     stems = tuple(path.split("{}")[0] for path in sources)

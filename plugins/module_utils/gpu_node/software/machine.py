@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The machine, or the image, that gets the software of a GPU node, as it is now."""
+"""The present state of the machine, or of the image, that gets the software of a GPU node."""
 
 from __future__ import annotations
 

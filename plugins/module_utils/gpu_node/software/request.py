@@ -101,7 +101,7 @@ def _repository(given: HostSettings) -> Repository:
             raise given.refuse(f"{word!r} is no suite or component", "write it as in sources.list(5)")
     if suite.endswith("/") == bool(components):
         raise given.refuse("a flat archive (suite /) has no components, any other has", "correct suite and components")
-    # Of several lines, so values.text would refuse it.
+    # It has several lines, which values.text would refuse.
     key = given.value("key", str)
     _check_key(given, key)
     return Repository(name, url, key if key.endswith("\n") else key + "\n", suite, tuple(components))

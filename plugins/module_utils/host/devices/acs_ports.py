@@ -42,7 +42,7 @@ def wanted(given: HostSettings, host: Host | None) -> AcsPlan | None:
 
 
 def report(plan: AcsPlan) -> dict[str, Any]:
-    """Return the ports with their rules, and what is expected of ATS and IOMMU groups and is not so, as text."""
+    """Return the ports with their rules, and the unmet requirements of ATS and IOMMU groups as text."""
     return {
         "purpose": plan.purpose,
         "ports": [port.to_dict() for port in plan.ports],

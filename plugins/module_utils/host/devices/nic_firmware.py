@@ -186,7 +186,7 @@ def ensure(system: System, host: Host, data: Any, check: bool = False) -> Outcom
             failures.append(f"nic_firmware: {address}: {error}{_because(system)}")
     for address, before in list(seen.items()):
         planned = plan(before, want[address])
-        # Of the table, which is for a whole family, firmware may lack a setting; of the inventory it is a mistake.
+        # Firmware may lack a setting of its family's table. In the inventory such a setting is an error.
         lacking = [name for name in planned.lacking if name in by_hand[address]]
         unknown = [name for name in planned.lacking if name not in lacking]
         outcome.facts["unknown"] += [f"the firmware of {address} knows no {name}" for name in unknown]

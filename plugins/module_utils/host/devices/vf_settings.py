@@ -19,7 +19,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system 
 
 DEVICES = "/sys/bus/pci/devices"
 GUID = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){7}", re.IGNORECASE)
-# IEEE 802.1Q: 12 bits, of which 4095 is reserved.
+# IEEE 802.1Q: 12 bits; 4095 is reserved.
 VLAN_MAX = 4094
 # struct ifla_vf_rate (linux/if_link.h): 32 bits, which ip(8) reads as a signed number.
 RATE_MAX = (1 << 31) - 1

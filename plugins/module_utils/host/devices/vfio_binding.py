@@ -92,7 +92,7 @@ def to_save(data: Any, facts: dict[str, Any]) -> Any:
 
 
 def for_guests(data: Any, host: Host) -> list[Function]:
-    """Return the functions to bind that are there: others may be VFs that are made later. Raises HostError."""
+    """Return the existing functions to bind: the others may be VFs that are made later. Raises HostError."""
     given = _read(data)
     present = []
     for selector in given.value("devices", values.texts):

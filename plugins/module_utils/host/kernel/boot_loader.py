@@ -159,7 +159,7 @@ def _linux_lines(configuration: str) -> list[str]:
 def _entry(text: str, arguments: list[str], remove: list[str]) -> str:
     def options(found: re.Match[str]) -> str:
         if "$kernelopts" in found[2]:
-            return found[0]  # they stand in the environment block
+            return found[0]  # they are in the environment block
         return found[1] + command_line.merged(found[2], arguments, remove)
 
     return re.sub(r"^(options[ \t]+)(.*)$", options, text, flags=re.MULTILINE)

@@ -77,7 +77,7 @@ def owned(arguments: list[str], remove: list[str]) -> set[str]:
     for family in FAMILIES:
         if keys & family:
             keys |= family
-    # Who is to be without an argument is to be without its parts, too.
+    # Removing an argument removes its parts, too.
     return keys | {part for part in PARTS for name in remove if part.startswith(f"{key(name)}=")}
 
 

@@ -12,7 +12,7 @@ import re
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.host.common.system import System
 
-# "none [integrity] confidentiality": the level that is on stands in brackets.
+# "none [integrity] confidentiality": the current level is in brackets.
 FILE = "/sys/kernel/security/lockdown"
 NONE = "none"
 

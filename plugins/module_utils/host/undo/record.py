@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A record of what was before the first change: the role's ``absent`` restores from it.
+"""The record of the state before the first change: the role's ``absent`` restores from it.
 
 ``Remembering`` is a System that notes the state of a thing before it changes it for the first time. An entry is written
 before the change, so that a run that is killed between both leaves an entry that restores nothing. What is noted first

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Take back all that was set on a host, from the record of what was before, last change first.
+"""Restore the former state of a host from its record, the last change first.
 
 A thing that is gone (a device, a file of the kernel) needs no restoring. One that cannot be restored keeps its entry,
 so that the next call tries it again.

@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model
 
 
 def layer_inputs(layer: Layer, content_digests: Mapping[str, str]) -> dict[str, Any]:
-    """Return the layer as plain data that is the same on every build machine: digests stand for files and roles.
+    """Return the layer as plain data that is the same on every build machine: files and roles are given by digests.
 
     ``content_digests``: sha256 by path of each of ``layer.sources()`` and by name of each of ``layer.roles``, no other.
     Raises ImageError for another set.

@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.files 
 # They become names of files that a web server serves and iPXE requests, so no space, slash, or leading dot.
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
-# A node, as it stands in URLs of a boot server and in kernel arguments.
+# A node's name in URLs of a boot server and in kernel arguments.
 NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 
 # The number of nodes that a message names; it only counts the others.

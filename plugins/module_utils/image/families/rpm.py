@@ -176,7 +176,7 @@ def clean(root: Path) -> None:
             shutil.rmtree(path)
         elif path.exists():
             path.unlink()
-    # dnf makes them for modules, of which there may be none.
+    # dnf makes them for modules, also if there are none.
     for name in ("etc/dnf/modules.d", "etc/dnf"):
         with contextlib.suppress(OSError):
             inside(root, name).rmdir()

@@ -60,7 +60,7 @@ EK_TEMPLATE = (
 RSA_EXPONENT = 65537
 
 # A credential is bound to a second key beside the endorsement key. It cannot be the endorsement key itself, because its
-# policy does not allow it the role ADMIN. The second key belongs to nobody: a P-256 key whose private part is sha256 of
+# policy does not allow it the role ADMIN. The second key is public: a P-256 key whose private part is sha256 of
 # this text, so that only a node's endorsement key is enrolled. The endorsement key alone decides who can open a
 # credential.
 ACTIVATED_KEY_TEXT = b"sailloft node identity: this key keeps no secret"

@@ -45,14 +45,14 @@ def read(subject: str, run: Run, root: str = "/") -> dict[str, Any]:
         "boot_id": _read(root, "proc/sys/kernel/random/boot_id").strip(),
         "kernel": kernel,
         "command_line": command_line,
-        "arguments": wished_arguments(command_line),
+        "arguments": requested_arguments(command_line),
         "verity_possible": _has_verity(root, kernel),
         "systemd": {"state": state, **times},
         "failed_units": _failed_units(subject, run),
     }
 
 
-def wished_arguments(command_line: str) -> list[str]:
+def requested_arguments(command_line: str) -> list[str]:
     """Return the arguments of ``command_line`` that image and node request, in order: all except the boot's own."""
     return [argument for argument in command_line.split() if not _OF_THE_BOOT.fullmatch(argument)]
 

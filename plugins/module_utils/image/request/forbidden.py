@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Remove what must not be in an image, and what is not a layer's own."""
+"""Remove files that must not be in an image, and files that do not belong to the layer."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Firmware:
     http: bool
 
 
-# 7 stands for x86_64 UEFI in IANA's list and 9 for EBC; RFC 4578 had them the other way round, and firmware sends both.
+# 7 means x86_64 UEFI in IANA's list and 9 for EBC; RFC 4578 had them the other way round, and firmware sends both.
 # UEFI specification, section 24.7 (HTTP boot): the answer carries the vendor class HTTPClient and a URL as boot file. A
 # proxy of dnsmasq answers PXE clients only.
 FIRMWARES = (
@@ -83,7 +83,7 @@ class Capacity:
 
 
 def capacity(nodes: int, own: int) -> Capacity:
-    """Return the limits for ``nodes`` nodes, of which ``own`` are in the server's own network."""
+    """Return the limits for ``nodes`` nodes; ``own`` of them are in the server's own network."""
     # Twice: a firmware that asks again begins a second transfer.
     transfers = max(LEAST_TRANSFERS, 2 * nodes)
     connections = max(LEAST_CONNECTIONS, 1024 + CONNECTIONS_PER_NODE * nodes)

@@ -26,9 +26,9 @@ Network = ipaddress.IPv4Network
 _FOUR = re.compile(r"(?:0|[1-9][0-9]{0,2})(?:\.(?:0|[1-9][0-9]{0,2})){3}")
 # IFNAMSIZ of linux/if.h is 16 with the closing NUL. dnsmasq reads '*' as a pattern and ':' as an alias.
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}")
-# It stands bare in the configurations of nginx and dnsmasq, which read quotes, semicolons, braces, '$' and '#'.
+# Unquoted in the configurations of nginx and dnsmasq, which read quotes, semicolons, braces, '$' and '#'.
 _FOLDER = re.compile(r"[A-Za-z0-9/._-]+")
-# dnsmasq(8), --dhcp-range: two minutes are its least; RFC 2132, section 9.2: 32 bits, of which all ones mean for ever.
+# dnsmasq(8), --dhcp-range: two minutes are its least; RFC 2132, section 9.2: 32 bits; all ones mean for ever.
 LEAST_LEASE_S, MOST_LEASE_S = 120, 2**32 - 2
 
 
@@ -51,7 +51,7 @@ class Server:
 
 
 def problems(server: Server, nodes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what is wrong, in sentences that name the variable or the nodes and the next step.
+    """Return the errors as sentences that name the variable or the nodes, and the next step.
 
     A node has name and mac, and address if the server gives the addresses; it may have architecture.
     """
@@ -75,7 +75,7 @@ def problems(server: Server, nodes: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _of_server(server: Server) -> tuple[list[str], Network | None]:
-    """Return what is wrong with the server's own variables; and its network, None if it is unknown."""
+    """Return the errors in the server's own variables; and its network, None if it is unknown."""
     found: list[str] = [
         *_value("boot_server_interface", _matching, server.interface, _INTERFACE, "name one interface, as eth1"),
         *_value("boot_server_http_port", values.whole, server.http_port, 1, 65535),
@@ -113,7 +113,7 @@ def _of_server(server: Server) -> tuple[list[str], Network | None]:
 
 
 def _of_subnets(server: Server, own: Network | None) -> tuple[list[str], list[Network]]:
-    """Return what is wrong with boot_server_subnets, and the networks of those that are right."""
+    """Return the errors in boot_server_subnets, and the networks of its valid items."""
     found: list[str] = []
     networks: list[Network] = []
     for subnet in server.subnets:
@@ -160,7 +160,7 @@ def _subnet(given: Any) -> tuple[Network, Address]:
 def _of_address(
     node: Mapping[str, Any], server: Server, networks: Sequence[Network], gateways: Mapping[Any, str]
 ) -> list[str]:
-    """Return what is wrong with the address that the server is to give to the node; no ``networks`` where unknown."""
+    """Return the errors in the address that the server gives to the node; ``networks`` is empty if unknown."""
     subject = _subject(node)
     address = _address(node.get("address"))
     if not address:

@@ -71,7 +71,7 @@ def garbage(store: Store, keep: Iterable[str], history: int) -> Garbage:
 
 
 def collect(store: Store, keep: Iterable[str], history: int, hold: str = "") -> Garbage:
-    """Remove what nothing names, the images before their blobs; return what was removed.
+    """Remove files that nothing names, images before their blobs; return the removed files.
 
     Raises ImageError as ``reasons`` does. ``hold`` is the run's own; if there is any other, nothing is removed.
     An image's folder is removed by one rename, so that no reader finds an image without its blobs. The next run

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Hold what devices see against the planned cables: missing, wrong, swapped, one-sided, and wrong speeds. Pure.
+"""Compare the neighbours of devices with the planned cables: missing, wrong, swapped, one-sided, wrong speed. Pure.
 
 A device that was not read is not judged, and a cable of which neither end was read is counted as not read.
 """
@@ -66,7 +66,7 @@ def compare(
             for end in (one, other)
             if (end.device in subnet if link.infiniband else end.device in read and end not in hidden)
         ]
-        # What is at a port that its own system does not see is unknown, unless the far end sees another device there.
+        # The neighbour of a port that its own system does not see is unknown, unless the far end sees another device.
         if hidden & {one, other} and not any(end in views for end in readers):
             readers = []
         if not readers:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Hold a site against the rules: each finding names the rule, the offender, and the figures."""
+"""Check a site against the rules: each finding names the rule, the offender, and the figures."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec i
 
 
 def check_racks(site: Site) -> Iterator[Finding]:
-    """Return what is wrong with units and power of the racks; racks with the same fault are one finding."""
+    """Return the findings about units and power of the racks; racks with the same fault are one finding."""
     faults: dict[tuple[str, str, str], list[str]] = {}
     for rack in site.racks:
         if rack.spec is None or rack.spec.rack is None:

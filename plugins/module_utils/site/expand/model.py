@@ -30,7 +30,7 @@ class Block:
         self.children: list[Block] = []
         # By kind of block, the numbers of this one and of those around it.
         self.numbers: dict[str, int] = {**(parent.numbers if parent else {}), spec.name if spec else "site": number}
-        # Of a rack: what stands in it, its row, and the middle of its front.
+        # For a rack: its devices, its row, and the middle of its front.
         self.devices: list[Device] = []
         self.row = 0
         self.x_m = self.y_m = 0.0
@@ -64,7 +64,7 @@ class Device:
 
     @property
     def spare(self) -> bool:
-        """True for a spare. Spares are spread evenly, and those that are there stay spares when the site grows."""
+        """True for a spare. Spares are spread evenly, and existing spares stay spares when the site grows."""
         percent = self.kind.spare_percent
         return self.number * percent // 100 > (self.number - 1) * percent // 100
 

@@ -44,7 +44,7 @@ def plan(site: Site, before: Site | None = None) -> dict[str, Any]:
 
 
 def summary(site: Site) -> list[str]:
-    """Return what there is, in lines."""
+    """Return the contents of the site, in lines."""
     lines = [f"{site.blueprint.site}: {len(site.racks)} racks, {watts(site) / 1000:g} kW, {len(site.cables)} cables"]
     for kind in site.blueprint.kinds.values():
         devices = site.by_kind[kind.name]

@@ -14,7 +14,7 @@ NAMES_MAX = 4096
 
 
 def expand(text: str) -> tuple[str, ...]:
-    """Return the names that ``text`` stands for, the last range running fastest. Raises ValueError."""
+    """Return the names in ``text`` with its ranges expanded; the last range varies fastest. Raises ValueError."""
     parts = RANGE.split(text)
     fixed, choices = parts[0::4], []
     for first, last, step in zip(parts[1::4], parts[2::4], parts[3::4]):

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The blueprint as it was written: what there is, and by which rules it is placed, addressed and linked."""
+"""The blueprint as written: its devices, and the rules by which they are placed, addressed and linked."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class LinkRule:
 
 @dataclass(frozen=True)
 class Floor:
-    """The places of racks and the way of cables: in rows, through a tray above them."""
+    """The positions of racks, in rows, and the route of cables, through a tray above them."""
 
     racks_per_row: int
     rack_width_m: float

@@ -155,7 +155,7 @@ class AcsPlan:
                 for port in children.get(address, []):
                     self._roles.setdefault(port, (topology, "other_port"))
 
-    # What is expected of ATS and IOMMU groups -----------------------------------------------------------------------
+    # Requirements of ATS and IOMMU groups ---------------------------------------------------------------------------
 
     def checks(self) -> list[Check]:
         """Return the expectations: of each NIC's ATS capability, and of the IOMMU groups of NICs and GPUs.

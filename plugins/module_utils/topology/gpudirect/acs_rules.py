@@ -46,7 +46,7 @@ class Mask:
         return int("".join("1" if bit == "0" else "0" for bit in self.text), 2)
 
     def applied(self, control: int, capability: int) -> int:
-        """Return ``control`` with these bits, as far as the port has them."""
+        """Return ``control`` with those of these bits that the port has."""
         return (control & ~self.off) | (self.on & capability)
 
     def lacking(self, capability: int) -> int:
@@ -54,11 +54,11 @@ class Mask:
         return self.on & ~capability
 
     def holds(self, control: int, capability: int) -> bool:
-        """Return True if ``control`` has these bits, as far as the port has them."""
+        """Return True if ``control`` has those of these bits that the port has."""
         return self.applied(control, capability) == control
 
 
-# What Linux sets by itself with the IOMMU on (pci_std_enable_acs in drivers/pci/pci.c): 0x1d.
+# The bits that Linux sets by itself with the IOMMU on (pci_std_enable_acs in drivers/pci/pci.c): 0x1d.
 KERNEL_DEFAULT = Mask("xx111x1")
 # NVIDIA Vera's root ports have completion redirect read-only and off (``kernel_acs_isolated`` of rdma_topo).
 VERA_DEFAULT = Mask("xx101x1")

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Will GPUDirect be fast? For each GPU and the NICs nearest to it, the known causes that stand in the way. Pure.
+"""The outlook for GPUDirect: the known causes that slow each GPU and the NICs nearest to it. Pure.
 
 Each cause has its cost, as users have measured it, and its remedy. The figures are those of the threads named there;
 none was measured by this project. What could not be read is a cause, too: unknown is never fast.
@@ -41,7 +41,7 @@ ENCODINGS = ((5.0, 8 / 10), (32.0, 128 / 130), (64.0, 242 / 256))
 
 @dataclass(frozen=True)
 class Cause:
-    """Something that makes GPUDirect slower, with its cost and remedy. ``severity`` 0 is not known, 2 is the worst."""
+    """A cause that makes GPUDirect slower, with its cost and remedy. ``severity`` 0 is not known, 2 is the worst."""
 
     severity: int
     what: str

@@ -28,7 +28,7 @@ ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):[01][0-9a-f]\.[0-7]")
 LAST_BUS = 0xFF
 # An address is of 64 bits at most, and nothing with GPUs has fewer than 32.
 FEWEST_ADDRESS_BITS, MOST_ADDRESS_BITS = 32, 64
-# Of PCI's configuration header.
+# The fields of PCI's configuration header.
 ID_BITS = {"class_code": 24, "vendor_id": 16, "device_id": 16, "subsystem_vendor_id": 16, "subsystem_device_id": 16}
 # The System Locality Information Table of the ACPI Specification: a node is 10 from itself, 0 to 9 are reserved, 255 is
 # out of reach. Linux on POWER has 10 for nodes that its firmware does not tell apart, too.
@@ -60,7 +60,7 @@ def check(host: Host) -> None:
         known[function.address] = function
     for function in known.values():
         _check_function(function, known, domains)
-        # NCCL knows no root complexes: one stands for all below a NUMA node (read/nccl.py).
+        # NCCL has no root complexes: one represents all of a NUMA node (read/nccl.py).
         if host.source != "nccl" and _domain(function) != domains[function.root_complex]:
             raise _wrong(
                 f"PCI function {function.address} has another PCI domain than its root complex {function.root_complex}"

@@ -62,7 +62,7 @@ CLASSES: tuple[tuple[int, int | None, int | None, frozenset[int] | None, str], .
     (0x03, 0x80, 0x1002, None, "gpu"),
     (0x12, 0x00, 0x1002, None, "gpu"),
     # Intel Data Center GPU Max and Flex: INTEL_PVC_IDS, INTEL_ATS_M150_IDS and INTEL_ATS_M75_IDS of Linux
-    # include/drm/intel/pciids.h. Not every display of Intel's, of which most are part of a processor.
+    # include/drm/intel/pciids.h. Not every display of Intel's: most are part of a processor.
     (
         0x03,
         0x80,

@@ -32,7 +32,7 @@ COMPRESSED: dict[bytes, Callable[[str, Literal["rb"]], io.BufferedIOBase]] = {
     b"BZh": bz2.open,
     b"\xfd7zXZ\x00": lzma.open,
 }
-# POSIX 1003.1 ustar, which GNU's and pax keep: the magic lies at byte 257 of a block of 512.
+# POSIX 1003.1 ustar, which GNU's and pax keep: the magic is at byte 257 of a block of 512.
 BLOCK = 512
 USTAR = slice(257, 262)
 HEAD_BYTES = BLOCK
@@ -88,7 +88,7 @@ def _members(path: str, archive: tarfile.TarFile, folder: str) -> int:
     for number, member in enumerate(archive):
         if number >= LIMIT_MEMBERS:
             raise TopologyError(f"{path}: more than {LIMIT_MEMBERS} files: no recording of a host", REMEDY)
-        # A sparse file, or one that only claims its size, is more than what lies in the tar.
+        # A sparse file, or one that only claims its size, is larger than its data in the tar.
         written += member.size
         if written > LIMIT_BYTES:
             raise _too_large(path)

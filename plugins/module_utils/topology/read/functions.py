@@ -202,7 +202,7 @@ def _link_of_files(files: Files, directory: str) -> Link:
 
 
 def _read_config(files: Files, path: str, function: Function) -> None:
-    """Set in ``function`` what only config space says, as far as it could be read."""
+    """Set the fields of ``function`` that only config space has, if it could be read."""
     descriptor = files.open(path)
     if descriptor is None:
         raise TopologyError(f"{files.path(path)} went away while it was read", "read again")

@@ -206,7 +206,7 @@ def _function(element: Element, root_complex: RootComplex, above: Function | Non
 
 
 def _class(element: Element, vendor: int, device: int) -> tuple[int, str]:
-    """Return class code and kind, from the file's class or else from what is below."""
+    """Return class code and kind, from the file's class or else from the elements below."""
     text = element.attributes.get("class", "")
     code = int(text[2:].ljust(6, "0"), 16) if text else 0
     if element.all("pci"):

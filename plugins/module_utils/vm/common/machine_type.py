@@ -43,7 +43,7 @@ def of_domain(xml: str) -> str | None:
 
 
 def settled(pinned: str, defined: str | None, newest: str) -> str:
-    """Return the machine of a plan: the pinned version, else the existing domain's, else what the alias stands for."""
+    """Return the machine of a plan: the pinned version, else the existing domain's, else the alias's version."""
     return pinned if pinned != ALIAS else defined or newest
 
 

@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.mode
 # of their own (driver_managed_dma and pci-stub in Linux; vfio-pci is VFIO itself).
 HARMLESS_DRIVERS = frozenset({"vfio-pci", "pci-stub", "pcieport"})
 
-# What a port must do for the devices below it to be in groups of their own: source validation, request redirect,
+# The ACS bits that a port needs for the devices below it to be in separate groups: source validation, request redirect,
 # completion redirect, upstream forwarding (REQ_ACS_FLAGS in Linux drivers/iommu/iommu.c; bits as in model.Acs).
 ISOLATING_ACS = 0x1D
 # No setting of a request: all GPUs of a board bring its NVSwitches.

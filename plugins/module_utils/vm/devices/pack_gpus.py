@@ -352,7 +352,7 @@ class _Search:
         return self.steps >= 10 * STEPS
 
     def _ways(self, at: int, free: int, used: capacity.Room) -> Iterator[tuple[int, int, capacity.Room]]:
-        """Yield (cost, units, what is used afterwards), cheapest first."""
+        """Yield (cost, units, capacity used afterwards), cheapest first."""
         request = self.ordered[at]
         packing = self.packing
         found = packing.candidates(request, free)

@@ -283,7 +283,7 @@ def _firmware_of_image(wanted: dict[str, str], have: dict[str, str]) -> None:
 def _same(path: str, wanted: str, have: str) -> bool:
     if wanted == have:
         return True
-    # If libvirt was not asked, the plan has the alias, and libvirt writes the version that the alias stands for.
+    # If libvirt was not asked, the plan has the alias, and libvirt writes the alias's version.
     return path == "os/type/@machine" and wanted == machine_type.ALIAS and machine_type.is_version(have)
 
 

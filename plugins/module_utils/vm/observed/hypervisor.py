@@ -21,7 +21,7 @@ class Accelerator:
 
     max_vcpus: int
     firmwares: list[str]  # "bios" always; "efi" where libvirt finds a firmware descriptor
-    machine: str  # the version that the alias q35 stands for
+    machine: str  # the version that the alias q35 means
     machines: dict[str, int] = field(default_factory=dict)  # versions of q35, and the vCPUs of each (0: not told)
 
     def vcpus_of(self, machine: str) -> int:

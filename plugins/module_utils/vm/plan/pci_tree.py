@@ -17,7 +17,7 @@ ROOT_PORT = "pcie-root-port"
 UPSTREAM = "pcie-switch-upstream-port"
 DOWNSTREAM = "pcie-switch-downstream-port"
 
-# PCI Express lets only these stand below each other; None is the root bus. libvirt has a model for each.
+# PCI Express allows only these below each other; None is the root bus. libvirt has a model for each.
 BELOW = {None: ROOT_PORT, ROOT_PORT: UPSTREAM, UPSTREAM: DOWNSTREAM, DOWNSTREAM: UPSTREAM}
 MODEL_OF_TYPE = {"root_port": ROOT_PORT, "switch_upstream": UPSTREAM, "switch_downstream": DOWNSTREAM}
 

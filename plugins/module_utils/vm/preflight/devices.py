@@ -158,7 +158,7 @@ def _models(plan: DomainPlan, host: Host) -> Iterator[Finding]:
 
 
 def _ats(plan: DomainPlan, around: Surroundings) -> Iterator[Finding]:
-    """Find ATS that is requested and works nowhere, or is on in a device and stopped on its way."""
+    """Find ATS that is requested and works nowhere, or is on in a device and blocked by a port."""
     if not plan.spec.ats:
         return
     able = [function for function in plan.chosen.all() if function.ats]

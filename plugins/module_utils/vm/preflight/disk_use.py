@@ -136,7 +136,7 @@ def conflicts_on_host(specs: list[DomainSpec], hypervisor: Hypervisor, stopping:
 
 
 def removable(spec: DomainSpec, specs: list[DomainSpec], hypervisor: Hypervisor) -> tuple[list[str], list[Finding]]:
-    """Return the disks of ``spec`` that were made from their base and that nobody else uses; and why others stay."""
+    """Return the disks of ``spec`` that were made from their base and have no other user; and why others stay."""
     others: list[Use] = []
     for each in specs:
         if each.name != spec.name:

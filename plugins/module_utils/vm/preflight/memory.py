@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The checks of memory: what the host has at all, and what is free for the domains that start. Pure."""
+"""The checks of memory: the host's total, and the free part for the domains that start. Pure."""
 
 from __future__ import annotations
 

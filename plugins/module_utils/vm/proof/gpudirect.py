@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Will GPUDirect be fast? One claim for each GPU and its nearest NICs, the worst first. Pure.
+"""The claims about GPUDirect: one for each GPU and its nearest NICs, the worst first. Pure.
 
 A pair that is not direct is not applicable, with its causes, costs and remedies: a cause that can be remedied fails a
 claim of its own in another layer. A guest that was not read fails.

@@ -82,7 +82,7 @@ def settings_of_nccl(asked: dict[str, str], found: str | None) -> Claim:
 
 
 def file_of_nccl(planned: str, found: str | None) -> Claim:
-    """Claim that the guest's NCCL topology file is the ``planned`` one; empty: none is asked for."""
+    """Claim that the guest's NCCL topology file is the ``planned`` one; empty: none is requested."""
     source = "guest /etc/nccl-topology.xml"
     if not planned:
         reason = "the guest has no GPU, or the inventory does not ask for it (gpu_guest_nccl_topology, gpu_guest_nccl)"

@@ -33,7 +33,7 @@ class Pci:
     children: list[Pci] = field(default_factory=list)
 
     def lines(self, indent: int) -> list[str]:
-        """Return the element with what is below it."""
+        """Return the element with its children."""
         start = " " * indent + _tag("pci", self.attributes)
         if not self.children:
             return [f"{start}/>"]
@@ -71,7 +71,7 @@ def needed(text: str, functions: Iterable[Function]) -> int:
 
 
 def link(known: dict[str, Function], function: Function) -> dict[str, str]:
-    """Return speed and width of the host's link; empty where the host does not tell them."""
+    """Return speed and width of the host's link; empty if the host does not report them."""
     speed, width = link_limit(known, function)
     # A speed that NCCL does not know yet counts as the highest that it does.
     texts = [text for known_speed, text in SPEED_TEXTS if speed is not None and known_speed <= speed]
@@ -79,7 +79,7 @@ def link(known: dict[str, Function], function: Function) -> dict[str, str]:
 
 
 def processor(cpu: Cpu) -> dict[str, str]:
-    """Return the attributes of the host's processor, as far as NCCL knows them."""
+    """Return the attributes of the host's processor that NCCL supports."""
     attributes = {}
     names = {kernel: name for name, kernel in ARCHITECTURES.items()}
     if cpu.architecture in names:

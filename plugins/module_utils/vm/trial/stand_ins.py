@@ -340,7 +340,7 @@ def _stand_in(plan: DomainPlan, port: pci_tree.Port, item: StandIn, multifunctio
     if item.io:
         # QEMU's test device: a BAR of any size with nothing behind it, and an I/O BAR that takes a bridge 4 KiB of 64.
         return ["-device", f"pci-testdev,{place}" + (f",membar={item.bar_bytes}" if item.bar_bytes else "")]
-    # QEMU's shared memory device has no I/O BAR. Its memory is only reserved: nobody touches it.
+    # QEMU's shared memory device has no I/O BAR. Its memory is only reserved, never accessed.
     memory = f"{item.identity}-memory"
     return [
         "-object",

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The 64-bit MMIO space of a virtual machine with GPUs, which vSphere's API does not tell the BARs of. Pure."""
+"""The 64-bit MMIO space of a virtual machine with GPUs, whose BARs vSphere's API does not report. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DEFAULT_GIB = 32
 
 
 def unknown(functions: Iterable[Function]) -> list[str]:
-    """Return the addresses of the GPUs of which neither the topology nor the table tells a BAR."""
+    """Return the addresses of the GPUs that have a BAR neither in the topology nor in the table."""
     return [
         item.address
         for item in functions

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The ConfigSpec that turns what vCenter has into what is wanted (wanted.py): nothing in it that does not change."""
+"""The ConfigSpec that changes vCenter's configuration into the wanted one (wanted.py). It contains changes only."""
 
 from __future__ import annotations
 

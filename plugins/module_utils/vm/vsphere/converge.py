@@ -312,7 +312,7 @@ def _power(row: Row, session: Session, method: str) -> Callable[[], Any]:
 
 
 def _verify(rows: list[Row], site: Site, session: Session) -> None:
-    """Read back what was changed, and the slots of what was started. Raises DomainError with what vCenter lost."""
+    """Read back changed virtual machines, and slots of started ones. Raises DomainError for settings that were lost."""
     changed = [row for row in rows if {"create", "reconfigure", "upgrade"} & set(row.actions)]
     started = [row for row in rows if "power_on" in row.actions]
     if not changed and not started:

@@ -37,7 +37,7 @@ NO_COUNTERPART = {
 def of_request(
     request: Request, placement: Placement, wanted: dict[str, Any], esxi: str, host: Host
 ) -> Iterator[Finding]:
-    """Yield what is wrong with one virtual machine on a host of ESXi release ``esxi``."""
+    """Yield the faults of one virtual machine on a host of ESXi release ``esxi``."""
     name, spec, own = request.name, request.spec, request.vsphere
     for option, (default, reason) in NO_COUNTERPART.items():
         if getattr(spec, option) != default:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A virtual machine's configuration as vCenter has it, in the form of ``wanted.py``; and what it holds of its host.
+"""A virtual machine's configuration as vCenter has it, in the form of ``wanted.py``; and its share of the host.
 
 Objects are vSphere's VirtualMachineConfigInfo and what it has, read by attribute. Pure.
 """

@@ -15,7 +15,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.vm.request.spec imp
 
 HARDWARE = re.compile(r"vmx-[0-9]{1,3}")
 PASSTHROUGH = ("fixed", "dynamic")
-# What is read here and not by the common parser.
+# Settings that are read here and not by the common parser.
 OWN = ("vsphere", "disks")
 # 62 TiB, the largest virtual disk (VMware Configuration Maximums).
 DISK_MIB_MAX = 62 << 20

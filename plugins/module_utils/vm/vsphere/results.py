@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""One virtual machine on its way from its request to vCenter, and what the modules return of it. Pure."""
+"""The state of one virtual machine between its request and vCenter, and its part of the modules' results. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PHASES = ("power_off", "destroy", "create", "upgrade", "reconfigure", "power_on"
 
 @dataclass
 class Row:
-    """One virtual machine on its way: what is wanted, what is there, and the actions between."""
+    """One virtual machine: its wanted and its current configuration, and the actions from one to the other."""
 
     request: request.Request
     host: Esxi

@@ -30,7 +30,7 @@ POLL_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)
 TELL_S = 10
 # The most objects of one answer: vCenter pages larger answers (RetrieveOptions.maxObjects).
 PAGE_OBJECTS = 200
-# What a lost connection raises in pyVmomi.
+# The exceptions that pyVmomi raises for a lost connection.
 LOST = (http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError, OSError)
 
 

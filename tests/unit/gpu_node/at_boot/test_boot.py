@@ -152,6 +152,14 @@ def test_at_boot_it_is_tried_until_the_driver_is_there(tmp_path):
     assert "locked clocks, MHz: None -> [1980, 1980]" in said
 
 
+def test_at_boot_a_failure_is_reported_after_a_minute(tmp_path):
+    node = Node(tmp_path)
+    node.write("/sys/class/net/p0/device/vendor", "0x15b3\n")
+    waited = []
+    assert "ethtool is not installed" in boot.apply(node, boot.read({"ring_entries": 1}), print, waited.append)
+    assert sum(waited) == 60
+
+
 @pytest.mark.parametrize(
     ("settings", "why"),
     [

@@ -131,10 +131,14 @@ def test_secure_boot_needs_signed_modules(tmp_path, settings, why):
 
 
 @pytest.mark.parametrize(
-    ("system", "settings"), [("debian12", {"signing": True}), ("ubuntu2404", {"modules": "precompiled"})]
+    ("system", "settings", "kernel"),
+    [
+        ("debian12", {"signing": True}, "6.1.0-31-amd64"),
+        ("ubuntu2404", {"modules": "precompiled"}, "6.8.0-60-generic"),
+    ],
 )
-def test_signed_modules_go_with_secure_boot(tmp_path, system, settings):
-    assert planned(Node(tmp_path, system, secure_boot=True), **settings).kernels
+def test_signed_modules_go_with_secure_boot(tmp_path, system, settings, kernel):
+    assert planned(Node(tmp_path, system, secure_boot=True), **settings).kernels == (kernel,)
 
 
 @pytest.mark.parametrize(("system", "version"), [("ubuntu2404", "3.1"), ("rhel9", "3.1"), ("rhel10", "3.4.1")])

@@ -225,7 +225,9 @@ def test_a_driver_that_comes_late_is_waited_for(server):
 def test_what_cannot_be_does_not_keep_the_rest_from_being(server):
     settings = lost(server)
     server.bind(PF, None)
-    errors = boot.apply(server, settings, lambda line: None, lambda seconds: None)
+    waited = []
+    errors = boot.apply(server, settings, lambda line: None, waited.append)
+    assert sum(waited) == 60
     assert len(errors) == 1
     assert f"{PF} has no driver" in errors[0]
     assert server.read("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages") == "64"

@@ -118,7 +118,7 @@ def _back(old: Any, new: Any) -> Tree:
 
 
 def _normal(reader: Reader) -> Tree:
-    """Return the running tree with ranges expanded, as far as this project writes into it."""
+    """Return the parts of the running tree that this project writes, with ranges expanded."""
     tree = {key: reader.tree.get(key) or {} for key in ("interface", "qos", "system")}
     interfaces: Tree = {}
     for key, value in items(tree["interface"], f"{reader.place}: interface"):

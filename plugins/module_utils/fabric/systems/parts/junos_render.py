@@ -98,7 +98,7 @@ def _check_one_meaning(switch: Switch) -> None:
 
 
 def _port_lines(switch: Switch, subject: str, wanted: PortQos) -> tuple[list[Line], list[Line]]:
-    """Return the objects to which a port's settings refer, and the settings, in which PORT stands for its name."""
+    """Return the objects to which a port's settings refer, and the settings, with PORT in place of its name."""
     shared: list[Line] = []
     own: list[Line] = []
     names = _class_names(subject, wanted)

@@ -21,7 +21,7 @@ NOT_HELD = {
     "headroom": "NX-OS sizes the headroom of a no-drop class itself, from its MTU and the port's speed",
     "cable_m": "and no line tells it of cables",
 }
-# Lines of which an object has only one: another replaces it.
+# An object has only one of each of these lines: a new one replaces the old one.
 _SINGLE = re.compile(r"(set qos-group|mtu|pause|bandwidth|priority|random-detect)\b")
 
 Tree = dict[str, "Tree"]

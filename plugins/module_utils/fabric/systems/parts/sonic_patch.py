@@ -168,7 +168,7 @@ class _Target:
         self.parts.setdefault((table, key), []).append(part)
 
     def _put_together(self) -> None:
-        """Restore the original keys of which all parts are unchanged."""
+        """Restore the original keys if all their parts are unchanged."""
         for (table, key), parts in self.parts.items():
             entry = self.db.entry(table, key)
             if all(self.tables[table].get(part) == entry for part in parts):

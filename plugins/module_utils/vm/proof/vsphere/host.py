@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The claims of layers BIOS, NIC firmware and hypervisor: an ESXi host, as far as vCenter tells of it. Pure."""
+"""The claims of layers BIOS, NIC firmware and hypervisor: an ESXi host, from what vCenter reports. Pure."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ API = "vSphere Web Services API"
 
 @dataclass(frozen=True)
 class NotExpressed:
-    """Something that is claimed on KVM and that vSphere has no word for: why, and the cost of that."""
+    """A claim on KVM that vSphere cannot express: the reason, and its cost."""
 
     layer: str
     claim: str

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The guest addresses of passed-through devices, which vSphere's API does not tell. Pure.
+"""The guest addresses of passed-through devices, which vSphere's API does not report. Pure.
 
 ESXi gives each device a slot number at its first start (``pciPassthruN.pciSlotNumber``, ``ethernetN.pciSlotNumber``).
 VMware KB 2047927, "Mapping PCI slot numbers to guest-visible PCI bus topology": the number is FFF.BBBBB.DDDDD in bits.

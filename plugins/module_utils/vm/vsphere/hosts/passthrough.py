@@ -95,7 +95,7 @@ def _infos(properties: dict[str, Any]) -> list[Any]:
 
 
 def _waits(info: Any, wanted: dict[str, tuple[bool, int | None]]) -> bool:
-    """Return True for a device of the request that is not yet what is set for it."""
+    """Return True for a device of the request whose settings are not in effect yet."""
     if info.id not in wanted:
         return False
     count = getattr(info, "numVirtualFunctionRequested", 0) if getattr(info, "sriovEnabled", False) else 0

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The work of vsphere_host_topology_info: ESXi hosts as topologies, and what virtual machines hold of them."""
+"""The work of vsphere_host_topology_info: ESXi hosts as topologies, and the shares of their virtual machines."""
 
 from __future__ import annotations
 
