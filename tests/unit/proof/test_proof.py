@@ -249,16 +249,6 @@ def test_the_page_lists_what_fails_and_nothing_else_under_what_does_not_hold():
     assert '<section class="failures">' not in page(proof(HELD, APART))
 
 
-<<<<<<< HEAD
-def test_the_head_of_the_page_counts_all_claims():
-    text = page(proof(HELD, HELD, HELD, FAILED, FAILED, APART))
-    counts = re.search(r'<dl class="counts">(.*?)</dl>', text, re.DOTALL)[1]
-    assert re.findall(r"<dd>(.*?)</dd><dt>(.*?)</dt>", counts) == [
-        ("3", "claims hold"),
-        ("2", "fail"),
-        ("1", "not applicable here"),
-    ]
-=======
 @pytest.mark.parametrize(
     ("claims", "counts"),
     [
@@ -278,7 +268,6 @@ def test_each_layer_of_the_head_leads_to_its_section():
     targets = [str(value)[1:] for name, value in attributes if name == "href"]
     assert targets == ["layer-hypervisor", "layer-guest_xml", 'layer-a "b" & c']
     assert [value for name, value in attributes if name == "id"] == targets
->>>>>>> mutation
 
 
 def test_the_page_tallies_held_failed_and_not_applicable_by_layer():
