@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import layers, tree_contents
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian, rpm
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer, User
 
@@ -40,9 +41,14 @@ def link(root: Path, path: str, host: Path) -> Path:
     return own
 
 
-def nothing(argv, env=None, show=None) -> str:
+class Nothing(Run):
     """Stands for a tool."""
-    return ""
+
+    def __call__(self, argv, env=None, show=None, fault=None) -> str:
+        return ""
+
+
+nothing = Nothing("layer site", print)
 
 
 def layer(**own) -> Layer:
