@@ -90,6 +90,7 @@ def test_thresholds_are_not_seen_where_the_profile_is_not_used():
         ("fill-level [ 55 90 ]", "fill-level [ 55 900 ]", "'900'"),
         ("drop-probability [ 0 100 ]", "drop-probability [ 5 100 ]", "no straight line"),
         ("code-points nc1", "code-points nc9", "'nc9'"),
+        ("code-points nc1", "code-points", "classifiers dscp mydscp: code-points without one"),
         ("set class-of-service apply-macro sailloft queue-buffer-bytes 20000000\n", "", "how many bytes that has"),
         ("set system host-name leaf1", "system { host-name leaf1; }", "line 3: 'system"),
         ("forwarding-class CNP loss-priority low code-points nc1", "import mydscp", "imports itself"),
