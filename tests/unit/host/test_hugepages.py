@@ -128,6 +128,32 @@ def test_libvirt_is_told_of_a_new_mount_and_only_then(server):
     assert server.commands[-1] == "systemctl --no-block try-restart libvirtd.service"
 
 
+@pytest.mark.parametrize(
+    ("options", "missing"),
+    [
+        ("rw,pagesize=2M", [1024]),
+        ("rw,pagesize=2048K", [1024]),
+        ("rw,pagesize=1024M", [2]),
+        ("rw,pagesize=1G", [2]),
+        ("rw,pagesize=1048576K", [2]),
+        ("rw,relatime", [1024]),  # the default size, of /proc/meminfo
+    ],
+)
+def test_a_mount_counts_whatever_the_unit_of_its_size(server, options, missing):
+    server.put("/proc/meminfo", "MemTotal: 8000000 kB\nHugepagesize:       2048 kB\n")
+    server.put(
+        "/proc/mounts", f"hugetlbfs /dev/hugepages hugetlbfs {options} 0 0\nproc /proc proc rw,pagesize=16M 0 0\n"
+    )
+    assert [size for size, _path in hugepages._missing_mounts(server, {2, 1024})] == missing
+
+
+@pytest.mark.parametrize("word", ["1G", "1024M", "1048576K"])
+def test_a_reservation_of_another_unit_is_one(server, word):
+    server.put("/proc/cmdline", f"ro hugepagesz={word} hugepages=0:2\n")
+    assert hugepages._reserved_at_boot(server, 1024)
+    assert not hugepages._reserved_at_boot(server, 2)
+
+
 def test_killed_anywhere(killed_anywhere):
     assert killed_anywhere(lambda server: None, lambda server: hugepages.ensure(server, BOTH)) == 4
 

@@ -68,8 +68,9 @@ def nccl_bus_gb_per_s(text: str) -> float:
     rows = []
     for line in text.splitlines():
         words = line.split()
-        # size, count, type, redop, root, time, algbw, busbw
-        if len(words) >= 12 and words[0].isdigit() and words[1].isdigit():
+        # size, count, type, redop, root, time, algbw, busbw, #wrong, and four more in-place. Older releases print no
+        # root: 12 words, of which the eighth is the error (NVIDIA/nccl-tests#107).
+        if len(words) >= 13 and words[0].isdigit() and words[1].isdigit():
             rows.append((int(words[0]), float(words[7])))
     if not rows:
         raise UnreadableError("there is no row of results")

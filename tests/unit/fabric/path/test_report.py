@@ -122,6 +122,10 @@ def fake_system(monkeypatch):
     [
         ({"rdma_class": "storage"}, "class storage: the policy has no such class of RoCE; name one of roce"),
         ({"paths": [{"source": {"host": "gpu1", "nic": "x"}}]}, r"paths\[0\]: destination is missing"),
+        ({"paths": [{**PATHS[0], "source": {"host": "gpu1"}}]}, r"paths\[0\]: source: nic is missing"),
+        ({"paths": [{**PATHS[0], "destination": {"nic": "mlx5_0"}}]}, r"paths\[0\]: destination: host is missing"),
+        ({"paths": [{**PATHS[0], "over": "spine1"}]}, r"paths\[0\]: unknown setting"),
+        ({"paths": [{**PATHS[0], "source": {**PATHS[0]["source"], "port": "x"}}]}, r"source: unknown setting"),
         (
             {"paths": [{"source": {"host": "gpu9", "nic": "a"}, "destination": {"host": "gpu1", "nic": "mlx5_0"}}]},
             "NIC gpu9 a: it has no cable",

@@ -47,6 +47,18 @@ def test_the_pools_fit_into_the_buffer(asic):
     assert bool(asic.headroom_pool_bytes) != asic.sizes_pools
 
 
+@pytest.mark.parametrize("asic", ASICS.values(), ids=list(ASICS))
+def test_the_facts_that_all_of_a_vendors_files_share(asic):
+    """As the table's head says of them: NVIDIA's ingress pools are half each, Broadcom's lossy packets have none."""
+    assert (asic.lossless_classes, asic.unicast_queues) == (2, 8)
+    assert asic.lossy_pool_bytes == (asic.pool_bytes if asic.name.startswith("spectrum") else 0)
+    assert asic.formula == (
+        {"spectrum4": Formula.SPECTRUM4}.get(asic.name, Formula.SPECTRUM) if asic.name.startswith("spectrum") else None
+    )
+    assert (Formula.SPECTRUM.value, Formula.SPECTRUM4.value) == (0, 120 // 8)
+    assert asic.alpha_exponent is None
+
+
 def test_a_pool_whose_size_holds_the_headroom_is_that_much_smaller():
     assert ASICS["tomahawk3"].shared_bytes == 66_394_076 - 27_200_352
     assert ASICS["trident3"].shared_bytes == 26_284_032  # with 6,291,456 of headroom it is the whole buffer

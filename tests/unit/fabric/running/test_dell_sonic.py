@@ -160,6 +160,9 @@ BAD = [
     (put("sonic_qos_interfaces", "config", 0, "pfc", "priorities", [{"dot1p": 8}]), "dot1p 8 is not a whole number"),
     (put("sonic_qos_interfaces", "config", 0, "pfc", "watchdog_action", "panic"), "watchdog_action 'panic'"),
     (put("sonic_qos_interfaces", "config", 0, "pfc", "watchdog_detect_time", 20), "watchdog_detect_time 20 is not"),
+    (put("sonic_qos_interfaces", "config", 0, "pfc", "watchdog_detect_time", 5001), "watchdog_detect_time 5001 is not"),
+    (put("sonic_qos_interfaces", "config", 0, "pfc", "watchdog_restore_time", 99), "watchdog_restore_time 99 is not"),
+    (put("sonic_qos_interfaces", "config", 0, "pfc", "watchdog_restore_time", 60001), "watchdog_restore_time 60001 is"),
     (
         put("sonic_qos_interfaces", "config", 0, "cable_length", "7m"),
         "sonic_qos_interfaces Eth1/1: cable_length '7m'",
@@ -179,6 +182,14 @@ def test_what_is_no_configuration_is_refused_with_the_next_step(change, said):
         read(arguments)
     assert said in str(refused.value)
     assert refused.value.remedy
+
+
+@pytest.mark.parametrize(("detection", "restoration"), [(100, 100), (5000, 60000)])
+def test_a_watchdogs_times_go_to_their_limits(detection, restoration):
+    arguments = rendered(dell(ports=["Eth1/1"]))
+    pfc = arguments["sonic_qos_interfaces"]["config"][0]["pfc"]
+    pfc.update(watchdog_detect_time=detection, watchdog_restore_time=restoration)
+    assert read(arguments).ports["Eth1/1"].watchdog == Watchdog(detection, restoration, pfc["watchdog_action"])
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000])

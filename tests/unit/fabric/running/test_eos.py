@@ -68,6 +68,12 @@ def test_another_hand_says_the_same():
     assert eos.remediation(BY_HAND, wanted) == ""
 
 
+@pytest.mark.parametrize(("seconds", "ms"), [("0.01", 10), ("0.29", 290), ("1.15", 1150), ("60", 60000)])
+def test_seconds_of_the_watchdog_are_exact(seconds, ms):
+    text = BY_HAND.replace("recovery-time 0.20", f"recovery-time {seconds}")
+    assert eos.parse(text, "leaf1").ports["Ethernet1/1"].watchdog.restoration_ms == ms
+
+
 def test_a_whole_configuration_has_an_end():
     with pytest.raises(FabricError, match='leaf1: configuration: it stops before its "end"; fetch it again'):
         eos.remediation(BY_HAND[: BY_HAND.index("interface Management1")], REFERENCE)

@@ -65,6 +65,11 @@ def test_the_mru_of_all_dscps_is_the_packets():
     assert junos.parse(text, "leaf1").ports["et-0/0/0"].cable_m == 30
 
 
+def test_the_largest_mru_is_read():
+    text = BY_HAND.replace("011010 pfc", "011010 pfc mru 65535")
+    assert junos.parse(text, "leaf1") == junos.parse(BY_HAND, "leaf1")
+
+
 def test_thresholds_are_not_seen_where_the_profile_is_not_used():
     profile = "drop-profile-map loss-priority any protocol any drop-profile dp1"
     for what in ("explicit-congestion-notification", profile):
@@ -90,9 +95,11 @@ def test_thresholds_are_not_seen_where_the_profile_is_not_used():
         ("fill-level [ 55 90 ]", "fill-level [ 55 900 ]", "'900'"),
         ("drop-probability [ 0 100 ]", "drop-probability [ 5 100 ]", "no straight line"),
         ("code-points nc1", "code-points nc9", "'nc9'"),
+        ("code-points nc1", "code-points", "classifiers dscp mydscp: code-points without one"),
         ("set class-of-service apply-macro sailloft queue-buffer-bytes 20000000\n", "", "how many bytes that has"),
         ("set system host-name leaf1", "system { host-name leaf1; }", "line 3: 'system"),
         ("forwarding-class CNP loss-priority low code-points nc1", "import mydscp", "imports itself"),
+        ("011010 pfc", "011010 pfc mru 65536", "congestion-notification-profile cnp: mru '65536'"),
         ("mtu 9216", "mtu jumbo", "et-0/0/0: mtu 'jumbo'"),
         ("mtu 9216", "mtu 65536", "et-0/0/0: mtu '65536'"),
         ("mtu 9216", "mtu 255", "et-0/0/0: mtu '255'"),

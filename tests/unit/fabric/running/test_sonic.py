@@ -88,6 +88,18 @@ def test_headroom_within_a_groups_size_is_not_its_reserve():
     assert first(config).headroom[3].reserved_bytes == 1248
 
 
+def test_without_an_offset_the_pause_ends_at_xon_and_without_both_where_it_began():
+    config = default_config()
+    profile = config["BUFFER_PROFILE"]["pg_lossless_100000_5m_profile"]
+    del profile["xon_offset"]
+    profile["size"] = "2000"
+    assert first(config).headroom[3] == Headroom(2000, 96928, 2000 - 1248, -3, 1248)
+    profile["size"] = "1000"
+    assert first(config).headroom[3].xon_offset_bytes == 0
+    del profile["xon"]
+    assert first(config).headroom[3] == Headroom(1000, 96928, 0, -3, 0)
+
+
 def test_a_static_threshold_has_no_alpha():
     config = default_config()
     profile = config["BUFFER_PROFILE"]["pg_lossless_100000_5m_profile"]

@@ -186,5 +186,11 @@ def test_what_an_asic_cannot_do(policy, switches, message):
     assert message in str(refused.value)
 
 
+def test_marking_may_end_at_one_packet():
+    ecn = {"minimum_bytes": 1_000, "maximum_bytes": 10_000}
+    qos = planned({"classes": {"roce": {"ecn": ecn}}}, one())["leaf1"].ports["swp0"]
+    assert qos.queues[3].ecn == Ecn(1_000, 10_000, 100)
+
+
 def test_the_same_input_gives_the_same_plan():
     assert planned() == planned()

@@ -202,6 +202,8 @@ def test_settings_for_all_ports_ranges_and_lists_by_hand():
     assert (port.pfc, port.watchdog) == ((3, 4), Watchdog(1000, 200, "drop"))
     other = seen.ports["swp9"]
     assert (set(other.dscp_to_class), other.pfc, other.watchdog) == ({2}, (), None)
+    cut = text.index("      pfc-watchdog:\n        polling-interval")
+    assert cumulus.parse(text[:cut], "leaf1").ports["swp1"].watchdog == Watchdog(300, 100, "drop")
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,21 @@ def test_nccl_s_bus_bandwidth_is_that_of_the_largest_size():
     assert outputs.nccl_bus_gb_per_s(printed.nccl(478.1)) == 478.1
 
 
+def test_rows_of_nccl_tests_before_they_had_a_root_are_no_results():
+    """As printed in NVIDIA/nccl-tests#107: the eighth word is the error, which would be read as 0 GB/s."""
+    row = (
+        "  1310720000     327680000     float     sum   1135943    1.15    1.15  1e-06   1133850    1.16    1.16  1e-06"
+    )
+    with pytest.raises(outputs.UnreadableError, match="there is no row of results"):
+        outputs.nccl_bus_gb_per_s(f"{row}\n# Out of bounds values : 0 OK\n")
+
+
+def test_slow_copies_count_and_only_those_that_were_not_made_do_not():
+    read = outputs.nvbandwidth_copies(printed.nvbandwidth(GPUS, [0.4, 0.0]))
+    found = [copy for copy in read.copies if copy.test == "host_to_device_memcpy_ce"]
+    assert found == [outputs.Copy("host_to_device_memcpy_ce", 0, 0, 0.4)]
+
+
 def test_nvbandwidth_s_cells_belong_to_gpus():
     read = outputs.nvbandwidth_copies("warning\n" + printed.nvbandwidth(GPUS, [55.1, 27.2]))
     assert read.gpus == tuple(GPUS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import lzma
 import os
 import re
 import shutil
@@ -11,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from kernel_trees import PACK, VERSION, kernel
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import (
@@ -21,21 +21,12 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage i
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.formats import cpio
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import sign
 
-VERSION = "6.1.0-1"
 PUBLIC_KEY = "RW" + "A" * 54
 PROGRAMS = ("busybox", "minisign", "dmsetup")
 
 needs_tools = pytest.mark.skipif(
     not all(map(shutil.which, PROGRAMS)), reason="the first stage's programs are not on this machine (bindep.txt)"
 )
-
-
-PACK = {
-    "": bytes,
-    ".gz": gzip.compress,
-    ".xz": lzma.compress,
-    ".zst": lambda data: subprocess.run(["zstd", "-q"], input=data, stdout=subprocess.PIPE, check=True).stdout,
-}
 
 
 def unpacked(data: bytes, folder: Path) -> Path:
@@ -58,37 +49,6 @@ def test_the_digest_of_the_programs_is_of_their_libraries_too(tmp_path):
     library = next(path for path in tmp_path.rglob("libdevmapper*"))
     library.write_bytes(library.read_bytes() + b"fixed")
     assert userland.digest(tmp_path) != before
-
-
-def kernel(root: Path, suffix: str = "", config: str = "", drop: str = "") -> Path:
-    """A kernel with the modules of ``table``, their content their own name."""
-    folder = root / "lib" / "modules" / VERSION
-    table = {
-        "kernel/net/virtio_net.ko": ["kernel/net/failover.ko"],
-        "kernel/net/failover.ko": [],
-        "kernel/block/loop.ko": [],
-        "kernel/fs/squashfs.ko": [],
-        "kernel/md/dm-verity.ko": ["kernel/md/dm-mod.ko", "kernel/md/dm-bufio.ko"],
-        "kernel/md/dm-mod.ko": [],
-        "kernel/md/dm-bufio.ko": [],
-        "kernel/crypto/helper.ko": [],
-        "kernel/sound/snd.ko": [],
-    }
-    table = {path: needs for path, needs in table.items() if drop not in path or not drop}
-    for path in table:
-        file = folder / (path + suffix)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(PACK[suffix](path.encode()))
-    lines = [f"{path}{suffix}: {' '.join(need + suffix for need in needs)}\n" for path, needs in table.items()]
-    (folder / "modules.dep").write_text("".join(lines))
-    (folder / "modules.builtin").write_text("kernel/fs/overlay.ko\n")
-    (folder / "modules.softdep").write_text("# comment\nsoftdep dm-verity pre: helper post: absent\n")
-    (folder / "modules.alias").write_text(
-        "# comment\nalias virtio:d1v* virtio_net\nalias x snd\nalias dm-y dm-verity\n"
-    )
-    (root / "boot").mkdir()
-    (root / "boot" / f"config-{VERSION}").write_text(config)
-    return root
 
 
 @pytest.mark.parametrize("suffix", PACK)

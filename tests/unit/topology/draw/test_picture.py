@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.blocks import Blocks
-from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.picture import picture, side_by_side
+from ansible_collections.sailloft.fleet.plugins.module_utils.topology.draw.picture import _stack, picture, side_by_side
 from ansible_collections.sailloft.fleet.plugins.module_utils.topology.model.model import (
+    Ats,
     Function,
     Host,
     HugePages,
+    Link,
     NumaNode,
     RootComplex,
 )
@@ -290,3 +292,33 @@ def test_a_long_detail_goes_on_in_the_next_line(recording):
     assert first == ("d" * 40, 33)
     assert [y for _text, y in others] == [47]
     assert others[0][0].startswith("group 7 · ")
+
+
+def test_boxes_of_a_style_have_the_same_corners_the_larger_the_rounder(recording):
+    corners = {}
+    for item in ElementTree.fromstring(picture(recording("emulated-gpu-server"), "hv01")).iter(f"{SVG}rect"):
+        corners.setdefault(item.get("class"), set()).add(item.get("rx"))
+    assert {style: corners[f"sl-{style}"] for style in ("node", "complex", "bridge", "device", "gpu")} == {
+        "node": {"10"}, "complex": {"8"}, "bridge": {"8"}, "device": {"5"}, "gpu": {"2"},
+    }  # fmt: skip
+
+
+def test_nothing_takes_no_room():
+    assert _stack([], 0, 0, 100) == ([], 0)
+
+
+def test_a_tooltip_has_what_was_read_of_a_device():
+    function = Function(
+        "0000:00:01.0", "pci0000:00", None, 0x020700, 0x15B3, 0x1021, "nic", "endpoint", driver="mlx5_core",
+        numa_node=0, iommu_group=7, link=Link(16.0, 8, 32.0, 16), max_read_request_bytes=4096, ats=Ats(True, 0),
+        used_by_host=["carries the default route"],
+    )  # fmt: skip
+    host = Host([NumaNode(0, [0], [[0]], 1)], [RootComplex("pci0000:00", 0, 0, 0)], [function])
+    titles = [item.text for item in ElementTree.fromstring(picture(host, "h")).iter(f"{SVG}title")]
+    assert titles == [
+        "0000:00:01.0 class 020700, 15b3:1021\nNUMA node 0, IOMMU group 7, driver mlx5_core\n"
+        "link 16.0 GT/s x8, at most 32.0 x16\nMaxReadReq 4096 bytes\nATS on\ncarries the default route"
+    ]
+    function.link, function.max_read_request_bytes, function.ats, function.used_by_host = None, None, Ats(False, 0), []
+    (title,) = [item.text for item in ElementTree.fromstring(picture(host, "h")).iter(f"{SVG}title")]
+    assert title.splitlines()[2:] == ["ATS off"]

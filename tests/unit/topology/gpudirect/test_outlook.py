@@ -64,19 +64,19 @@ def fewer_lanes(host):
 
 
 @pytest.mark.parametrize(
-    ("breaks", "what", "verdict"),
+    ("breaks", "what", "severity"),
     [
-        (change_nic("ats", None), "the NIC has no ATS capability", "slow"),
-        (unread, "it is not known whether the NIC has the ATS capability", "not known"),
-        (no_direct_translated, "cannot pass translated requests directly", "slow"),
-        (change_nic("max_read_request_bytes", 512), "MaxReadReq of the NIC is 512 bytes", "slow"),
-        (change_nic("relaxed_ordering", False), "relaxed ordering is off", "slow"),
-        (change_nic("max_read_request_bytes", None), "MaxReadReq of the NIC is not known", "not known"),
-        (change_nic("relaxed_ordering", None), "it is not known whether the NIC has relaxed ordering on", "not known"),
-        (fewer_lanes, "has 8 of 16 lanes", "slow"),
+        (change_nic("ats", None), "the NIC has no ATS capability", 2),
+        (unread, "it is not known whether the NIC has the ATS capability", 0),
+        (no_direct_translated, "cannot pass translated requests directly", 2),
+        (change_nic("max_read_request_bytes", 512), "MaxReadReq of the NIC is 512 bytes", 1),
+        (change_nic("relaxed_ordering", False), "relaxed ordering is off", 1),
+        (change_nic("max_read_request_bytes", None), "MaxReadReq of the NIC is not known", 0),
+        (change_nic("relaxed_ordering", None), "it is not known whether the NIC has relaxed ordering on", 0),
+        (fewer_lanes, "has 8 of 16 lanes", 2),
     ],
 )
-def test_each_cause_is_found_first_with_cost_and_remedy(breaks, what, verdict):
+def test_each_cause_is_found_first_with_cost_and_remedy(breaks, what, severity):
     host = tuned(servers.hgx())
     breaks(host)
     worst, *others = found(host)
@@ -84,7 +84,7 @@ def test_each_cause_is_found_first_with_cost_and_remedy(breaks, what, verdict):
     assert what in cause.what
     assert cause.cost
     assert cause.remedy
-    assert worst.verdict == verdict
+    assert (cause.severity, worst.verdict) == (severity, "slow" if severity else "not known")
     assert {pair.verdict for pair in others} == {"direct"}
 
 
@@ -92,15 +92,19 @@ def test_a_flat_guest_and_small_pages_are_causes():
     host = tuned(servers.hgx())
     pairs = found(host, guest_paths={}, huge_pages=False)
     assert {pair.guest_path for pair in pairs} == {"not known"}
+    assert {cause.severity for pair in pairs for cause in pair.causes} == {0, 1}  # the guest's path, and the pages
     first = pairs[0]
     flat = found(host, guest_paths={(first.gpu, first.nic): "PHB"})[0]
     assert (flat.gpu, flat.causes[0].remedy) == (first.gpu, "mirror_topology: true")
     assert "nccl#1674" in flat.causes[0].cost
+    assert [cause.severity for cause in flat.causes] == [2]
+    assert [cause.severity for cause in found(host, huge_pages=False)[0].causes] == [1]
 
 
 def test_root_ports_only_are_never_direct():
     pairs = found(servers.numa(servers.INTEL_ROOT))
     assert {pair.causes[0].what for pair in pairs} == {"GPU and NIC share no switch on the host (NODE)"}
+    assert {pair.causes[0].severity for pair in pairs} == {1}
 
 
 def test_the_text_names_each_cause_once():

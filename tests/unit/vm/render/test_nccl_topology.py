@@ -237,6 +237,21 @@ def test_a_nic_without_rdma_is_left_out_where_there_are_too_many(
     assert places["0000:13:00.0"] in there
 
 
+def test_nothing_is_left_out_of_as_many_as_nccl_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = lab()
+    host.function("0000:15:00.0").interfaces = {"net": ["eth0"]}
+    planned = plan(host, gpus={"addresses": ["0000:13:00.0"]}, nics={"addresses": ["0000:15:10.0"]}, vcpus=2)
+    whole, text = nccl_topology.elements(planned, host), render(planned, host)
+    monkeypatch.setattr(nccl_topology, "MAX_ELEMENTS", whole)
+    assert nccl_topology.elements(planned, host) == whole
+    assert for_guest(planned, host) == render(planned, host) == text
+    monkeypatch.setattr(nccl_topology, "MAX_ELEMENTS", whole - 1)
+    assert nccl_topology.elements(planned, host) < whole
+    assert for_guest(planned, host) == render(planned, host) != text
+    monkeypatch.setattr(nccl_topology, "MAX_ELEMENTS", 1)
+    assert for_guest(planned, host) is None
+
+
 @pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.json")), ids=lambda path: path.stem)
 def test_every_recorded_server_as_one_guest(path: Any) -> None:
     host = recording(path.stem)

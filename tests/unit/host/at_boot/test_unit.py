@@ -1,0 +1,57 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The service of every boot is installed and removed, with no more of systemd's commands than that takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.host.at_boot import persistence, unit
+
+ALL = [*persistence.files({}, ""), f"{persistence.UNIT} enabled"]
+
+
+def ensure(server, settings, **more):
+    return persistence.ensure(server, settings, python="/usr/bin/python3", **more)
+
+
+def commands(server):
+    """Return the commands since the last call."""
+    found = [*server.commands]
+    server.commands.clear()
+    return found
+
+
+def test_a_new_service_is_enabled_and_changed_files_are_read_again(server):
+    assert sorted(ensure(server, {}, check=True).after) == sorted(ALL)
+    assert commands(server) == []
+    assert sorted(ensure(server, {}).after) == sorted(ALL)
+    assert commands(server) == [f"systemctl enable {persistence.UNIT}"]
+    assert not ensure(server, {}).changed
+    assert commands(server) == []
+    assert list(ensure(server, {"hugepages": {}}).after) == [persistence.SETTINGS]
+    assert commands(server) == ["systemctl daemon-reload"]
+
+
+def test_removal_takes_all_of_it_and_no_more_commands_than_that(server):
+    assert not unit.remove(server, persistence.SERVICE).changed
+    assert commands(server) == []
+    ensure(server, {})
+    commands(server)
+    predicted = unit.remove(server, persistence.SERVICE, check=True)
+    assert sorted(predicted.before) == sorted(ALL)
+    assert commands(server) == []
+    assert server.exists(persistence.SETTINGS)
+    done = unit.remove(server, persistence.SERVICE)
+    assert (predicted.before, predicted.after) == (done.before, done.after)
+    assert commands(server) == [f"systemctl disable {persistence.UNIT}", "systemctl daemon-reload"]
+    assert not any(server.exists(path) for path in (*persistence.files({}, ""), persistence.WANTS))
+
+
+@pytest.mark.parametrize(
+    ("content", "found"), [(None, None), ("{", None), ("[]", None), ("{}", {}), ('{"a": 1}', {"a": 1})]
+)
+def test_saved_settings_that_cannot_be_read_are_none(server, content, found):
+    if content is not None:
+        server.put(persistence.SETTINGS, content)
+    assert persistence.saved(server) == found

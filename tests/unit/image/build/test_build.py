@@ -1,0 +1,138 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A build of what the cache has: it is published once. tests/image builds layers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import asdict, replace
+
+import pytest
+from ansible.module_utils.urls import open_url
+from build_host import make_keys
+from image_samples import Sample, sha256
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import build, first_stages
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.fetch import Fetcher
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build.setting import Setting
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Image, Layer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not all(map(shutil.which, (*build.TOOLS, *debian.TOOLS))),
+    reason="not root, or the builder's tools are not on this machine (bindep.txt)",
+)
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """(images, setting, requests): an image of two layers whose lower one brings the kernel, all in the cache."""
+    monkeypatch.setenv("PATH", os.environ["PATH"])  # which the build changes
+    release = tmp_path / "archive/dists/bookworm/InRelease"
+    release.parent.mkdir(parents=True)
+    release.write_text("Suite: bookworm\nDate: Thu, 01 Jan 2026 00:00:00 UTC\n")
+    (tmp_path / "keyring.gpg").write_bytes(b"keys")
+    archive = Archive(f"file://{tmp_path}/archive", ("bookworm",), ("main",), str(tmp_path / "keyring.gpg"))
+    base = Layer("base", None, "debian", "bookworm", "amd64", (archive,))
+    top = Layer("top", "base", "debian", "bookworm", "amd64", (archive,))
+    images = {"node": Image("node", (base, top), ("quiet",), 1024)}
+    keys = make_keys(tmp_path / "keys")
+    setting = Setting(
+        tmp_path / "store", tmp_path / "cache", keys / "image.key", keys / "image.pub", None, "init", False, open_url
+    )
+    requests = build._requests(images, Fetcher(open_url))
+    sample = Sample("node", base=b"lower", top=b"upper")
+    packages = [{"name": "bash", "version": "5.2", "architecture": "amd64"}]
+    for entry, kernel in zip(sample.manifest.layers, (sample.manifest.kernel, None)):
+        folder = tmp_path / "cache/layers" / requests[entry.name].key
+        folder.mkdir(parents=True)
+        listing = json.dumps({f"/{entry.name}": {"type": "directory", "mode": "0755", "owner": 0, "group": 0}})
+        entry = replace(entry, key=requests[entry.name].key, listing_sha256=sha256(listing.encode()))
+        record = {"entry": asdict(entry), "kernel": kernel and asdict(kernel), "packages": packages}
+        (folder / "layer.json").write_text(json.dumps(record))
+        (folder / "layer.squashfs").write_bytes(sample.contents[entry.sha256])
+        (folder / "listing.json").write_text(listing)
+        if kernel:
+            (folder / "vmlinuz").write_bytes(sample.contents[kernel.sha256])
+    chain = list(requests.values())
+    public = (keys / "image.pub").read_text().splitlines()[1]
+    stage = first_stages.stage_place(setting, public, chain, chain[0])
+    assert not first_stages.has_stage(setting, public, chain)
+    stage.parent.mkdir()
+    stage.write_bytes(b"first stage")
+    assert first_stages.has_stage(setting, public, chain)
+    return images, setting, requests
+
+
+def test_what_the_cache_has_is_published_once(site):
+    images, setting, requests = site
+    said = []
+    (first,) = build.build(images, setting, said.append)
+    assert (first.name, first.changed, first.built) == ("node", True, ())
+    store = Store(str(setting.store))
+    assert store.current("node") == first.digest
+    there = store.manifest(first.digest)
+    assert [(layer.name, layer.key) for layer in there.layers] == [(name, each.key) for name, each in requests.items()]
+    assert [(package.name, package.layer) for package in there.packages] == [("bash", "base")]
+    assert there.kernel_arguments == ("quiet",)
+    assert there.first_stage.size_bytes == len(b"first stage")
+    assert not store.missing_blobs(there)
+    assert first.size_bytes == sum(there.boot_blobs().values())
+    assert said[-1].startswith(f"image node: published, {first.digest[:12]}, ")
+    (again,) = build.build(images, setting, said.append)
+    assert (again.digest, again.changed, again.diff) == (first.digest, False, ())
+    assert said[-1] == f"image node: unchanged, {first.digest[:12]}"
+
+
+def test_check_mode_publishes_nothing(site):
+    images, setting, _requests = site
+    (found,) = build.build(images, replace(setting, check=True), lambda _line: None)
+    assert found.changed
+    assert "  + layer base: none -> 5 B" in found.diff
+    assert Store(str(setting.store)).current("node") is None
+
+
+def test_what_a_killed_build_left_is_removed_before_and_after(site):
+    images, setting, _requests = site
+    left = setting.cache / "work/layer-0"
+    left.mkdir(parents=True)
+    build.build(images, setting, lambda _line: None)
+    assert not left.parent.exists()
+
+
+def test_another_first_stage_or_kernel_is_another_place(site):
+    _images, setting, requests = site
+    chain = list(requests.values())
+    places = {
+        first_stages.stage_place(*each)
+        for each in (
+            (setting, "key", chain, chain[0]),
+            (setting, "other key", chain, chain[0]),
+            (replace(setting, init="other"), "key", chain, chain[0]),
+            (setting, "key", chain, chain[1]),
+            (setting, "key", chain[1:], chain[1]),
+        )
+    }
+    assert len(places) == 5
+
+
+def test_the_kernel_is_of_the_highest_layer_that_brings_one(site):
+    _images, setting, requests = site
+    base, top = requests.values()
+    assert first_stages.kernel_of("node", setting.cache, [base, top]).request is base
+    with pytest.raises(ImageError, match=r"image node: no layer of it \(top\) has a kernel; add a kernel to the pack"):
+        first_stages.kernel_of("node", setting.cache, [top])
+    assert not first_stages.has_stage(setting, "key", [replace(base, key="0" * 64), top])
+
+
+def test_a_first_stage_that_is_there_is_not_built_again(site, tmp_path):
+    _images, setting, requests = site
+    chain = list(requests.values())
+    public = setting.public_key.read_text().splitlines()[1]
+    said = []
+    first_stages.make_stage("node", setting, chain, public, tmp_path, None, said.append)
+    assert said == []

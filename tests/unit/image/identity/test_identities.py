@@ -1,0 +1,121 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The bundles of a store: made once, made again where something changed, and never touched otherwise.
+
+tests/identity decrypts them with TPMs.
+"""
+
+from __future__ import annotations
+
+import base64
+import shutil
+from pathlib import Path
+
+import pytest
+from build_host import make_keys
+from image_samples import Sample
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import identities, identity
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity.tools import PACKAGES, Signer
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import IDENTITY, Store
+
+pytestmark = pytest.mark.skipif(
+    not all(map(shutil.which, PACKAGES)), reason="the tools for bundles are not on this machine (bindep.txt)"
+)
+
+
+def given(name, byte, content="5ecret"):
+    """A node as the module gets it; its TPM's public key has this byte over and over."""
+    ek = (len(identity.EK_TEMPLATE) + 256).to_bytes(2, "big") + identity.EK_TEMPLATE + bytes([byte]) * 256
+    secret = {"path": "/etc/token", "content": content, "mode": "0600", "owner": "root", "group": "root"}
+    return {"name": name, "ek": base64.b64encode(ek).decode(), "secrets": [secret]}
+
+
+ONE, TWO = given("bm01", 0xA7), given("bm02", 0xA9)
+
+
+class Site:
+    """A store, its signing keys, and a way to ask for bundles."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = Store(str(folder / "store"))
+        Sample("node", base=b"base").publish(self.store, folder / "blobs")
+        self.keys = make_keys(folder / "keys")
+
+    def ensure(self, *nodes, keys=None, check=False, removed=()):
+        folder = keys or self.keys
+        signer = Signer(str(folder / "image.key"), str(folder / "image.pub"), None)
+        return identities.ensure(self.store, identities.read_nodes(nodes), signer, check, removed)
+
+    def files(self):
+        """Return the bundles by node."""
+        folder = Path(self.store.place(IDENTITY))
+        return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.is_dir() else {}
+
+
+@pytest.fixture
+def site(tmp_path):
+    return Site(tmp_path)
+
+
+def test_bundles_are_made_once(site):
+    change = site.ensure(TWO, ONE, check=True)
+    assert (change.before, change.written, site.files()) == ({}, ("bm01", "bm02"), {})
+    assert site.ensure(TWO, ONE) == change
+    before = site.files()
+    assert sorted(before) == ["bm01", "bm02"]
+    again = site.ensure(ONE, TWO)
+    assert (again.written, again.removed, again.others) == ((), (), ())
+    assert again.before == again.after == change.after
+    assert site.files() == before
+    assert b"5ecret" not in before["bm01"]
+
+
+def test_only_what_changed_is_made_again(site, tmp_path):
+    site.ensure(ONE, TWO)
+    before = site.files()
+    assert site.ensure(given("bm01", 0xA7, "other"), TWO).written == ("bm01",)
+    other_secret = site.files()
+    assert site.ensure(given("bm01", 0xB1, "other"), TWO).written == ("bm01",)  # another TPM
+    after = site.files()
+    assert len({before["bm01"], other_secret["bm01"], after["bm01"]}) == 3
+    assert before["bm02"] == after["bm02"]
+    assert site.ensure(ONE, TWO, keys=make_keys(tmp_path / "new")).written == ("bm01", "bm02")
+
+
+def test_a_bundle_that_is_none_or_of_another_node_is_made_again(site):
+    site.ensure(ONE, TWO)
+    folder = Path(site.store.place(IDENTITY))
+    (folder / "bm01").write_bytes(site.files()["bm02"])
+    (folder / "bm02").write_bytes(b"no bundle")
+    change = site.ensure(ONE, TWO)
+    assert change.written == ("bm01", "bm02")
+    assert change.before["bm02"] is None
+    assert change.before["bm01"] == change.after["bm02"]
+    bundle = site.files()["bm01"]
+    (folder / "bm01").write_bytes(bundle[:-2] + b"A\n")  # not signed by anyone
+    assert site.ensure(ONE, TWO).written == ("bm01",)
+
+
+def test_nodes_are_removed_by_name_and_others_are_told(site):
+    site.ensure(ONE, TWO)
+    left = Path(site.store.place(IDENTITY)) / ".bm03.new"
+    left.write_bytes(b"of a run that was killed")
+    change = site.ensure(removed=["bm01", "bm09"], check=True)
+    assert (change.written, change.removed, change.others) == ((), ("bm01",), ("bm02",))
+    assert sorted(site.files()) == [".bm03.new", "bm01", "bm02"]
+    assert site.ensure(removed=["bm01", "bm09"]) == change
+    assert sorted(site.files()) == ["bm02"]
+
+
+def test_what_contradicts_itself_is_refused_before_anything_is_touched(site):
+    with pytest.raises(ImageError, match="node bm01: its bundle is to be written and removed"):
+        site.ensure(ONE, TWO, removed=["bm01"])
+    with pytest.raises(ImageError, match="node bm01: is there twice"):
+        site.ensure(ONE, given("bm01", 0xA9))
+    with pytest.raises(ImageError, match="node bm02: has the endorsement key of node bm01"):
+        site.ensure(ONE, given("bm02", 0xA7))
+    with pytest.raises(ImageError, match=rf"node bm01: its bundle has \d+ bytes, {identity.LARGEST_BUNDLE_BYTES} is"):
+        site.ensure(given("bm01", 0xA7, "x" * identity.LARGEST_BUNDLE_BYTES))
+    assert site.files() == {}
