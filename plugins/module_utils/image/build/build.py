@@ -68,10 +68,9 @@ def _build_all(
     stageless = {name for name, chain in chains.items() if not first_stages.has_stage(setting, public_key, chain)}
 
     def work_apart() -> None:
-        # Installing packages leaves cores idle. Meanwhile the parts of the first stages are fetched, and the first stage
-        # of each image whose layers are built is made: one at a time, since images may share it.
-        pools = concurrent.futures.ThreadPoolExecutor(), concurrent.futures.ThreadPoolExecutor(1)
-        with pools[0] as pool, pools[1] as stage_pool:
+        # Installing packages leaves cores idle. Meanwhile the parts of the first stages are fetched, and the first
+        # stage of each image whose layers are built is made: one at a time, since images may share it.
+        with concurrent.futures.ThreadPoolExecutor() as pool, concurrent.futures.ThreadPoolExecutor(1) as stage_pool:
             userlands = first_stages.Userlands(setting.cache, work, pool)
             for name, chain in chains.items():
                 if name in stageless:
