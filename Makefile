@@ -91,9 +91,9 @@ lab-clean: lab-down
 check: packages .venv/.tests
 	tests/changed
 
-# The emulated server uses one of two processors for most of its time, and the other tests the other.
+# Two lanes of one length: the emulated server uses one of two processors for most of its time, and the other tests the other.
 test:
-	tests/phases lint+types+sanity unit,fleet,molecule-quick+docs,galaxy,image,molecule-slow,identity,boot
+	tests/phases types,sanity,unit,fleet,molecule-quick,identity,boot+lint,docs,galaxy,image,molecule-slow
 
 # Besides: what takes long, tries more, or tells no more than a part of `test` does of the same code.
 test-all: test
