@@ -93,7 +93,7 @@ check: packages .venv/.tests
 
 # Two lanes of one length: the emulated server uses one of two processors for most of its time, and the other tests the other.
 test:
-	tests/phases types,sanity,unit,fleet,molecule-quick,identity,boot+lint,docs,galaxy,image,molecule-slow
+	tests/phases types,sanity,docs,unit,fleet,molecule-quick,identity,boot+lint,galaxy,image,molecule-slow
 
 # Besides: what takes long, tries more, or tells no more than a part of `test` does of the same code.
 test-all: test
