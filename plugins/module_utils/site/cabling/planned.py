@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.names import model_interfaces
 
 
 class End(NamedTuple):
@@ -62,13 +63,7 @@ class Planned:
 
 def interfaces(site: Site) -> dict[tuple[str, str], str]:
     """Return the name that its system has for each (device, port) with a cable."""
-    names = {
-        (model.name, port): name
-        for kind in site.blueprint.kinds.values()
-        if (model := kind.model)
-        for group in model.ports.values()
-        for port, name in zip(group.names, group.interfaces)
-    }
+    names = model_interfaces(site)
     return {
         (device.name, port): names[device.kind.model.name, port]
         for device in site.devices.values()

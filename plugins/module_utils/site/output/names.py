@@ -51,15 +51,20 @@ def interface(device: Device, port: str) -> str:
     return port
 
 
-def neighbours_file(site: Site) -> str:
-    """Return the expected neighbours of all devices as JSON, by device and interface: [far device, far interface]."""
-    names = {
+def model_interfaces(site: Site) -> dict[tuple[str, str], str]:
+    """Return the name that its system has for each (model, port)."""
+    return {
         (model.name, port): name
         for kind in site.blueprint.kinds.values()
         if (model := kind.model)
         for group in model.ports.values()
         for port, name in zip(group.names, group.interfaces)
     }
+
+
+def neighbours_file(site: Site) -> str:
+    """Return the expected neighbours of all devices as JSON, by device and interface: [far device, far interface]."""
+    names = model_interfaces(site)
     lines = []
     for device in site.devices.values():
         if not device.cables or not device.kind.model:
