@@ -2,7 +2,7 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 
-"""The proof that a node runs the image that the inventory names."""
+"""The documentation of the action node_image_proof."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ description:
   - Claims that systemd has started everything, that no unit has failed, and that the health gate holds.
   - Writes the proof as JSON, as one HTML page and as a short table.
   - A claim without an observation does not hold.
-  - Runs on the controller with the results of other modules; it contacts no host.
+  - Reads the node by M(sailloft.fleet.node_image_info) if O(state) is left out. All else is computed in the process of
+    the task on the controller, and the files are written there.
 options:
   name:
     description: Name of the node, and of the files.
@@ -46,17 +47,29 @@ options:
     elements: str
     default: []
   state:
-    description: The result of M(sailloft.fleet.node_image_info); empty for a node that does not answer.
+    description: >-
+      The result of M(sailloft.fleet.node_image_info); empty for a node that does not answer. If it is left out, the
+      action reads the node.
     type: dict
-    default: {}
+  only_if_it_runs:
+    description: >-
+      Prove the node only if it runs O(digest). If it runs another image or none, RV(holds) is false, no proof is
+      written, and the task does not fail.
+    type: bool
+    default: false
   health:
-    description: The result of the health gate; left out if there is none.
+    description: The health gate; left out if there is none.
     type: dict
     suboptions:
+      command:
+        description: >-
+          A command that the action runs on the node, a word an item, also in check mode. The node is healthy if its
+          exit status is 0.
+        type: list
+        elements: str
       what:
-        description: The command or task file.
+        description: The command or task file. Required without O(health.command).
         type: str
-        required: true
       held:
         description: Whether it succeeded; left out if it could not run.
         type: bool
@@ -74,12 +87,14 @@ EXAMPLES = r"""
     channel: stable
     digest: "{{ digest }}"
     manifest: "{{ manifest.content | b64decode }}"
-    state: "{{ node }}"
-    health: {what: /usr/bin/gpu-selftest, held: "{{ gate.rc == 0 }}", said: "{{ gate.stderr }}"}
-  delegate_to: localhost
+    health: {command: [/usr/bin/gpu-selftest]}
 """
 
 RETURN = r"""
+state:
+  description: The state of the node, as M(sailloft.fleet.node_image_info) returns it.
+  returned: if the node answered
+  type: dict
 holds:
   description: Whether every applicable claim holds.
   returned: always
@@ -101,58 +116,3 @@ files:
   elements: str
   sample: [proofs/bm01.json, proofs/bm01.html, proofs/bm01.txt]
 """
-
-from collections.abc import Mapping
-from typing import Any
-
-from ansible.module_utils.basic import AnsibleModule
-
-from ansible_collections.sailloft.fleet.plugins.module_utils.given.finish import finish
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import Expected, Gate, Seen, prove
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.proof import Proof
-from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
-
-
-def proof_of(params: Mapping[str, Any]) -> Proof:
-    """Return the proof for the module's arguments. Raises ImageError and ProofError."""
-    expected = Expected.of_text(
-        params["digest"], params["manifest"], params["channel"], params["kernel_arguments"], params["may_fail"]
-    )
-    gate = Gate(**params["health"]) if params["health"] else None
-    return prove(params["name"], expected, Seen(params["state"], gate))
-
-
-def main() -> None:
-    """Run as an Ansible module."""
-    module = AnsibleModule(
-        argument_spec={
-            "path": {"type": "path", "required": True},
-            "name": {"type": "str", "required": True},
-            "digest": {"type": "str", "required": True},
-            "channel": {"type": "str", "default": ""},
-            "manifest": {"type": "str", "required": True},
-            "kernel_arguments": {"type": "list", "elements": "str", "default": []},
-            "may_fail": {"type": "list", "elements": "str", "default": []},
-            "state": {"type": "dict", "default": {}},
-            "health": {
-                "type": "dict",
-                "options": {
-                    "what": {"type": "str", "required": True},
-                    "held": {"type": "bool"},
-                    "said": {"type": "str", "default": ""},
-                },
-            },
-        },
-        supports_check_mode=True,
-    )
-
-    def work() -> dict[str, Any]:
-        proof = proof_of(module.params)
-        return written(proof, page(proof), module.params["path"], module.check_mode)
-
-    finish(module, work, module.params["name"])
-
-
-if __name__ == "__main__":
-    main()

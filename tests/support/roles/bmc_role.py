@@ -16,7 +16,7 @@ PASSWORD = "do-not-show-me"
 def restart(folder, **bmc):
     """Have bm01 restarted by its BMC, node_boot_bmc with the password; returns (exit status, output)."""
     given = {"username": "root", "password": PASSWORD, **bmc}
-    role = {"name": "sailloft.fleet.node_boot", "tasks_from": "bmc/restart"}
+    role = {"name": "sailloft.fleet.node_boot", "tasks_from": "node/restart"}
     tasks = [{"ansible.builtin.include_role": role}]
     playbook = folder / "play.yml"
     playbook.write_text(yaml.safe_dump([{"hosts": "bm01", "gather_facts": False, "tasks": tasks}]))
@@ -48,4 +48,4 @@ def starting(kind):
 
 def message(output):
     """The last message of the role."""
-    return output.split("Report why the BMC did not restart the node", 1)[1]
+    return output.split("Restart the node through its BMC", 1)[1]

@@ -8,14 +8,12 @@ import json
 from dataclasses import replace
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from image_samples import Sample
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node import node_state
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import Expected, Gate, Seen, prove
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest as manifests
-from ansible_collections.sailloft.fleet.plugins.modules import node_image_proof
 
 IMAGE = Sample("gpu-node", base=b"base", gpu=b"driver")
 KERNEL = IMAGE.manifest.kernel.version
@@ -236,37 +234,3 @@ def test_a_manifest_of_another_digest_is_refused():
     text = manifests.dump(IMAGE.manifest).decode()
     with pytest.raises(ImageError, match="its manifest has the digest"):
         Expected.of_text("0" * 64, text, "", [], [])
-
-
-@pytest.fixture
-def run(capsys):
-    """Call node_image_proof; returns its result."""
-
-    def call(**arguments):
-        with patch_module_args(json.loads(json.dumps(arguments))), pytest.raises(SystemExit):
-            node_image_proof.main()
-        return json.loads(capsys.readouterr().out)
-
-    return call
-
-
-def test_the_proof_module(run, root, tmp_path):
-    arguments = {
-        "path": str(tmp_path / "proofs"),
-        "name": "bm01",
-        "channel": "stable",
-        "digest": IMAGE.digest,
-        "manifest": manifests.dump(IMAGE.manifest).decode(),
-        "kernel_arguments": OWN,
-        "state": read(root),
-        "health": {"what": "nvidia-smi", "held": True},
-    }
-    first = run(**arguments)
-    assert (first["changed"], first["holds"]) == (True, True)
-    assert sorted(path.name for path in (tmp_path / "proofs").iterdir()) == ["bm01.html", "bm01.json", "bm01.txt"]
-    assert run(**arguments)["changed"] is False
-    failed = run(**{**arguments, "state": {}})
-    assert failed["failed"] is True
-    assert "bm01.json" in failed["msg"]
-    assert json.loads((tmp_path / "proofs/bm01.json").read_text())["holds"] is False
-    assert "image " + "0" * 64 in run(**{**arguments, "digest": "0" * 64})["msg"]

@@ -1,0 +1,85 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+
+"""Prove that a node runs its image, in the process of the task: no Python is started for it on the controller."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.given.error import SailloftError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.node.claims import Expected, Gate, Seen, prove
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.page import page
+from ansible_collections.sailloft.fleet.plugins.module_utils.proof.written import written
+
+SPEC: dict[str, Any] = {
+    "path": {"type": "path", "required": True},
+    "name": {"type": "str", "required": True},
+    "digest": {"type": "str", "required": True},
+    "channel": {"type": "str", "default": ""},
+    "manifest": {"type": "str", "required": True},
+    "kernel_arguments": {"type": "list", "elements": "str", "default": []},
+    "may_fail": {"type": "list", "elements": "str", "default": []},
+    "state": {"type": "dict"},
+    "only_if_it_runs": {"type": "bool", "default": False},
+    "health": {
+        "type": "dict",
+        "mutually_exclusive": [("command", "held"), ("command", "said")],
+        "required_one_of": [("what", "command")],
+        "options": {
+            "what": {"type": "str"},
+            "command": {"type": "list", "elements": "str"},
+            "held": {"type": "bool"},
+            "said": {"type": "str", "default": ""},
+        },
+    },
+}
+ANSWER = ("changed", "invocation", "failed", "warnings", "deprecations", "ansible_facts")
+
+
+class ActionModule(ActionBase):
+    """Read the node if its state is not given, ask whether it is healthy, and write its proof."""
+
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run the action."""
+        result = super().run(tmp, task_vars)
+        _given, params = self.validate_argument_spec(SPEC)
+        state = params["state"]
+        if state is None:
+            answer = self._execute_module("sailloft.fleet.node_image_info", {}, task_vars=task_vars or {})
+            if answer.get("failed") or "boot_id" not in answer:
+                return {**result, **answer, "failed": True}
+            state = {key: value for key, value in answer.items() if key not in ANSWER}
+            result.update({key: answer[key] for key in ("ansible_facts", "warnings") if key in answer})
+        result["state"] = state
+        if params["only_if_it_runs"] and state.get("image") != params["digest"]:
+            return {**result, "changed": False, "holds": False}
+        try:
+            expected = Expected.of_text(
+                params["digest"], params["manifest"], params["channel"], params["kernel_arguments"], params["may_fail"]
+            )
+            proof = prove(params["name"], expected, Seen(state, self._gate(params["health"])))
+            return {**result, **written(proof, page(proof), params["path"], self._task.check_mode)}
+        except SailloftError as error:
+            return {**result, **error.result(), "failed": True, "msg": f"{params['name']}: {error}"}
+
+    def _gate(self, health: dict[str, Any] | None) -> Gate | None:
+        """Return the health gate; its command runs on the node, through the shell of the connection."""
+        if health is None:
+            return None
+        if not health["command"]:
+            return Gate(health["what"], health["held"], health["said"])
+        line = shlex.join(health["command"])
+        what = health["what"] or " ".join(health["command"])
+        try:
+            answer = self._low_level_execute_command(f"{self._compute_environment_string()} {line}".strip())
+        except AnsibleConnectionFailure as error:  # it answered a moment before
+            return Gate(what, False, f"the node does not answer: {error}")
+        said = next((text for text in (answer["stderr"], answer["stdout"]) if text.strip()), "")
+        return Gate(what, answer["rc"] == 0, said.strip())

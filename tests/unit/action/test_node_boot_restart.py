@@ -1,0 +1,111 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A node is restarted through its BMC by modules in a fixed order, and a failure names the cause and the next step."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.action import node_boot_restart
+from ansible_collections.sailloft.fleet.plugins.action.node_boot_restart import BmcError, own_system, sentence
+
+BMC = {"address": "10.9.9.1", "password": "do-not-show-me"}
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("HTTP Error 401 on GET request", "See node_boot_bmc.username and password."),
+        ("Unauthorized name", "See node_boot_bmc.username and password."),
+        (
+            "Incorrect password provided",
+            "See node_boot_bmc.password; some BMCs keep only 16 characters of it for IPMI.",
+        ),
+        (
+            "certificate verify failed",
+            "Name its certificate authority in node_boot_bmc.ca, or set verify_tls to false.",
+        ),
+        ("it has the systems 1, 2; node_boot_bmc.system names 3", "See node_boot_bmc.system."),
+        ("No module named pyghmi", "Install pyghmi on ctl1, for the Python that Ansible runs there."),
+        ("timed out", "See whether ctl1 reaches that address, and whether the BMC needs a restart."),
+    ],
+)
+def test_each_cause_has_its_next_step(said, remedy):
+    said_by_us = sentence(said, "bm01", BMC, "ctl1")
+    assert said_by_us == f"bm01: its BMC 10.9.9.1 did not restart it: {said}. {remedy}"
+
+
+def test_a_bmc_without_an_address():
+    said = sentence("timed out", "bm01", {}, "ctl1")
+    assert said.startswith("bm01: its BMC (none) did not restart it: timed out. See whether ctl1 reaches")
+
+
+@pytest.fixture
+def no_sleep(monkeypatch):
+    monkeypatch.setattr(node_boot_restart.time, "sleep", lambda _seconds: None)
+
+
+class Modules:
+    """The modules that are run, with their answers in order; an answer that is a text is an error."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.ran = []
+
+    def __call__(self, module, **arguments):
+        told = arguments.get("command") or arguments.get("state") or arguments.get("bootdev")
+        self.ran.append(f"{module} {told}")
+        answer = self.answers.pop(0)
+        if isinstance(answer, str):
+            raise BmcError(answer)
+        return answer
+
+
+def systems(*rows):
+    entries = [[{"system_uri": f"/{name}"}, {"Id": name, "PowerState": power}] for name, power in rows]
+    return {"redfish_facts": {"system": {"entries": entries}}}
+
+
+@pytest.mark.parametrize(("power", "command"), [("On", "PowerForceRestart"), ("Off", "PowerOn")])
+def test_redfish_sets_the_next_boot_before_the_restart_and_waits_for_the_power(no_sleep, power, command):
+    ask = Modules(systems(("1", power)), {}, {}, systems(("1", "Off")), "reset by peer", systems(("1", "On")))
+    node_boot_restart.redfish({**BMC, "power_timeout_s": 10}, ask)
+    read = "redfish_info GetSystemInventory"
+    assert ask.ran == [read, "redfish_command SetOneTimeBoot", f"redfish_command {command}", read, read, read]
+
+
+@pytest.mark.parametrize(
+    ("last", "why"),
+    [
+        (systems(("1", "Off")), "it accepted the command, but the power is Off, 4 s later"),
+        ("timed out", "it accepted the command, but does not answer any more: timed out, 4 s later"),
+    ],
+)
+def test_a_power_that_does_not_come_on(no_sleep, last, why):
+    ask = Modules(systems(("1", "On")), {}, {}, systems(("1", "Off")), last)
+    with pytest.raises(BmcError, match=why):
+        node_boot_restart.redfish({**BMC, "power_timeout_s": 4}, ask)
+    assert ask.answers == []
+
+
+def test_nothing_is_restarted_where_the_next_boot_cannot_be_set():
+    ask = Modules(systems(("1", "On")), "not supported")
+    with pytest.raises(BmcError, match="not supported"):
+        node_boot_restart.redfish(BMC, ask)
+    assert len(ask.ran) == 2
+
+
+def test_the_system_that_is_named_or_the_only_one():
+    both = systems(("2", "On"), ("1", "Off"))
+    assert own_system(both, "1")["PowerState"] == "Off"
+    assert own_system(systems(("7", "On")), None)["Id"] == "7"
+    with pytest.raises(BmcError, match=r"it has the systems 1, 2; node_boot_bmc\.system names none"):
+        own_system(both, None)
+    with pytest.raises(BmcError, match="names 3"):
+        own_system(both, "3")
+
+
+def test_ipmi_restarts_and_waits_for_the_power(no_sleep):
+    ask = Modules({}, {}, {"changed": True}, {"changed": False})
+    node_boot_restart.ipmi(BMC, ask)
+    assert ask.ran == ["ipmi_boot network", "ipmi_power boot", "ipmi_power on", "ipmi_power on"]

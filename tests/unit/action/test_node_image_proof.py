@@ -1,0 +1,148 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The proof reads the node unless it is told its state, asks whether it is healthy, and writes its files."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from ansible.errors import AnsibleConnectionFailure
+from ansible.parsing.dataloader import DataLoader
+from ansible.playbook.play_context import PlayContext
+from ansible.playbook.task import Task
+from image_samples import Sample
+
+from ansible_collections.sailloft.fleet.plugins.action import node_image_proof
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import manifest as manifests
+
+IMAGE = Sample("gpu-node", base=b"base", gpu=b"driver")
+OTHER = Sample("gpu-node", base=b"base", gpu=b"driver 2")
+
+
+def state(image=IMAGE):
+    """Return what node_image_info says on a node that runs the image."""
+    manifest = image.manifest
+    line = " ".join([*manifest.kernel_arguments, f"sailloft.image={image.digest}"])
+    layers = [{"name": layer.name, "sha256": layer.sha256, "verity": True} for layer in manifest.layers]
+    return {
+        "image": image.digest,
+        "reason": "",
+        "report": {"image": image.digest, "layers": layers},
+        "boot_id": "1",
+        "kernel": manifest.kernel.version,
+        "command_line": line,
+        "arguments": list(manifest.kernel_arguments),
+        "verity_possible": True,
+        "systemd": {"state": "running"},
+        "failed_units": [],
+    }
+
+
+class Proof(node_image_proof.ActionModule):
+    """The action; ``answer`` is the node's, ``shell`` the result of a command there, or an error that is raised."""
+
+    def __init__(self, folder, answer=None, shell=None, check_mode=False, **given):
+        arguments = {
+            "path": str(folder),
+            "name": "bm01",
+            "digest": IMAGE.digest,
+            "manifest": manifests.dump(IMAGE.manifest).decode(),
+            **given,
+        }
+        task = Task.load({"action": "sailloft.fleet.node_image_proof", "args": json.loads(json.dumps(arguments))})
+        task.check_mode = check_mode
+        connection = SimpleNamespace(transport="ssh", _shell=SimpleNamespace(tmpdir="/nowhere"))
+        super().__init__(task, connection, PlayContext(), DataLoader(), None, None)
+        self.answer, self.shell, self.ran = answer, shell, []
+
+    def _execute_module(self, module_name=None, module_args=None, *_more, **_named):
+        assert module_name == "sailloft.fleet.node_image_info"
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return {"changed": False, "invocation": {}, **self.answer}
+
+    def _compute_environment_string(self, *_given, **_named):
+        return ""
+
+    def _low_level_execute_command(self, cmd, *_given, **_named):
+        self.ran.append(cmd)
+        if isinstance(self.shell, Exception):
+            raise self.shell
+        return self.shell
+
+
+@pytest.fixture
+def proofs(tmp_path):
+    return tmp_path / "proofs"
+
+
+def test_a_state_that_is_given_is_proven_and_written_once(proofs):
+    health = {"what": "nvidia-smi", "held": True}
+    first = Proof(proofs, state=state(), health=health).run()
+    assert (first["changed"], first["holds"]) == (True, True)
+    assert sorted(path.name for path in proofs.iterdir()) == ["bm01.html", "bm01.json", "bm01.txt"]
+    assert Proof(proofs, state=state(), health=health).run()["changed"] is False
+    failed = Proof(proofs, state={}).run()
+    assert failed["failed"] is True
+    assert "bm01.json" in failed["msg"]
+    assert json.loads((proofs / "bm01.json").read_text())["holds"] is False
+
+
+def test_a_manifest_of_another_image_is_refused(proofs):
+    refused = Proof(proofs, state=state(), digest="0" * 64).run()
+    assert refused["failed"] is True
+    assert refused["msg"].startswith("bm01: image " + "0" * 64)
+
+
+def test_the_node_is_read_where_its_state_is_not_given(proofs):
+    done = Proof(proofs, answer=state()).run()
+    assert done["holds"] is True
+    assert done["state"] == state()
+    silent = Proof(proofs, answer={"failed": True, "msg": "systemctl show failed"}).run()
+    assert silent["failed"] is True
+    assert silent["msg"] == "systemctl show failed"
+    assert "state" not in silent
+    with pytest.raises(AnsibleConnectionFailure):
+        Proof(proofs, answer=AnsibleConnectionFailure("no route")).run()
+
+
+def test_check_mode_writes_nothing(proofs):
+    done = Proof(proofs, answer=state(), check_mode=True).run()
+    assert (done["changed"], done["holds"]) == (True, True)
+    assert not proofs.exists()
+
+
+def test_a_node_that_runs_another_image_is_not_proven_where_that_is_enough(proofs):
+    shell = {"rc": 0, "stdout": "", "stderr": ""}
+    action = Proof(proofs, answer=state(OTHER), shell=shell, only_if_it_runs=True, health={"command": ["true"]})
+    done = action.run()
+    assert (done["changed"], done["holds"], done.get("failed")) == (False, False, None)
+    assert done["state"]["image"] == OTHER.digest
+    assert action.ran == []
+    assert not proofs.exists()
+    assert Proof(proofs, answer=state(OTHER)).run()["failed"] is True
+    assert Proof(proofs, answer=state(), only_if_it_runs=True).run()["holds"] is True
+
+
+@pytest.mark.parametrize(
+    ("shell", "said"),
+    [
+        ({"rc": 0, "stdout": "2 of 8 GPUs", "stderr": ""}, "healthy"),
+        ({"rc": 3, "stdout": "2 of 8 GPUs\n", "stderr": " "}, "2 of 8 GPUs"),
+        ({"rc": 1, "stdout": "healthy", "stderr": "GPU 3 is gone\n"}, "GPU 3 is gone"),
+        ({"rc": 1, "stdout": "", "stderr": ""}, "it said nothing"),
+        (AnsibleConnectionFailure("timed out"), "the node does not answer: timed out"),
+    ],
+)
+def test_a_health_command_runs_on_the_node(proofs, shell, said):
+    action = Proof(proofs, answer=state(), shell=shell, health={"command": ["gpu-health", "--for", "all of them"]})
+    done = action.run()
+    assert action.ran == ["gpu-health --for 'all of them'"]
+    assert done["holds"] is (said == "healthy")
+    claims = json.loads((proofs / "bm01.json").read_text())["claims"]
+    (gate,) = [claim for claim in claims if claim["layer"] == "health"]
+    assert gate["holds"] is (said == "healthy")
+    assert gate["seen"] == said
+    assert gate["source"] == "gpu-health --for all of them"

@@ -1,0 +1,53 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What is known of the nodes of a rollout, from what was read of them and what this run did to them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.filter.node_boot_rollout_nodes import node_boot_rollout_nodes
+
+OLD, NEW = "a" * 64, "b" * 64
+
+
+def row(**variables):
+    (found,) = node_boot_rollout_nodes(["bm01"], {"bm01": {"node_boot_mac": "52:54:00:00:00:01", **variables}}, NEW)
+    return {key: value for key, value in found.items() if key not in ("name", "mac", "spare")}
+
+
+def seen(image, holds=False):
+    return {"state": {"image": image, "boot_id": "1"}, "holds": holds}
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"__node_boot_seen": seen(OLD)}, ("reachable", OLD)),
+        ({"__node_boot_seen": seen(NEW, holds=True)}, ("reachable holds", NEW)),
+        ({"__node_boot_seen": seen(NEW)}, ("reachable", NEW)),
+        ({"__node_boot_seen": seen(None)}, ("reachable", "")),
+        ({"__node_boot_seen": {"unreachable": True, "msg": "no route"}}, ("", "")),
+        ({"__node_boot_seen": {"failed": True, "msg": "systemctl show failed"}}, ("", "")),
+        ({}, ("", "")),
+        # Told to boot: what was read before says no longer whether it holds.
+        ({"__node_boot_seen": seen(OLD), "__node_boot_booted": {"proven": False}}, ("reachable tried", OLD)),
+        (
+            {"__node_boot_seen": seen(NEW, holds=True), "__node_boot_booted": {"proven": False}},
+            ("reachable tried", NEW),
+        ),
+        ({"__node_boot_seen": {}, "__node_boot_booted": {"proven": False}}, ("tried", "")),
+        ({"__node_boot_seen": {}, "__node_boot_booted": {"proven": True}}, ("reachable holds tried", NEW)),
+    ],
+)
+def test_a_node(variables, expected):
+    found = row(**variables)
+    running = found.pop("running")
+    assert ({key for key, value in found.items() if value}, running) == (set(expected[0].split()), expected[1])
+
+
+def test_the_order_and_what_the_inventory_says():
+    hostvars = {"bm02": {"node_boot_mac": "m2", "node_boot_spare": True}, "bm01": {}}
+    first, second = node_boot_rollout_nodes(["bm02", "bm01"], hostvars, NEW)
+    assert (first["name"], first["mac"], first["spare"]) == ("bm02", "m2", True)
+    assert (second["name"], second["mac"], second["spare"]) == ("bm01", "", False)
