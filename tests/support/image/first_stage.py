@@ -88,7 +88,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Nothing on the tests' screen."""
 
 
-def shell(tmp_path: Path, script: str, arguments: str = "", seconds: float = 30) -> str:
+def shell(tmp_path: Path, script: str, arguments: str = "", seconds: float = 120) -> str:
     """Return the output of the script, run with the first stage's functions and settings. It must end well."""
     whole = f"""
         . {INIT}
