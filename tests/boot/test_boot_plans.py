@@ -114,7 +114,7 @@ def test_too_small_a_window_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of what OVMF needs: neither the reserves of the ports nor alignment counted."""
     monkeypatch.setattr(mmio, "OVMF_PORT_SHARE", 1 << 40)
     monkeypatch.setattr(mmio, "_round_up", lambda number, step: number)
-    result = boot.run(whole("llnl-lassen", "efi"), timeout_s=30)
+    result = boot.run(whole("llnl-lassen", "efi"), timeout_s=scaled_s(15))
     # All else is enumerated by then.
     assert len(result["findings"]) < 4, wrong(result)
     assert "found one without an address" in wrong(result)
