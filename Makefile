@@ -45,9 +45,9 @@ packages:
 	touch $@
 
 # What builds the documentation and judges the archive wants other versions.
-.venv/publish/.done: requirements-publish.txt | packages
-	python3 -m venv .venv/publish
-	.venv/publish/bin/pip $(install) -r requirements-publish.txt
+.venv/publish/.done: requirements-publish.txt | .venv/.runtime
+	python3 -m venv --without-pip .venv/publish
+	$(bin)/pip --python .venv/publish $(install) -r requirements-publish.txt
 	touch $@
 
 # The long part of the first run, on the screen as it goes; what comes after finds the images made.
@@ -91,21 +91,21 @@ lab-clean: lab-down
 check: packages .venv/.tests
 	tests/changed
 
-# Two lanes of one length: the emulated server uses one of two processors for most of its time, and the other tests the other.
+# Two at a time: beside the emulated server what uses one processor, then the long ones, and the short ones at the end.
 test:
-	tests/phases types,sanity,docs,unit,fleet,molecule-quick,identity,boot+lint,galaxy,image,molecule-slow
+	tests/phases types,lint,molecule-slow,image,sanity,galaxy,docs,fleet,unit,boot,identity,molecule-quick
 
 # Besides: what takes long, tries more, or tells no more than a part of `test` does of the same code.
 test-all: test
 	tests/phases sanity-long thorough fleet-long image-boot boot-loader dcb cabling molecule-long bench
 
-environments: packages .venv/.tests .venv/publish/.done
+environments: .venv/.tests .venv/publish/.done vcsim
 
 lint: packages .venv/.tests
 	yamllint .
 	ruff check .
 	ruff format --check .
-	ansible-lint
+	tests/lint
 
 types: packages .venv/.tests
 	tests/types
@@ -114,9 +114,8 @@ types: packages .venv/.tests
 vcsim: packages
 	tests/vcsim/build
 
-# Some tests wait for time limits: a third process uses their time.
 unit: packages .venv/.tests vcsim
-	pytest -n 3 --dist worksteal
+	pytest -n 2 --dist worksteal
 
 # The library's unit tests on the oldest Python of targets.
 python39: packages

@@ -97,7 +97,7 @@ def test_too_small_a_bus_gap_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planner refuses it, libvirt and QEMU do not: the first expander's tree runs into the second's."""
     monkeypatch.setattr(bus_numbers, "_prove", lambda name, root: None)
     monkeypatch.setattr(bus_numbers, "_starts", lambda root, spacing: [8, 10])
-    result = boot.run(plan(firmware="bios"), timeout_s=4)
+    result = boot.run(plan(firmware="bios"), timeout_s=scaled_s(4))
     assert not result["as_planned"]
     assert "nowhere: the firmware did not reach it" in wrong(result)
 
@@ -106,7 +106,7 @@ def test_other_bus_numbers_than_the_firmwares_are_found() -> None:
     planned = plan(firmware="bios")
     gpu, nic = planned.root.expanders[0].ports[0].ports[0].ports
     gpu.bus, gpu.last_bus, nic.bus, nic.last_bus = nic.bus, nic.last_bus, gpu.bus, gpu.last_bus
-    result = boot.run(planned, timeout_s=4)
+    result = boot.run(planned, timeout_s=scaled_s(4))
     assert "gpu 0000:13:00.0: planned at 0000:24:00.0, found at 0000:23:00.0" in wrong(result)
 
 
@@ -114,7 +114,7 @@ def test_too_small_a_window_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of what OVMF needs: neither the reserves of the ports nor alignment counted."""
     monkeypatch.setattr(mmio, "OVMF_PORT_SHARE", 1 << 40)
     monkeypatch.setattr(mmio, "_round_up", lambda number, step: number)
-    result = boot.run(whole("llnl-lassen", "efi"), timeout_s=30)
+    result = boot.run(whole("llnl-lassen", "efi"), timeout_s=scaled_s(15))
     # All else is enumerated by then.
     assert len(result["findings"]) < 4, wrong(result)
     assert "found one without an address" in wrong(result)

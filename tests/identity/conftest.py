@@ -55,7 +55,7 @@ class Tpm:
                 *("--flags", "not-need-init,startup-clear"),
             ]
         )
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while True:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port + 1)) == 0:
@@ -71,7 +71,7 @@ class Tpm:
     def run(self, *argv: str) -> bytes:
         """Return the output of one of tpm2-tools."""
         environment = {**os.environ, "TPM2TOOLS_TCTI": self.tcti}
-        done = subprocess.run(argv, env=environment, cwd=self.folder, capture_output=True, timeout=60, check=False)
+        done = subprocess.run(argv, env=environment, cwd=self.folder, capture_output=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout
 
@@ -221,7 +221,7 @@ def boot(tmp_path, tpms, keys):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=60,
+            timeout=300,
         )
         return Booted(root, done.returncode, done.stdout, log.read_text())
 

@@ -52,7 +52,7 @@ def play(tmp_path):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=300,
+            timeout=900,
         )
         return done.stdout, done.returncode
 

@@ -68,8 +68,10 @@ def test_the_manifest_is_signed_and_the_blobs_are_what_it_says(site):
 def test_nothing_of_the_node_or_the_build_is_in_it(site, tmp_path):
     trees = {name: unpacked(folder, tmp_path / name) for name, folder in site.tree("node").items()}
     today = re.compile(time.strftime(r"%Y-%m-%d|%a %b %e|%d %b %Y").encode())
+    folders = site.tree("node")
     for name, tree in trees.items():
-        listing = json.loads((site.tree("node")[name] / "listing.json").read_text())
+        listing = json.loads((folders[name] / "listing.json").read_text())
+        epoch = json.loads((folders[name] / "layer.json").read_text())["entry"]["inputs"]["source_date_epoch"]
         files = [path for path, entry in listing.items() if entry["type"] == "file"]
         assert not [path for path in files if path.startswith(("/var/log/", "/var/lib/apt/lists/", "/tmp/", "/run/"))]
         assert not [
@@ -78,12 +80,7 @@ def test_nothing_of_the_node_or_the_build_is_in_it(site, tmp_path):
         assert not [path for path in files if path.startswith("/var/cache/") and "/debconf/" not in path]
         for path in files:
             assert not today.search((tree / path[1:]).read_bytes()), f"{path} of layer {name} has the day of the build"
-            assert (
-                os.stat(tree / path[1:]).st_mtime
-                <= json.loads((site.tree("node")[name] / "layer.json").read_text())["entry"]["inputs"][
-                    "source_date_epoch"
-                ]
-            )
+            assert os.stat(tree / path[1:]).st_mtime <= epoch
     assert (trees["base"] / "etc/machine-id").read_text() == ""
     assert not (trees["base"] / "etc/hostname").exists()
 
@@ -114,7 +111,7 @@ def test_an_unchanged_image_is_not_built(site, requested):
     before = snapshot(Path(site.store.path))
     (outcome,), _lines, seconds = site.build(requested)
     assert (outcome.changed, outcome.built) == (False, ())
-    assert seconds < 5
+    assert seconds < site.seconds / 4
     assert snapshot(Path(site.store.path)) == before
 
 

@@ -54,7 +54,10 @@ def pristine(tmp_path_factory):
     """A Debian with systemd and Python."""
     root = tmp_path_factory.mktemp("image") / "root"
     packages = "systemd-sysv,python3,python3-apt"
-    command = ["mmdebstrap", "--variant=minbase", f"--include={packages}", "bookworm", str(root)]
+    # In a mount namespace of its own: a killed run leaves no mount of this machine's /dev/shm below pytest's folders,
+    # which the next run empties.
+    mmdebstrap = ["unshare", "--mount", "mmdebstrap"]
+    command = [*mmdebstrap, "--variant=minbase", f"--include={packages}", "bookworm", str(root)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"no archive to make a root from: {done.stderr[-300:]}")

@@ -72,7 +72,7 @@ class DhcpNetwork:
             )
         self.started.append(process)
         self.last = process
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while "started" not in log.read_text():
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()

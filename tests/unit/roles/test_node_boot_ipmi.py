@@ -72,7 +72,7 @@ class Bmc:
 
     def wait(self) -> Bmc:
         """Until its port is open."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while f"0100007F:{self.port:04X} " not in Path("/proc/net/udp").read_text():
             assert self.process.poll() is None, (self.folder / "log").read_text()
             assert time.monotonic() < deadline, (self.folder / "log").read_text()

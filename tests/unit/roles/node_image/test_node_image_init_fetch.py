@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from first_stage import CONTENT, DIGEST, INIT, Behaviour, shell
+from patience import scaled_s
 
 pytestmark = pytest.mark.skipif(not shutil.which("busybox"), reason="no busybox on this machine (bindep.txt)")
 
@@ -89,7 +90,7 @@ def test_a_server_below_the_least_rate_is_left_within_a_window_even_past_the_dea
     assert (tmp_path / "file").read_bytes() == CONTENT
     assert "rebooting" not in said
     assert said.count("too slow, ") == 1
-    assert int(re.search(r"took (\d+) s", said).group(1)) in (3, 4, 5)
+    assert 3 <= int(re.search(r"took (\d+) s", said).group(1)) <= scaled_s(5)
     assert len(first.asked) == len(second.asked) == 1
 
 
@@ -103,7 +104,7 @@ def test_with_slow_servers_only_the_node_reboots_after_one_round(tmp_path, serve
     """
     said = shell(tmp_path, script)
     assert said.count("too slow, ") == 2
-    assert re.search(r"rebooting: no image after [01] s\n$", said)
+    assert re.search(r"rebooting: no image after [0-3] s\n$", said)
 
 
 @pytest.mark.parametrize(("turn", "reboots"), [("steady and cut", False), ("steady wrong", True)])
