@@ -54,6 +54,18 @@ def test_a_mutant_is_killed_where_a_test_fails(drawn):
     }
 
 
+def test_a_mutant_whose_death_pytest_does_not_catch_leaves_the_copy_to_the_next(drawn, tmp_path):
+    (tmp_path / "tests/unit/hold/conftest.py").write_text("""
+import runpy
+
+def pytest_unconfigure():
+    if len(runpy.run_path("plugins/module_utils/hold/space.py")["space"]()) == 6:
+        raise MemoryError
+""")
+    found = drawn("def space():\n    return bytes(5 * 1) + bytes(0)\n")
+    assert {mistake: found[mistake] for mistake in ("'6'", "'2'")} == {"'6'": "killed", "'2'": "SURVIVED"}
+
+
 def test_a_mutant_that_takes_all_memory_is_killed(drawn):
     # 5 GiB, of which no page is touched: where nothing limits them, the system gives them, and the test passes.
     assert drawn("def space():\n    return bytes(0 * (5 << 30))\n")["'1'"] == "killed"
