@@ -5,8 +5,8 @@
 The mistakes are drawn at random by a seed: a run can be repeated, and another seed finds others. Each is made in a copy
 of the checkout, and tests are run on it until one fails: those named after the file, those of its folder whose imports
 lead to it, then such of its package (of a module, filter or action: those that name it). A mutant is *killed* where a
-test fails or runs out of time, else it *survives*: a test is missing, or the mutant is equivalent (it behaves as the
-original), which equivalent.txt says by file, line's text and mistake, with the reason.
+test fails or runs out of time or memory, else it *survives*: a test is missing, or the mutant is equivalent (it behaves
+as the original), which equivalent.txt says by file, line's text and mistake, with the reason.
 
 Tools like mutmut and cosmic-ray mutate annotations too, which are never evaluated here, and draw no sample by folder.
 """
@@ -19,6 +19,7 @@ import contextlib
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -40,6 +41,7 @@ COLLECTION = "ansible_collections.sailloft.fleet."
 OTHERS = ("action", "filter", "modules")  # folders of plugins, each a flat one
 TEST_TIMEOUT_S = 20  # the longest unit test takes a few seconds
 TIMEOUT_S = 900
+MEMORY_BYTES = 4 << 30  # of a process's addresses; the unit tests pass with 2 GiB, those that start QEMU with 3
 Placed = Union[ast.expr, ast.stmt]
 COMPARISONS = {
     ast.Lt: "<=",
@@ -230,12 +232,18 @@ def fails(root: Path, tests: list[str]) -> bool:
     ]
     process = os.fork()
     if process == 0:
-        os.setsid()
-        os.chdir(root)
-        null = os.open(os.devnull, os.O_RDWR)
-        for stream in range(3):
-            os.dup2(null, stream)
-        os._exit(pytest.main([*options, *tests]))
+        status = int(pytest.ExitCode.INTERNAL_ERROR)
+        # Whatever ends it, also a lack of memory, it must not go on as the parent, which would remove the copy.
+        try:
+            os.setsid()
+            os.chdir(root)
+            null = os.open(os.devnull, os.O_RDWR)
+            for stream in range(3):
+                os.dup2(null, stream)
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+            status = int(pytest.main([*options, *tests]))
+        finally:
+            os._exit(status)
     end = time.monotonic() + TIMEOUT_S
     while time.monotonic() < end:
         ended, status = os.waitpid(process, os.WNOHANG)

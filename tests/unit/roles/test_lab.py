@@ -175,6 +175,13 @@ def test_all_images_share_their_lowest_layer():
     assert len({tuple(layer.name for layer in IMAGES[name].layers[:2]) for name in DISKS}) == 1
 
 
+def test_every_machine_hears_its_power_button():
+    """By it libvirt and BMCs ask it to shut down; without systemd-logind a host's reboot waits 300 s for its guest."""
+    masked = {unit for image in IMAGES.values() for layer in image.layers for unit in layer.services.masked}
+    assert len(masked) > 20
+    assert "systemd-logind.service" not in masked
+
+
 def test_the_inventory_has_the_machines():
     site = inventory(sites.example("lab"))
     for name, machine in MACHINES.items():

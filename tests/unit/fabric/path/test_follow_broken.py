@@ -244,6 +244,12 @@ BROKEN = {
 }
 
 
+def test_a_buffer_without_a_size_is_seen_as_such():
+    fault = first_fault(checked(POLICY, FABRIC, BROKEN["a buffer without a size"][0]))
+    assert fault is not None
+    assert (fault.wanted, fault.seen) == ("more than 0 bytes", 0)
+
+
 @pytest.mark.parametrize("name", BROKEN)
 def test_the_first_broken_hop_is_named(name):
     seen, where, what = BROKEN[name]

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +19,87 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model
 ARCHIVE = Archive("http://a/debian", ("bookworm",), ("main",), "/keys.gpg")
 BASE = Layer("base", None, "debian", "bookworm", "amd64", (ARCHIVE,))
 REQUEST = layers.LayerRequest(BASE, "0" * 64, {}, {}, 0)
+
+
+@pytest.fixture
+def family(monkeypatch):
+    """A family of distributions whose installation writes a few files, and what was asked of it."""
+    asked = []
+
+    def install(root, layer, run, digests):
+        asked.append(("install", layer.name, dict(digests)))
+        for path in ("etc/machine-id", "boot/vmlinuz-6.1", "lib/modules/6.1/modules.dep", "usr/bin/bash"):
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(path)
+
+    def packages(root, run):
+        asked.append(("packages", run.environment["SOURCE_DATE_EPOCH"]))
+        return [{"name": "bash", "version": "5.2", "architecture": "amd64"}]
+
+    made = SimpleNamespace(
+        install=install, packages=packages, caches=lambda *_: {}, clean=lambda root: (root / "etc/passwd-").touch()
+    )
+    monkeypatch.setattr(layers, "family_of", lambda distribution: made)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "")  # which the build changes
+    return asked
+
+
+def build(place, layer):
+    """Build a layer without parent; return its request, the cache's record of it and what it told."""
+    told = []
+    inputs = layer_inputs(layer, layers.content_digests(layer))
+    request = layers.LayerRequest(layer, "0" * 64, {"a": "1"}, inputs, 1_783_764_997)
+    (place / "work").mkdir(parents=True)
+    return request, layers.build(place / "cache", place / "work", request, [], told.append), told
+
+
+def test_a_layer_is_built_into_the_cache(family, tmp_path):
+    files = (File("/etc/motd", content="hello", owner="0", group="0"),)
+    request, built, told = build(tmp_path, replace(BASE, packages=("bash",), files=files))
+    assert family == [("install", "base", {"a": "1"}), ("packages", "1783764997")]
+    assert built == layers.find(tmp_path / "cache", request.key)
+    squashed = (built.folder / layers.SQUASHFS).read_bytes()
+    assert (built.entry.size_bytes, built.entry.sha256) == (len(squashed), hashlib.sha256(squashed).hexdigest())
+    assert built.entry.verity.salt == hashlib.sha256(b"sailloft-verity " + b"0" * 64).hexdigest()
+    listing = (built.folder / layers.LISTING).read_bytes()
+    assert built.entry.listing_sha256 == hashlib.sha256(listing).hexdigest()
+    # The kernel lies beside the layer, and what would differ between builds or nodes is gone.
+    assert sorted(json.loads(listing)) == [
+        *("/boot", "/etc", "/etc/machine-id", "/etc/motd", "/lib", "/lib/modules", "/lib/modules/6.1"),
+        *("/lib/modules/6.1/modules.dep", "/usr", "/usr/bin", "/usr/bin/bash"),
+    ]
+    assert json.loads(listing)["/etc/machine-id"]["size_bytes"] == 0
+    assert (built.folder / layers.VMLINUZ).read_text() == "boot/vmlinuz-6.1"
+    assert (built.kernel.version, built.kernel.size_bytes) == ("6.1", len("boot/vmlinuz-6.1"))
+    assert built.packages == ({"name": "bash", "version": "5.2", "architecture": "amd64"},)
+    assert built.entry.inputs == {
+        **request.inputs, "release_digests": {"a": "1"}, "source_date_epoch": 1_783_764_997
+    }  # fmt: skip
+    assert told[:3] == [
+        "layer base: installing 1 package and what they need",
+        "layer base: users, files, services",
+        "layer base: writing the squashfs",
+    ]
+    assert told[3].startswith("layer base: 0.0 MB, ")
+
+
+def test_two_builds_give_the_same_bytes(family, tmp_path):
+    digests = [build(tmp_path / name, BASE)[1].entry.sha256 for name in ("one", "two")]
+    assert digests[0] == digests[1]
+
+
+def test_a_layer_of_nothing_tells_only_what_it_does(family, tmp_path):
+    assert build(tmp_path, BASE)[2][:-1] == ["layer base: writing the squashfs"]
+
+
+def test_a_layer_of_two_kernels_is_refused(family, tmp_path):
+    files = [File(f"/{name}", content="", owner="0", group="0") for name in ("boot/vmlinuz-6.12", "lib/modules/6.12/x")]
+    with pytest.raises(ImageError) as refused:
+        build(tmp_path, replace(BASE, files=tuple(files)))
+    assert str(refused.value) == (
+        "layer base: has 2 kernels: 6.1, 6.12; an image boots one; name one kernel package in packages"
+    )
+    assert not (tmp_path / "cache/layers").exists()
 
 
 def test_a_file_that_changes_meanwhile_is_refused(tmp_path):

@@ -5,13 +5,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
+from recorded_tools import Tools
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import layers, tree_contents
-from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian, rpm
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer, User
 
@@ -42,14 +41,7 @@ def link(root: Path, path: str, host: Path) -> Path:
     return own
 
 
-class NoTool(Run):
-    """Runs no tool."""
-
-    def process(self, argv, env=None, show=None, fault=None):
-        return subprocess.CompletedProcess(argv, 0, "")
-
-
-nothing = NoTool("layer site", lambda text: None)
+nothing = Tools()
 
 
 def layer(**own) -> Layer:
@@ -103,6 +95,16 @@ def test_the_builders_caches(root, host, tmp_path):
     with layers.mounted_caches(tmp_path / "cache", root, {"var/cache/dnf": "dnf/state"}, mounted.append):
         pass
     assert mounted == [["mount", "--bind", tmp_path / "cache/dnf/state", own / "dnf"], ["umount", own / "dnf"]]
+    assert list(host.iterdir()) == []
+
+
+def test_a_cache_that_is_a_link_itself_is_taken_away_again_also_after_a_failure(root, host, tmp_path):
+    own = link(root, "var/cache/dnf", host)
+    mounted = []
+    caches = layers.mounted_caches(tmp_path / "cache", root, {"var/cache/dnf": "dnf/state"}, mounted.append)
+    with pytest.raises(ZeroDivisionError), caches:
+        raise ZeroDivisionError
+    assert mounted == [["mount", "--bind", tmp_path / "cache/dnf/state", own], ["umount", own]]
     assert list(host.iterdir()) == []
 
 

@@ -5,12 +5,16 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import pytest
+from recorded_tools import Tools
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import ToolError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import debian
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.first_stage import userland
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer
 
 RELEASE = b"Origin: Debian\nDate: Sat, 11 Jul 2026 10:16:37 UTC\n"
@@ -55,6 +59,125 @@ def test_an_archive_without_release_is_refused_with_its_address():
 def test_the_newest_release_is_the_images_day():
     assert debian.source_date_epoch(layer(FLAT, MAIN), fetch) == 1_783_764_997
     assert debian.source_date_epoch(layer(FLAT), fetch) == 1_783_764_997 - 86400
+
+
+@pytest.fixture
+def root(tmp_path):
+    """An image that apt has fetched the release of MAIN for, with a host name and a link for its name servers."""
+    folder = tmp_path / "root"
+    for path in ("var/lib/apt/lists", "etc/apt/sources.list.d"):
+        (folder / path).mkdir(parents=True)
+    (folder / "var/lib/apt/lists/a_debian_InRelease").write_bytes(RELEASE)
+    (folder / "etc/hostname").write_text("build01")
+    (folder / "etc/resolv.conf").symlink_to("/run/resolv.conf")
+    return folder
+
+
+DIGESTS = {"http://a/debian bookworm": hashlib.sha256(RELEASE).hexdigest()}
+SOURCE = "deb [signed-by=/keys.gpg] http://a/debian bookworm main"
+
+
+def test_the_lowest_layer_is_made_by_mmdebstrap(root):
+    tools = Tools()
+    debian.install(root, layer(MAIN), tools, DIGESTS)
+    (command,) = tools.ran
+    assert command == [
+        *("mmdebstrap", "--mode=root", "--variant=essential", "--format=directory", "--architectures=amd64"),
+        *('--aptopt=APT::Install-Recommends "false"', "--include=bash"),
+        *("--skip=check/empty,download/empty,essential/unlink,cleanup/apt", "bookworm", str(root), SOURCE),
+    ]
+    assert tools.environments == [debian.ENVIRONMENT]
+    assert (root / "var/lib/apt/lists/whole").exists()
+    # What mmdebstrap copied from the build host is gone, and the image's own link is not.
+    assert not (root / "etc/hostname").exists()
+    assert (root / "etc/resolv.conf").is_symlink()
+
+
+def test_a_layer_above_uses_apt_with_its_own_archives_added(root):
+    (root / "etc/apt/sources.list").write_text(f"{SOURCE}\n")
+    extra = Archive("http://b/flat", ("./",), release_sha256={"./": hashlib.sha256(OLDER).hexdigest()})
+    digests = {**DIGESTS, "http://b/flat ./": hashlib.sha256(OLDER).hexdigest()}
+    (root / "var/lib/apt/lists/b_flat_Release").write_bytes(OLDER)
+    tools = Tools()
+    debian.install(root, layer(MAIN, extra, parent="below"), tools, digests)
+    install = ["apt-get", "-q", "-y", "--allow-change-held-packages", "install", "--", "bash"]
+    assert tools.ran == [["apt-get", "-q", "update"], confined(root, install)]
+    for environment in tools.environments:
+        assert environment == {**debian.ENVIRONMENT, "APT_CONFIG": str(root.parent / "apt.conf")}
+    added = (root / "etc/apt/sources.list.d/base.list").read_text()
+    assert added == "deb [check-valid-until=no trusted=yes] http://b/flat ./\n"
+    configuration = (root.parent / "apt.conf").read_text().splitlines()
+    assert {f'Dir "{root}/";', 'APT::Architecture "amd64";', 'APT::Install-Recommends "false";'} <= set(configuration)
+    assert f'DPkg::Chroot-Directory "{root}";' in configuration
+    # The lists are there now: nothing is fetched again, and nothing written.
+    (root / "etc/apt/sources.list.d/base.list").write_text(added + "# kept\n")
+    tools = Tools()
+    debian.install(root, layer(MAIN, extra, parent="below"), tools, digests)
+    assert tools.ran == [confined(root, install)]
+    assert (root / "etc/apt/sources.list.d/base.list").read_text() == added + "# kept\n"
+
+
+def test_a_layer_above_without_packages_only_gets_its_archives(root):
+    tools = Tools()
+    debian.install(root, replace(layer(MAIN, parent="below"), packages=()), tools, DIGESTS)
+    assert tools.ran == []
+    assert (root / "etc/apt/sources.list.d/base.list").read_text() == f"{SOURCE}\n"
+
+
+@pytest.mark.parametrize("parent", [None, "below"])
+def test_an_archive_that_changed_meanwhile_is_refused(root, parent):
+    (root / "var/lib/apt/lists/a_debian_InRelease").write_bytes(OLDER)
+    with pytest.raises(ImageError, match=r"^archive http://a/debian bookworm: was changed while layer base was built"):
+        debian.install(root, layer(MAIN, parent=parent), Tools(), DIGESTS)
+    assert not (root / "var/lib/apt/lists/whole").exists()
+
+
+@pytest.mark.parametrize("parent", [None, "below"])
+def test_a_package_that_no_archive_has_is_told(root, parent):
+    tools = Tools(answer=lambda argv: (100, "E: Unable to locate package bash\n"))
+    with pytest.raises(ImageError, match=r"^layer base: Unable to locate package bash; correct the name"):
+        debian.install(root, layer(MAIN, parent=parent), tools, DIGESTS)
+
+
+def test_installed_packages_are_told_by_name_and_architecture(root):
+    said = (
+        "installed zlib1g 1.2 amd64\nconfig-files old 1 amd64\ninstalled libc6 2.36 i386\ninstalled libc6 2.36 amd64\n"
+    )
+    tools = Tools(answer=lambda argv: said)
+    assert debian.packages(root, tools) == [
+        {"name": "libc6", "version": "2.36", "architecture": "amd64"},
+        {"name": "libc6", "version": "2.36", "architecture": "i386"},
+        {"name": "zlib1g", "version": "1.2", "architecture": "amd64"},
+    ]
+    assert tools.ran[0][:3] == ["dpkg-query", f"--admindir={root}/var/lib/dpkg", "--show"]
+
+
+def test_what_apt_leaves_is_removed(root):
+    for path in ("var/lib/dpkg/status", "var/lib/dpkg/status-old", "etc/apt/apt.conf.d/99mmdebstrap"):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).touch()
+    debian.clean(root)
+    assert (root / "var/lib/dpkg/status").exists()
+    assert not (root / "var/lib/dpkg/status-old").exists()
+    assert not (root / "etc/apt/apt.conf.d/99mmdebstrap").exists()
+
+
+def test_the_first_stages_packages_are_unpacked_with_lists_of_their_own(root):
+    tools = Tools()
+    assert debian.first_stage_tree(root, layer(MAIN), DIGESTS, tools) == root
+    (command,) = tools.ran
+    assert {"mmdebstrap", "--variant=extract", "--architectures=amd64", "bookworm", str(root), SOURCE} <= set(command)
+    assert f"--include={','.join(userland.PACKAGES)}" in command
+    own, first = debian.caches(layer(MAIN), DIGESTS), debian.first_stage_caches(layer(MAIN), DIGESTS)
+    assert first == {name: f"{folder}-first-stage" for name, folder in own.items()}
+    tools = Tools(answer=lambda argv: (25, "E: Unable to locate package minisign\n"))
+    with pytest.raises(ImageError, match="Unable to locate package minisign; the first stage needs it"):
+        debian.first_stage_tree(root, layer(MAIN), DIGESTS, tools)
+
+
+def test_a_release_without_date_is_refused():
+    with pytest.raises(ImageError, match=r"^archive http://a/debian bookworm: its InRelease has no date"):
+        debian.source_date_epoch(layer(MAIN), lambda url: b"Origin: x\n")
 
 
 def test_lists_of_other_releases_lie_elsewhere():

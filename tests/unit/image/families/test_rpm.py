@@ -5,14 +5,254 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import re
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from recorded_tools import Tools
 
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.families import rpm
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import Archive, Layer
 
 LIST = b"<repomd/>"
+
+
+REPOMD = hashlib.sha256(LIST).hexdigest()
+KEYED = Archive("http://a/9", keyring="/keys/a")
+PINNED = Archive("http://b/extra", release_sha256={"repomd": REPOMD})
+BASE = Layer("base", None, "rocky", "9.4", "x86_64", (KEYED, PINNED), ("bash", "kernel-core"))
+DIGESTS = {f"{archive.url}/repodata/repomd.xml": REPOMD for archive in BASE.archives}
+
+
+@pytest.fixture
+def database(tmp_path):
+    """The folder of rpm's database in an image."""
+    folder = tmp_path / "root/usr/lib/sysimage/rpm"
+    folder.mkdir(parents=True)
+    (folder / "rpmdb.sqlite").write_text("the packages")
+    return folder
+
+
+class Dnf:
+    """A dnf that fetches ``fetched`` as the metadata of each archive, and answers as told."""
+
+    def __init__(self, root, fetched=(LIST, LIST), makecache="", install=""):
+        self.root, self.fetched, self.said = root, fetched, {"makecache": makecache, "install": install}
+        self.configuration, self.macros = "", ""
+
+    def __call__(self, argv):
+        command = next(word for word in argv if word in self.said)
+        configuration = Path(argv[argv.index("--config") + 1])
+        self.configuration = configuration.read_text()
+        self.macros = (configuration.parent / ".rpmmacros").read_text()
+        for number, data in enumerate(self.fetched):
+            place = self.root / f"var/cache/dnf/archive{number}-0123/repodata/repomd.xml"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(data)
+        return self.said[command]
+
+
+def refused(root, layer=BASE, **dnf) -> str:
+    with pytest.raises(ImageError) as error:
+        rpm.install(root, layer, Tools(answer=Dnf(root, **dnf)), DIGESTS)
+    return str(error.value)
+
+
+def test_packages_are_installed_from_the_layers_archives_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://proxy")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "7")
+    monkeypatch.setenv("SECRET", "x")
+    dnf = Dnf(tmp_path)
+    tools = Tools(answer=dnf)
+    rpm.install(tmp_path, BASE, tools, DIGESTS)
+    fetch, install = tools.ran
+    assert fetch[0] == "dnf"
+    assert fetch[3:] == [
+        *("--installroot", str(tmp_path), "--releasever", "9.4", "--forcearch", "x86_64", "makecache")
+    ]  # fmt: skip
+    assert install == confined(tmp_path, [*fetch[:-1], "install", "bash", "kernel-core"])
+    home = os.path.dirname(fetch[2])
+    for environment in tools.environments:
+        assert {name: environment[name] for name in ("HOME", "SOURCE_DATE_EPOCH", "http_proxy")} == {
+            "HOME": home, "SOURCE_DATE_EPOCH": "7", "http_proxy": "http://proxy"
+        }  # fmt: skip
+        assert "SECRET" not in environment
+    assert not Path(home).exists()
+    assert dnf.macros == "%_dbpath /var/lib/rpm\n"
+    main, first, second = re.split(r"^\[archive\d\]$", dnf.configuration, flags=re.MULTILINE)
+    assert "module_platform_id = platform:el9\n" in main
+    assert f"reposdir = {home}/none\n" in main
+    assert {"baseurl = http://a/9/", "gpgcheck = 1", "gpgkey = file:///keys/a"} <= set(first.splitlines())
+    assert {"baseurl = http://b/extra/", "gpgcheck = 0"} <= set(second.splitlines())
+    assert "gpgkey" not in second
+
+
+@pytest.mark.parametrize(
+    ("suite", "place"),
+    [
+        ("9.4", "/var/lib/rpm"),
+        ("10", "/usr/lib/sysimage/rpm"),
+        ("10.1", "/usr/lib/sysimage/rpm"),
+        ("x", "/var/lib/rpm"),
+    ],
+)
+def test_the_database_lies_where_the_release_has_it(tmp_path, suite, place):
+    dnf = Dnf(tmp_path)
+    rpm.install(tmp_path, replace(BASE, suite=suite), Tools(answer=dnf), DIGESTS)
+    assert dnf.macros == f"%_dbpath {place}\n"
+
+
+def test_a_layer_without_packages_asks_dnf_for_nothing(tmp_path):
+    tools = Tools()
+    rpm.install(tmp_path, replace(BASE, packages=()), tools, {})
+    assert tools.ran == []
+
+
+def test_metadata_that_changed_meanwhile_is_refused(tmp_path):
+    assert refused(tmp_path, fetched=(LIST, b"other")) == (
+        "layer base: http://b/extra/repodata/repomd.xml was changed meanwhile: dnf did not get the one with sha256 "
+        f"{REPOMD}; run again; take a snapshot where the archive changes often"
+    )
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        (
+            "Errors during downloading metadata for repository 'archive1':\n"
+            "  - Curl error (6): Couldn't resolve host name for http://b [Could not resolve]\n"
+            "Error: Failed to download metadata for repo 'archive1': Cannot download repomd.xml\n",
+            "the archive http://b/extra cannot be read: Curl error (6): Couldn't resolve host name for http://b;",
+        ),
+        (
+            "  - Status code: 404 for http://a/9/repodata/repomd.xml (IP: 10.0.0.1)\n",
+            "the archive http://a/9, http://b/extra cannot be read: Status code: 404 for http://a/9/repodata/repomd.xml"
+            " (IP: 10.0.0.1);",
+        ),
+        ("dnf: killed\n", "the archive http://a/9, http://b/extra cannot be read: dnf: killed;"),
+    ],
+)
+def test_an_archive_that_cannot_be_read_is_named(tmp_path, output, said):
+    assert refused(tmp_path, makecache=(1, output)) == (
+        f"layer base: {said} correct its url, or see that its server answers"
+    )
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        (
+            "No match for argument: bosh\nNo match for argument: zash\nError: Unable to find a match: bosh zash\n",
+            "no archive has a package bosh, zash; correct the name, or add the archive that has it",
+        ),
+        (
+            "Package hello-1-1.noarch.rpm is not signed\nError: GPG check FAILED\n",
+            "the signature of hello-1-1.noarch.rpm is not by a key of the archive's keyring; give the keyring",
+        ),
+        (
+            "Public key for hello-1-1.noarch.rpm is not installed\n",
+            "the signature of hello-1-1.noarch.rpm is not by a key of the archive's keyring; give the keyring",
+        ),
+        ("Error: GPG check FAILED\n", "the signature of a package is not by a key of the archive's keyring; give the"),
+        (
+            "The GPG keys listed for the repository are not correct for this package.\n",
+            "the signature of a package is not by a key of the archive's keyring; give the",
+        ),
+        ("x\nError: conflict\n", "dnf failed: Error: conflict; correct the packages or the archives"),
+    ],
+)
+def test_packages_that_cannot_be_installed_are_told(tmp_path, output, said):
+    assert refused(tmp_path, install=(1, output)).startswith(f"layer base: {said}")
+
+
+def test_packages_are_read_from_a_copy_of_the_database(tmp_path, database):
+    (database / ".rpm.lock").touch()
+    (database / "folder").mkdir()
+    seen = {}
+
+    def answer(argv):
+        seen.update({path.name: path.read_text() for path in Path(argv[argv.index("--dbpath") + 1]).iterdir()})
+        return "warning: old\nzlib\t1.2-3\tx86_64\ngpg-pubkey\t1-2\t(none)\nbash\t0:5.1-2\tx86_64\na\tb\tc\td\n"
+
+    assert rpm.packages(tmp_path / "root", Tools(answer=answer)) == [
+        {"name": "bash", "version": "0:5.1-2", "architecture": "x86_64"},
+        {"name": "zlib", "version": "1.2-3", "architecture": "x86_64"},
+    ]
+    assert seen == {"rpmdb.sqlite": "the packages"}
+    assert rpm.packages(tmp_path, Tools()) == []
+
+
+def test_a_database_that_rpm_cannot_read_is_told(tmp_path, database):
+    with pytest.raises(ImageError) as error:
+        rpm.packages(tmp_path / "root", Tools(answer=lambda argv: (1, "x\nerror: cannot open\n")))
+    assert str(error.value) == f"{database}: rpm cannot read it: error: cannot open; build the layer again"
+
+
+def test_what_dnf_and_rpm_leave_is_removed_and_no_data_with_it(tmp_path, database):
+    (database / "rpmdb.sqlite").unlink()
+    connection = sqlite3.connect(database / "rpmdb.sqlite")
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("CREATE TABLE packages (name)")
+    connection.execute("INSERT INTO packages VALUES ('bash')")
+    connection.commit()
+    assert (database / "rpmdb.sqlite-wal").stat().st_size
+    (database / ".rpm.lock").touch()
+    root = tmp_path / "root"
+    for path in ("var/cache/dnf/x", "var/lib/dnf/x", "etc/dnf/modules.d/x", "var/log/dnf.log", "var/log/other.log"):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).touch()
+    (root / "var/cache/yum").symlink_to("/etc")
+    rpm.clean(root)
+    assert sorted(path.name for path in database.iterdir()) == ["rpmdb.sqlite"]
+    assert not (root / "var/cache/yum").is_symlink()
+    with sqlite3.connect(f"file:{database}/rpmdb.sqlite?immutable=1", uri=True) as again:
+        assert again.execute("SELECT name FROM packages").fetchall() == [("bash",)]
+    left = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()]
+    assert sorted(left) == ["etc/dnf/modules.d/x", "usr/lib/sysimage/rpm/rpmdb.sqlite", "var/log/other.log"]
+    (root / "etc/dnf/modules.d/x").unlink()
+    rpm.clean(root)
+    assert not (root / "etc/dnf").exists()
+    connection.close()
+
+
+def test_another_metadata_than_the_pinned_one_is_refused():
+    with pytest.raises(
+        ImageError, match=rf"^layer base: http://b/extra/repodata/repomd.xml has .*, and {REPOMD} is pinned"
+    ):
+        rpm.release_digests(replace(BASE, archives=(PINNED,)), lambda url: b"other")
+    assert rpm.release_digests(replace(BASE, archives=(PINNED,)), lambda url: LIST) == {
+        "http://b/extra/repodata/repomd.xml": REPOMD
+    }
+
+
+def test_the_newest_list_is_the_images_day():
+    lists = {
+        "http://a/9/repodata/repomd.xml": b"<timestamp>5</timestamp><timestamp> 9.75 </timestamp>",
+        "http://b/extra/repodata/repomd.xml": b"<timestamp>7</timestamp>",
+    }
+    assert rpm.source_date_epoch(BASE, lists.__getitem__) == 9
+    with pytest.raises(ImageError, match=r"http://a/9/repodata/repomd.xml has no timestamp; make the archive with"):
+        rpm.source_date_epoch(BASE, lambda url: b"")
+
+
+def test_a_url_without_repository_is_told():
+    def fetch(url):
+        raise FileNotFoundError(url)
+
+    with pytest.raises(ImageError, match=r"there is no RPM repository at http://a/9: it has no repodata/repomd.xml"):
+        rpm.release_digests(BASE, fetch)
+
+
+def test_metadata_of_other_archives_lie_elsewhere():
+    first, second = (rpm.caches(BASE, {"http://a/9": digest}) for digest in ("0", "1"))
+    assert first != second
+    assert list(first) == ["var/cache/dnf"]
+    assert first["var/cache/dnf"].startswith("dnf/rocky-")
 
 
 def releases(keyring) -> dict[str, str]:

@@ -230,6 +230,25 @@ def test_a_health_gate_that_does_not_hold(root, gate):
     assert failures(read(root), gate) == ["the health gate holds"]
 
 
+@pytest.mark.parametrize(
+    ("gate", "seen"),
+    [
+        (Gate("check", True), "healthy"),
+        (Gate("check", True, "all 8 GPUs"), "healthy"),
+        (Gate("check", False, "GPU 3 is gone"), "GPU 3 is gone"),
+        (Gate("check", False), "it said nothing"),
+        (Gate("check", None, "timed out"), None),
+    ],
+)
+def test_what_the_health_gate_said_is_seen(root, gate, seen):
+    (claim,) = [
+        claim
+        for claim in prove("bm01", request(), Seen(read(root), gate)).claims
+        if claim.claim.startswith("the health")
+    ]
+    assert claim.seen == seen
+
+
 def test_a_manifest_of_another_digest_is_refused():
     text = manifests.dump(IMAGE.manifest).decode()
     with pytest.raises(ImageError, match="its manifest has the digest"):

@@ -229,6 +229,15 @@ def test_what_is_refused(change, told):
     assert caught.value.remedy
 
 
+@pytest.mark.parametrize(
+    ("images", "layers", "what"),
+    [(IMAGES, [LAYERS], "node_image_layers"), ([], LAYERS, "node_image_images"), ([], [], "node_image_layers")],
+)
+def test_images_and_layers_are_dictionaries(images, layers, what):
+    with pytest.raises(ImageError, match=f"^{what}: not a dictionary; write each by its name"):
+        read_images(images, layers)
+
+
 def test_a_private_key_is_not_shown():
     layers = copy.deepcopy(LAYERS)
     layers["gpu"]["users"][0]["authorized_keys"] = ["-----BEGIN OPENSSH PRIVATE KEY-----\nc2VjcmV0"]

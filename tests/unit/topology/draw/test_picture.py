@@ -187,6 +187,19 @@ def test_a_legend_says_what_the_colours_of_this_picture_mean(recording):
     assert "GPU" not in texts(picture(Host([NumaNode(0, [0], [[0]], 0)], [], []), "no device"))
 
 
+def test_keys_of_a_legend_share_a_row_while_there_is_room():
+    kinds = ("gpu", "nic", "nvme")
+    functions = [
+        Function(f"0000:00:0{number}.0", "pci0000:00", None, 0, 0, 0, kind, "endpoint")
+        for number, kind in enumerate(kinds)
+    ]
+    host = Host([NumaNode(0, [0], [[0]], 1)], [RootComplex("pci0000:00", 0, 0, 0)], functions)
+    svg = picture(host, "h")
+    samples = [box for box in rectangles(svg, *(f"sl-{kind}" for kind in kinds)) if box[3] == 12]
+    assert len(samples) == len(kinds)
+    assert len({y for _x, y, _width, _height in samples}) == 1
+
+
 def legend(svg):
     every = list(ElementTree.fromstring(svg).iter(f"{SVG}text"))
     return every[[item.text for item in every].index("GPU") :]
@@ -270,6 +283,8 @@ def test_what_a_device_says_is_within_its_box(recording, name):
             continue
         seen += 1
         assert all(inside(part, boxes[0]) for part in boxes[1:])
+        # Its colour is as far from the top as from the bottom.
+        assert boxes[1][1] - boxes[0][1] == boxes[0][1] + boxes[0][3] - boxes[1][1] - boxes[1][3] == 7
         for item in group.iter(f"{SVG}text"):
             assert boxes[0][1] < int(item.get("y", "0")) < boxes[0][1] + boxes[0][3]
             if "sl-on-label" in item.get("class", ""):

@@ -133,6 +133,14 @@ def test_more_io_than_the_firmware_has_room_for_is_refused(firmware: str, room: 
         plan(machine(bars, room + 1), gpus={"count": room + 1}, **requested)
 
 
+def test_the_devices_with_io_are_named_three_at_most() -> None:
+    bars = [Bar(0, 64 * MIB, "memory", 64, True), Bar(5, 40960, "io", 32, False)]
+    for count, more in ((3, ""), (4, ", ...")):
+        with pytest.raises(DomainError) as caught:
+            plan(machine(bars, count), gpus={"count": count}, nics={}, memory_mib=8192)
+        assert str(caught.value).endswith(f"give it fewer of 0000:20:00.0, 0000:21:00.0, 0000:22:00.0{more}")
+
+
 def test_the_lab_is_within_its_40_bits() -> None:
     assert lab().cpu.physical_address_bits == 40
     assert plan().address_bits == 40

@@ -118,6 +118,12 @@ def other_domain(name: str, *disks: dict[str, Any], running: bool = False, **mor
     return observed(plan(name=name, disks=list(disks), gpus={}, nics={}, vcpus=2, **more), running)
 
 
+def test_a_file_that_both_descriptions_of_a_domain_have_is_used_once_and_a_pools_volume_is_no_file() -> None:
+    volume = "<disk><source pool='p' volume='v'/></disk>"
+    xml = f"<domain><devices><disk><source file='/img/x'/></disk>{volume}</devices></domain>"
+    assert list(disk_use.uses_of_domain("a", xml, None, xml)) == [disk_use.Use("a", "/img/x", disk_use.DISK, True)]
+
+
 def test_disks_of_domains_that_are_not_listed() -> None:
     db = other_domain("db", {"path": "/img/db"}, {"path": "/img/tools.iso", "read_only": True, "format": "raw"})
     assert said(vm("a", {"path": "/img/db"}), domains=(db,)) == ["a: disk /img/db is also virtual machine db's disk"]

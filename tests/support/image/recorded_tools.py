@@ -1,0 +1,30 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Tools of a build that are not run: what they were called with is kept, and a test answers for them."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.tools import Run
+
+
+@dataclass(frozen=True)
+class Tools(Run):
+    """``answer`` returns what a command prints, or its exit status and that."""
+
+    subject: str = "layer site"
+    progress: Callable[[str], object] = lambda text: None
+    answer: Callable[[list[str]], Any] = lambda argv: ""
+    ran: list[list[str]] = field(default_factory=list)
+    environments: list[dict[str, str]] = field(default_factory=list)
+
+    def process(self, argv, env=None, show=None, fault=None):
+        self.ran.append(argv)
+        self.environments.append(dict(env or {}))
+        said = self.answer(argv)
+        status, output = said if isinstance(said, tuple) else (0, said)
+        return subprocess.CompletedProcess(argv, status, output)

@@ -1,0 +1,114 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""The digest of a role changes with all that the role may run, and with nothing else of its collection."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import role_digest
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+
+FILES = {
+    "roles/gpu/tasks/main.yml": "- acme.site.tune:\n- include_role: {name: common}\n- debug: {msg: '{{ x|shape }}'}\n",
+    "roles/gpu/files/tool": "a program\n",
+    "roles/common/tasks/main.yml": "- debug:\n",
+    "roles/other/tasks/main.yml": "- debug:\n",
+    "plugins/modules/tune.py": (
+        "from __future__ import annotations\nimport json\n"
+        "import ansible_collections.acme.site.plugins.module_utils.whole\n"
+        "from ansible_collections.acme.site.plugins.module_utils.part import one\n"
+        "from ..module_utils import near\n"
+    ),
+    "plugins/modules/other.py": "",
+    "plugins/filter/shape.py": "from ..module_utils.deep.er import two\n",
+    "plugins/filter/broken.py": "def (\n",
+    "plugins/module_utils/whole.py": "",
+    "plugins/module_utils/part/__init__.py": "from . import one\n",
+    "plugins/module_utils/part/one.py": "from .. import near\n",
+    "plugins/module_utils/near.py": "",
+    "plugins/module_utils/deep/__init__.py": "",
+    "plugins/module_utils/deep/er.py": "",
+    "plugins/module_utils/tune.py": "",
+    "plugins/module_utils/unused.py": "",
+}
+# What the role runs: its files, those of the role that it includes, and its plugins with all that they import.
+OF_THE_ROLE = {
+    *("roles/gpu/tasks/main.yml", "roles/gpu/files/tool", "roles/common/tasks/main.yml"),
+    *("plugins/modules/tune.py", "plugins/filter/shape.py", "plugins/module_utils/whole.py"),
+    *("plugins/module_utils/part/__init__.py", "plugins/module_utils/part/one.py", "plugins/module_utils/near.py"),
+    "plugins/module_utils/deep/er.py",
+}
+
+
+@pytest.fixture
+def collection(tmp_path, monkeypatch):
+    """The folder of a collection acme.site, and a folder "roles" for roles of no collection."""
+    folder = tmp_path / "acme/site"
+    for path, text in FILES.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    monkeypatch.setattr(role_digest.ansible_paths, "collections", lambda: {"acme.site": folder})
+    monkeypatch.setattr(role_digest.ansible_paths, "roles", lambda: [tmp_path / "roles", tmp_path / "more"])
+    return folder
+
+
+def test_the_digest_changes_with_what_the_role_runs_and_with_nothing_else(collection):
+    first = role_digest.content_digest("acme.site.gpu")
+    assert re.fullmatch("[0-9a-f]{64}", first)
+    changing = set()
+    for path, text in FILES.items():
+        (collection / path).write_text(f"{text}\n# changed\n")
+        if role_digest.content_digest("acme.site.gpu") != first:
+            changing.add(path)
+        (collection / path).write_text(text)
+    assert role_digest.content_digest("acme.site.gpu") == first
+    assert changing == OF_THE_ROLE
+
+
+def test_what_is_no_part_of_a_role_is_left_out_and_rights_and_links_are_not(collection):
+    role = collection / "roles/gpu"
+    first = role_digest.content_digest("acme.site.gpu")
+    for path in ("molecule/x.yml", "tasks/__pycache__/x", "files/x.pyc", ".git/x"):
+        (role / path).parent.mkdir(exist_ok=True)
+        (role / path).touch()
+    assert role_digest.content_digest("acme.site.gpu") == first
+    (role / "files/tool").chmod(0o755)
+    program = role_digest.content_digest("acme.site.gpu")
+    (role / "files/link").symlink_to("tool")
+    linked = role_digest.content_digest("acme.site.gpu")
+    (role / "files/folder").symlink_to("/etc")
+    assert len({first, program, linked, role_digest.content_digest("acme.site.gpu")}) == 4
+
+
+def test_a_role_of_the_roles_path_or_of_a_folder(collection, tmp_path):
+    for name, text in (("gpu", "- include_role: {name: base}\n"), ("base", "- debug:\n")):
+        (tmp_path / "more" / name / "tasks").mkdir(parents=True)
+        (tmp_path / "more" / name / "tasks/main.yml").write_text(text)
+    first = role_digest.content_digest("gpu")
+    assert re.fullmatch("[0-9a-f]{64}", role_digest.content_digest(str(tmp_path / "more/gpu")))
+    (tmp_path / "more/base/tasks/main.yml").write_text("- debug: {}\n")
+    assert role_digest.content_digest("gpu") != first
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("acme.site.none", r" \(/.*/acme/site/roles\)"),
+        ("acme.none.gpu", r" \(there is no collection acme.none\)"),
+        ("none", r" \(/.*/roles, /.*/more\)"),
+        ("/nowhere/gpu", r" \(/.*/roles, /.*/more\)"),
+    ],
+)
+def test_a_role_that_is_nowhere_is_told_with_where_it_was_looked_for(collection, name, where):
+    what = f"^role {name}: it is nowhere where Ansible looks for roles{where}; install it on the build host"
+    with pytest.raises(ImageError, match=what):
+        role_digest.content_digest(name)
+
+
+def test_without_any_roles_path_that_is_said(collection, monkeypatch):
+    monkeypatch.setattr(role_digest.ansible_paths, "roles", list)
+    with pytest.raises(ImageError, match=r"\(its roles path is empty\)"):
+        role_digest.content_digest("none")

@@ -1,0 +1,153 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Users, files and services of a layer, in a tree without programs; tests/image has them in a real one."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import replace
+
+import pytest
+from recorded_tools import Tools
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.build import tree_contents
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.confine import confined
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.request.model import File, Layer, Services, User
+
+SITE = Layer("site", "base", "debian", "bookworm", "amd64", ())
+KEYS = ("ssh-ed25519 AAAA one", "ssh-ed25519 BBBB two")
+OWN = {"owner": str(os.getuid()), "group": str(os.getgid())}
+
+
+@pytest.fixture
+def root(tmp_path):
+    """An image with the user "ops" and the group "staff", both with the numbers of who runs the tests."""
+    folder = tmp_path / "root"
+    (folder / "etc").mkdir(parents=True)
+    (folder / "etc/passwd").write_text(f"root:x:0:0::/root:/bin/sh\nops:x:{os.getuid()}:{os.getgid()}::/home/ops:\n")
+    (folder / "etc/group").write_text(f"staff:x:{os.getgid()}:\n")
+    return folder
+
+
+def mode(path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def refused(root, answer=lambda argv: "", **own) -> str:
+    with pytest.raises(ImageError) as error:
+        tree_contents.apply(root, replace(SITE, **own), Tools(answer=answer))
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("user", "command"),
+    [
+        (User("new"), ["useradd", "--create-home", "--user-group", "--shell", "/bin/bash", "new"]),
+        (
+            User("new", ("sudo", "adm"), "/bin/sh"),
+            ["useradd", "--create-home", "--user-group", "--shell", "/bin/sh", "--groups", "sudo,adm", "new"],
+        ),
+        (User("ops"), ["usermod", "--shell", "/bin/bash", "ops"]),
+        (User("ops", ("sudo",)), ["usermod", "--shell", "/bin/bash", "--append", "--groups", "sudo", "ops"]),
+    ],
+)
+def test_a_user_is_made_or_changed(root, user, command):
+    tools = Tools()
+    tree_contents.apply(root, replace(SITE, users=(user,)), tools)
+    assert tools.ran == [confined(root, ["chroot", str(root), *command])]
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("useradd: group 'gpu' does not exist\n", "useradd: group 'gpu' does not exist; create the group by a package"),
+        ("chroot: failed\nto run\n", "chroot: failed / to run; add passwd to its packages"),
+        ("\n", "it gave no reason; add passwd to its packages"),
+    ],
+)
+def test_a_user_that_cannot_be_made_is_told_with_the_tools_own_words(root, output, said):
+    assert refused(root, lambda argv: (6, output), users=(User("new"),)).startswith(f"layer site: user new: {said}")
+
+
+def test_keys_of_a_user_whose_home_is_not_made_yet(root):
+    tree_contents.apply(root, replace(SITE, users=(User("ops", authorized_keys=KEYS),)), Tools())
+    keys = root / "home/ops/.ssh/authorized_keys"
+    assert keys.read_text() == f"{KEYS[0]}\n{KEYS[1]}\n"
+    assert (mode(keys), mode(keys.parent)) == (0o600, 0o700)
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in (keys, keys.parent)} == {(os.getuid(), os.getgid())}
+
+
+def test_keys_leave_a_folder_as_it_is(root):
+    folder = root / "home/ops/.ssh"
+    folder.mkdir(parents=True)
+    folder.chmod(0o750)
+    tree_contents.apply(root, replace(SITE, users=(User("ops", authorized_keys=KEYS),)), Tools())
+    assert mode(folder) == 0o750
+    assert (folder / "authorized_keys").read_text().splitlines() == list(KEYS)
+
+
+@pytest.mark.parametrize("own", [OWN, {"owner": "ops", "group": "staff"}])
+def test_a_file_has_its_content_mode_and_owner(root, tmp_path, own):
+    (tmp_path / "source").write_bytes(b"\xff of the build host")
+    files = (
+        File("/etc/one", content="é\n", mode="4711", **own),
+        File("/opt/site/two", source=str(tmp_path / "source"), **own),
+    )
+    tree_contents.apply(root, replace(SITE, files=files), Tools())
+    one, two = root / "etc/one", root / "opt/site/two"
+    assert (one.read_bytes(), mode(one)) == ("é\n".encode(), 0o4711)
+    assert (two.read_bytes(), mode(two)) == (b"\xff of the build host", 0o644)
+    assert mode(two.parent) == 0o755
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in (one, two)} == {(os.getuid(), os.getgid())}
+
+
+def test_a_file_replaces_a_link_and_not_what_it_leads_to(root):
+    (root / "etc/other").write_text("other")
+    (root / "etc/one").symlink_to("other")
+    tree_contents.apply(root, replace(SITE, files=(File("/etc/one", content="one", **OWN),)), Tools())
+    assert not (root / "etc/one").is_symlink()
+    assert ((root / "etc/one").read_text(), (root / "etc/other").read_text()) == ("one", "other")
+
+
+def test_a_file_that_cannot_be_put_there_is_told(root):
+    (root / "etc/folder").mkdir()
+    told = "layer site: file /etc/folder: is a folder in the image; give the path of a file"
+    assert refused(root, files=(File("/etc/folder", content="", **OWN),)) == told
+    told = f"layer site: file /etc/group/x: {root}/etc/group is not a folder in the image; correct the path"
+    assert refused(root, files=(File("/etc/group/x", content="", **OWN),)) == told
+    told = "layer site: file /a: cannot read /nowhere/a: No such file or directory; give a file of the build host"
+    assert refused(root, files=(File("/a", source="/nowhere/a", **OWN),)) == told
+    told = "layer site: file /a: there is no group wheel in the image; add the group, or correct its name"
+    assert refused(root, files=(File("/a", content="", owner="ops", group="wheel"),)) == told
+
+
+def test_a_link_to_a_folder_is_replaced_as_a_link_to_a_file_is(root):
+    (root / "etc/one").symlink_to("/etc")
+    tree_contents.apply(root, replace(SITE, files=(File("/etc/one", content="one", **OWN),)), Tools())
+    assert (root / "etc/one").read_text() == "one"
+    assert not (root / "etc/one").is_symlink()
+
+
+def test_services_are_enabled_then_disabled_then_masked(root):
+    tools, services = Tools(), Services(("ssh.service", "a.timer"), ("b.service",), ("c.timer",))
+    tree_contents.apply(root, replace(SITE, services=services), tools)
+    systemctl = ["systemctl", f"--root={root}"]
+    assert tools.ran == [
+        [*systemctl, "enable", "--", "ssh.service", "a.timer"],
+        [*systemctl, "disable", "--", "b.service"],
+        [*systemctl, "mask", "--", "c.timer"],
+    ]
+    tools = Tools()
+    tree_contents.apply(root, replace(SITE, services=Services(masked=("c.timer",))), tools)
+    assert tools.ran == [[*systemctl, "mask", "--", "c.timer"]]
+
+
+@pytest.mark.parametrize(("output", "said"), [("Failed:\nno unit\n", "Failed: / no unit"), ("", "it gave no reason")])
+def test_a_service_that_cannot_be_enabled_is_told_with_systemctls_own_words(root, output, said):
+    services = Services(enabled=("a.service", "b.service"))
+    assert refused(root, lambda argv: (1, output), services=services) == (
+        f"layer site: systemctl enable a.service b.service: {said}; "
+        "correct the unit's name, or add the package that has it"
+    )

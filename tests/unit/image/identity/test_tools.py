@@ -1,0 +1,26 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Tools for identities that this machine lacks are told with their packages."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.common.errors import ImageError
+from ansible_collections.sailloft.fleet.plugins.module_utils.image.identity import tools
+
+
+@pytest.mark.parametrize(
+    ("use", "tool"),
+    [
+        (lambda: tools.wrap(b"key", b"ek", "bm01"), "tpm2_makecredential"),
+        (lambda: tools.encrypt(b"data", b"key", "bm01"), "openssl"),
+        (lambda: tools.verify(b"certificate", []), "openssl"),
+        (lambda: tools.Signer("/nowhere/key", "/nowhere/key.pub", None).sign([b"message"]), "minisign"),
+    ],
+)
+def test_a_tool_that_is_missing_is_told_with_its_package(monkeypatch, tmp_path, use, tool):
+    monkeypatch.setattr(tools, "search_path", lambda: str(tmp_path))
+    with pytest.raises(ImageError) as refused:
+        use()
+    assert str(refused.value) == f"tool {tool}: not found on this machine; install {tools.PACKAGES[tool]}"

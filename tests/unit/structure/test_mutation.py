@@ -1,0 +1,71 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Mutation testing of a made-up library: which mutants its tests kill, and that none takes the machine's memory."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[2]
+FILES = {
+    "tests/mutation/equivalent.txt": "",
+    "tests/unit/hold/test_space.py": """
+import runpy
+
+def test_space():
+    assert len(runpy.run_path("plugins/module_utils/hold/space.py")["space"]()) % 5 == 0
+""",
+}
+
+
+@pytest.fixture
+def drawn(tmp_path):
+    """A function: the line of each mutant of a library's only file, by its mistake, in a checkout of its own."""
+    for path, text in FILES.items():
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(text)
+    for path in ("mutation/run.py", "conftest.py"):
+        shutil.copy(TESTS / path, tmp_path / "tests" / path)
+
+    def draw(library):
+        (tmp_path / "plugins/module_utils/hold").mkdir(parents=True)
+        (tmp_path / "plugins/module_utils/hold/space.py").write_text(library)
+        subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+        subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+        run = [sys.executable, "tests/mutation/run.py", "--least-percent", "0"]
+        out = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        lines = [line for line in out.splitlines() if " -> " in line]
+        return {line.split(" -> ")[1]: line.split()[2] for line in lines}
+
+    return draw
+
+
+def test_a_mutant_is_killed_where_a_test_fails(drawn):
+    assert drawn("def space():\n    return bytes(0 * 4) + bytes(5)\n") == {
+        "'1'": "killed",
+        "'5'": "SURVIVED",
+        "'6'": "killed",
+        "' - '": "killed",
+    }
+
+
+def test_a_mutant_whose_death_pytest_does_not_catch_leaves_the_copy_to_the_next(drawn, tmp_path):
+    (tmp_path / "tests/unit/hold/conftest.py").write_text("""
+import runpy
+
+def pytest_unconfigure():
+    if len(runpy.run_path("plugins/module_utils/hold/space.py")["space"]()) == 6:
+        raise MemoryError
+""")
+    found = drawn("def space():\n    return bytes(5 * 1) + bytes(0)\n")
+    assert {mistake: found[mistake] for mistake in ("'6'", "'2'")} == {"'6'": "killed", "'2'": "SURVIVED"}
+
+
+def test_a_mutant_that_takes_all_memory_is_killed(drawn):
+    # 5 GiB, of which no page is touched: where nothing limits them, the system gives them, and the test passes.
+    assert drawn("def space():\n    return bytes(0 * (5 << 30))\n")["'1'"] == "killed"
