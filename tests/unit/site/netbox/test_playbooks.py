@@ -46,15 +46,15 @@ def site():
 
 @pytest.fixture
 def netbox(site, tmp_path):
-    """Serve the site, whose inventory is in tmp_path/site. Returns NetBox's objects and its URL."""
-    paths = netbox_api.api(site)
-    with netbox_api.served(paths) as url:
+    """Serve the site, whose inventory is in tmp_path/site. Returns NetBox and its URL."""
+    box = netbox_api.filled(site, most=7)
+    with netbox_api.served(box) as url:
         folder = tmp_path / "site"
         (folder / "group_vars").mkdir(parents=True)
         (folder / "netbox.yml").write_text(INVENTORY.replace("URL", url))
         system = "roce_switch_system: sonic\nroce_switch_asic: spectrum3\n"
         (folder / "group_vars/roce_switches.yml").write_text(system)
-        yield paths, url
+        yield box, url
 
 
 def listed(folder):
@@ -95,7 +95,7 @@ def test_nb_inventory_has_the_hosts_groups_racks_and_addresses_of_the_blueprint(
 
 
 def test_the_playbooks_have_the_ports_of_the_blueprint(netbox, site, tmp_path):
-    folder, (paths, url) = tmp_path / "site", netbox
+    folder, (box, url) = tmp_path / "site", netbox
     status, output = play(folder, url, "netbox_links.yml")
     assert status == 0, output
     found = listed(folder)["_meta"]["hostvars"]
@@ -109,7 +109,7 @@ def test_the_playbooks_have_the_ports_of_the_blueprint(netbox, site, tmp_path):
     # A second run changes nothing; another length is a change.
     status, output = play(folder, url, "netbox_links.yml")
     assert (status, "changed=0" in output) == (0, True), output
-    paths["/api/dcim/cables/"][0]["length"] = 9.5
+    box.paths["dcim/cables"][0]["length"] = 9.5
     status, output = play(folder, url, "netbox_links.yml", "--check", "--diff")
     assert (status, "changed=1" in output) == (0, True), output
     assert '"cable_m": 10' in output
@@ -117,7 +117,7 @@ def test_the_playbooks_have_the_ports_of_the_blueprint(netbox, site, tmp_path):
 
 @pytest.mark.long  # the ports of the test before are what it depends on
 def test_the_switches_get_the_configuration_that_they_get_from_the_blueprint(netbox, tmp_path):
-    folder, (_paths, url) = tmp_path / "site", netbox
+    folder, (_box, url) = tmp_path / "site", netbox
     other = tmp_path / "blueprint"
     (other / "group_vars").mkdir(parents=True)
     (other / "blueprint.yml").write_text(sites.TEXT)
@@ -136,7 +136,7 @@ def test_the_switches_get_the_configuration_that_they_get_from_the_blueprint(net
 
 @pytest.mark.long
 def test_cables_are_held_against_netbox(netbox, tmp_path):
-    folder, (_paths, url) = tmp_path / "site", netbox
+    folder, (_box, url) = tmp_path / "site", netbox
     tool = tmp_path / "lldpcli"
     seen = {"ens1f0np0": ("leaf1-1", "Ethernet0"), "ens1f1np0": ("leaf1-2", "Ethernet0")}
     seen |= {"ens2f0np0": ("leaf1-2", "Ethernet4"), "ens2f1np0": ("leaf1-1", "Ethernet4")}
