@@ -9,8 +9,8 @@ module: netbox_write
 short_description: Write the objects of a blueprint to NetBox
 version_added: 0.1.0
 description:
-  - Creates and changes racks, device types and roles, devices, interfaces, addresses, cables and prefixes in NetBox 4.2 or
-    later, as a blueprint has them. It removes nothing. It runs on the controller.
+  - Creates and changes racks, device types and roles, devices, interfaces, addresses, cables and prefixes in NetBox 4.2
+    or later, as a blueprint has them. It removes nothing. It runs on the controller.
   - Each kind of object is read at once, and written many objects a request.
   - Fields that a blueprint does not have stay as they are in NetBox.
 extends_documentation_fragment: [sailloft.fleet.attributes, sailloft.fleet.netbox]

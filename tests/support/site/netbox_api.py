@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A simulated NetBox: as much of the REST API of NetBox 4.4.10 as a site needs, as seen on a real one (docs/blueprint.md)."""
+"""A simulated NetBox: as much of the REST API of NetBox 4.4.10 as a site needs, as a real one answered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from typing import Any
 from urllib.error import HTTPError
-from urllib.parse import parse_qs, urlparse
+from urllib.parse import parse_qs, urlencode, urlparse
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import Api
@@ -89,6 +89,7 @@ class NetBox:
     def __init__(self, most: int = 1000) -> None:
         self.paths: dict[str, list[dict[str, Any]]] = {path: [] for path in UNIQUE}
         self.most = most
+        self.url = "https://netbox.example.com"
         self.asked: list[tuple[str, str]] = []
         self._unique: set[tuple[Any, ...]] = set()
         self._places: dict[tuple[Any, Any], int] = {}
@@ -156,7 +157,9 @@ class NetBox:
         if "fields" in query:
             names = query["fields"][0].split(",")
             page = [{name: each[name] for name in names if name in each} for each in page]
-        return 200, {"count": count, "next": None, "previous": None, "results": page}
+        following = urlencode({**query, "limit": [str(many)], "offset": [str(start + many)]}, doseq=True)
+        more = f"{self.url}/api/{path}/?{following}" if start + many < count else None
+        return 200, {"count": count, "next": more, "previous": None, "results": page}
 
     def _sites(self, path: str, raw: dict[str, Any]) -> set[int]:
         if path == "dcim/interfaces":
@@ -212,9 +215,7 @@ class NetBox:
         new["primary_ip"] = new["primary_ip4"] or new["primary_ip6"]
 
     def _connect(self, cable: dict[str, Any]) -> None:
-        ends = [
-            self.by_id("dcim/interfaces", cable[f"{end}_terminations"][0]["object_id"]) for end in "ab"
-        ]
+        ends = [self.by_id("dcim/interfaces", cable[f"{end}_terminations"][0]["object_id"]) for end in "ab"]
         for near in ends:
             if near["cable"]:
                 raise RefusedError({"__all__": [f"Duplicate termination found for dcim.interface {near['id']}"]})
@@ -278,13 +279,18 @@ def served(box: NetBox) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_POST = do_PATCH = do_GET
+        def do_POST(self) -> None:
+            self.do_GET()
+
+        def do_PATCH(self) -> None:
+            self.do_GET()
 
         def log_message(self, *arguments: Any) -> None:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
+    box.url = f"http://127.0.0.1:{server.server_address[1]}"
+    yield box.url
     server.shutdown()
     server.server_close()

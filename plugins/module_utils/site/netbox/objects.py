@@ -107,9 +107,7 @@ def netbox(site: Site, manufacturer: str) -> Objects:
             for number, subnet in enumerate(subnets, 1)
         },
         "devices": {(device.name,): _device(at_site, device) for device in devices},
-        "interfaces": {
-            (device.name, each["name"]): each for device in devices for each in _interfaces(device)
-        },
+        "interfaces": {(device.name, each["name"]): each for device in devices for each in _interfaces(device)},
         "addresses": dict(each for device in devices for each in _addresses(site, device)),
         # The first address is the one by which Ansible reaches the device.
         "primary_addresses": {

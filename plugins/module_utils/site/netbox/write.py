@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import Api
@@ -60,7 +60,7 @@ class Writer:
         self._lines: dict[str, list[str]] = {"before": [], "after": []}
 
     def write(self) -> dict[str, Any]:
-        """Return ``changed``, ``objects`` (kind -> ``created``, ``updated``, ``same``) and ``diff``. Raises SiteError."""
+        """Return ``changed``, ``objects`` (kind -> ``created``, ``updated``, ``same``), ``diff``. Raises SiteError."""
         try:
             for kind, objects in self._wanted.items():
                 if kind != PRIMARY:
@@ -156,7 +156,7 @@ class Writer:
             return self._key_at(value.kind, raw[field]) != value.key
         return bool(_plain(raw[field]) != value)
 
-    def _key_at(self, kind: str, value: Any) -> Optional[Key]:
+    def _key_at(self, kind: str, value: Any) -> Key | None:
         return self._keys[kind].get(value["id"] if isinstance(value, dict) else value)
 
     def _sent(self, value: Any) -> Any:
@@ -166,7 +166,7 @@ class Writer:
             return [{"object_type": INTERFACE, "object_id": self._sent(each)} for each in value]
         return value
 
-    def _show(self, name: str, field: str, raw: Optional[Raw], value: Any) -> None:
+    def _show(self, name: str, field: str, raw: Raw | None, value: Any) -> None:
         if raw is not None:
             key = self._key_at(value.kind, raw[field]) if isinstance(value, Ref) and raw[field] else None
             self._lines["before"].append(f"{name} {field}: {' '.join(key) if key else _plain(raw[field])}")
@@ -175,5 +175,7 @@ class Writer:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value of a choice, the name of another object, else the value itself."""
-    return value.get("value", value.get("display")) if isinstance(value, dict) else value
+    """Return the value of a choice, the name of another object, else the value; NetBox has 9.0 for position 9."""
+    if isinstance(value, dict):
+        return value.get("value", value.get("display"))
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -129,8 +129,8 @@ def test_a_netbox_that_is_not_reached():
 def own_certificate(tmp_path):
     """Serve an empty list with a certificate that nobody has signed. Yields the URL."""
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    made = f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost -days 1 -keyout {key}"
-    subprocess.run([*made.split(), "-out", certificate], check=True, capture_output=True)
+    made = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost -days 1"
+    subprocess.run([*made.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):

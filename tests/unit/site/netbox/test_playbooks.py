@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What netbox.yml writes, read from NetBox again, is the site of the blueprint: inventory, ports, cables.
+"""netbox.yml writes a site; what is read from NetBox again is the site of the blueprint: inventory, ports, cables.
 
 The NetBox is a simulated one (tests/support/site/netbox_api.py).
 """
@@ -74,6 +74,28 @@ def listed(folder):
 def play(folder, url, playbook, *arguments, **environment):
     given = ("-e", f"netbox_url={url}", "-e", "netbox_token=token", *arguments)
     return ansible_playbook("-i", folder, f"playbooks/{playbook}", *given, no_proxy="127.0.0.1", **environment)
+
+
+def test_a_site_is_written(site, tmp_path):
+    file = tmp_path / "blueprint.yml"
+    file.write_text(sites.TEXT)
+    box = netbox_api.NetBox()
+    with netbox_api.served(box) as url:
+        status, output = play(file, url, "netbox.yml", "--check")
+        assert (status, "changed=1" in output) == (0, True), output
+        assert not any(box.paths.values())
+        # One run writes, the next one has nothing to write.
+        for changed in (1, 0):
+            status, output = play(file, url, "netbox.yml")
+            assert (status, f"changed={changed}" in output) == (0, True), output
+        assert {each["name"] for each in box.paths["dcim/devices"]} == set(site.devices)
+        file.write_text(sites.TEXT.replace("unit: 40", "unit: 36"))
+        status, output = play(file, url, "netbox.yml", "--check", "--diff")
+        assert (status, "changed=1" in output) == (0, True), output
+        assert {"-devices leaf1-1 position: 40", "+devices leaf1-1 position: 36"} <= set(output.split("\n"))
+        status, output = play(file, url, "netbox.yml", "-e", "netbox_token=other")
+        assert status == 2
+        assert "Invalid token; check the token, and that its user may do this" in output
 
 
 def test_nb_inventory_has_the_hosts_groups_racks_and_addresses_of_the_blueprint(netbox, site, tmp_path):
@@ -158,4 +180,4 @@ def test_a_token_that_may_not_read(netbox, tmp_path):
     status, output = play(tmp_path / "site", netbox[1], "netbox_links.yml", "-e", "netbox_token=other")
     assert status == 2
     assert "HTTP Error 403" in output
-    assert "check the URL, the token and the certificate" in output
+    assert "check the token, and that its user may do this" in output

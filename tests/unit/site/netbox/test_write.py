@@ -80,7 +80,7 @@ def test_what_differs_is_changed_and_what_a_blueprint_does_not_have_stays(box):
     assert changes(found) == wanted
     assert device["position"] == 20.0
     assert found["diff"] == {
-        "before": "devices gpu01 position: 20.0\ninterfaces gpu01 ens1f0np0 label: \ndevices gpu02 primary_ip4: None\n"
+        "before": "devices gpu01 position: 20\ninterfaces gpu01 ens1f0np0 label: \ndevices gpu02 primary_ip4: None\n"
         "cables fabric-000001 type: aoc\ncables fabric-000001 length: 9.5\n",
         "after": "devices gpu01 position: 1\ninterfaces gpu01 ens1f0np0 label: mlx5_0\n"
         "devices gpu02 primary_ip4: 10.0.0.12\n"
@@ -150,7 +150,8 @@ def test_an_interface_with_another_cable_is_told(box):
         "NetBox: gpu01 ens1f0np0 has the cable fabric-000001 in NetBox, planned is fabric-000001; "
         "leaf1-1 Ethernet0 has the cable fabric-000002 in NetBox, planned is fabric-000001; "
         "gpu01 ens1f1np0 has the cable fabric-000002 in NetBox, planned is fabric-000002; "
-        "leaf1-2 Ethernet0 has the cable fabric-000001 in NetBox, planned is fabric-000002; remove these cables in NetBox"
+        "leaf1-2 Ethernet0 has the cable fabric-000001 in NetBox, planned is fabric-000002; "
+        "remove these cables in NetBox"
     )
     for cable in cables:
         cable["b_terminations"] = cable["b_terminations"] * 2
