@@ -1,112 +1,261 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The REST API of a NetBox 4.1 that has nothing but what playbooks/netbox.yml writes of a site."""
+"""A simulated NetBox: as much of the REST API of NetBox 4.4.10 as a site needs, as a real one answered."""
 
 from __future__ import annotations
 
+import copy
+import ipaddress
 import json
 import threading
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
 from typing import Any
-from urllib.parse import parse_qs, urlparse
+from urllib.error import HTTPError
+from urllib.parse import parse_qs, urlencode, urlparse
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Site
-from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.netbox import netbox, slug
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import Api
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.objects import netbox
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.write import Writer
 
-KINDS = {"sites": "sites", "racks": "racks", "device_roles": "device-roles", "manufacturers": "manufacturers"}
-NONE = ("platform", "tenant", "cluster", "location", "serial", "asset_tag")
-# A page has at most as many objects as NetBox's administrator allows.
-MOST = 7
+# Fields that are the id of another object when written, and the object when read.
+NESTED = {
+    "manufacturer": "dcim/manufacturers",
+    "site": "dcim/sites",
+    "rack": "dcim/racks",
+    "device": "dcim/devices",
+    "device_type": "dcim/device-types",
+    "role": "dcim/device-roles",
+    "primary_ip4": "ipam/ip-addresses",
+    "primary_ip6": "ipam/ip-addresses",
+}
+# Fields that are a word when written; the type of a cable is one also when read.
+CHOICES = {"type", "face", "length_unit"}
+SHOWN = ("label", "name", "model", "prefix", "address")
+BRIEF = ("id", "display", "name", "slug", "device", "address")
+# What an object is unique by.
+UNIQUE = {
+    "dcim/sites": ("slug",),
+    "dcim/manufacturers": ("slug",),
+    "dcim/device-types": ("manufacturer", "slug"),
+    "dcim/device-roles": ("slug",),
+    "dcim/racks": ("site", "name"),
+    "dcim/devices": ("site", "name"),
+    "dcim/interfaces": ("device", "name"),
+    "ipam/prefixes": ("prefix",),
+    "ipam/ip-addresses": ("address",),
+    "dcim/cables": ("id",),
+}
+NONE = ("platform", "tenant", "cluster", "location", "asset_tag", "rack", "primary_ip", "primary_ip4", "primary_ip6")
+DEFAULTS = {
+    "dcim/sites": {"region": None, "group": None, "time_zone": None, "facility": "", "prefix_count": 0},
+    "dcim/devices": {
+        **dict.fromkeys(NONE),
+        "serial": "",
+        "status": {"value": "active", "label": "Active"},
+        "tags": [],
+        "custom_fields": {},
+        "config_context": {},
+        "local_context_data": None,
+    },
+    "dcim/interfaces": {
+        "label": "",
+        "speed": None,
+        "mgmt_only": False,
+        "cable": None,
+        "cable_end": None,
+        "link_peers": [],
+        "link_peers_type": None,
+        "connected_endpoints": None,
+        "connected_endpoints_type": None,
+    },
+    "dcim/cables": {"type": None, "label": "", "length": None, "length_unit": None},
+    "ipam/prefixes": {"vrf": None},
+    "ipam/ip-addresses": {"vrf": None},
+}
 
 
-def api(site: Site) -> dict[str, list[dict[str, Any]]]:
-    """Return NetBox's objects by path, from what netbox.yml writes; each has an id, and refers to others by id."""
-    written = netbox(site, "various")
-    number = {
-        kind: {each.get("name", each.get("model")): index for index, each in enumerate(objects, 1)}
-        for kind, objects in written.items()
-    }
-    paths = {f"/api/dcim/{path}/": [dict(each) for each in written[kind]] for kind, path in KINDS.items()}
-    paths["/api/dcim/device-types/"] = [
-        {**each, "manufacturer": {"id": number["manufacturers"][each["manufacturer"]]}}
-        for each in written["device_types"]
-    ]
-    paths["/api/ipam/ip-addresses/"] = [dict(each) for each in written["addresses"]]
-    primary = {each["name"]: each for each in written["primary_addresses"]}
-    paths["/api/dcim/devices/"] = [
-        {
-            **dict.fromkeys(NONE),
-            "name": each["name"],
-            "display": each["name"],
-            "site": {"id": number["sites"][each["site"]]},
-            "rack": {"id": number["racks"][each["rack"]], "name": each["rack"]},
-            "role": {"id": number["device_roles"][each["device_role"]], "slug": slug(each["device_role"])},
-            "device_type": {"id": number["device_types"][each["device_type"]]},
-            "status": {"value": "active", "label": "Active"},
-            "position": each["position"],
-            "primary_ip": {"address": primary[each["name"]]["primary_ip4"]},
-            "primary_ip4": {"address": primary[each["name"]]["primary_ip4"]},
-            "primary_ip6": None,
-            "tags": [],
-            "custom_fields": {},
-            "config_context": {},
-            "local_context_data": None,
-        }
-        for each in written["devices"]
-    ]
-    paths["/api/dcim/interfaces/"], paths["/api/dcim/cables/"] = _connected(written)
-    for objects in paths.values():
-        for index, each in enumerate(objects, 1):
-            each["id"] = index
-    for each in paths["/api/dcim/sites/"]:
-        each.update(region=None, group=None, time_zone=None, facility="", prefix_count=0)
-    return paths
+class RefusedError(Exception):
+    """NetBox refuses an object: field -> causes."""
 
 
-def _connected(written: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return interfaces and cables, in the form of InterfaceSerializer and CableSerializer."""
-    at = {(each["device"], each["name"]): index for index, each in enumerate(written["interfaces"], 1)}
-    devices = {each["name"]: index for index, each in enumerate(written["devices"], 1)}
-    far: dict[tuple[str, str], Any] = {}
-    cables = []
-    for index, each in enumerate(written["cables"], 1):
-        ends = [(each[end]["device"], each[end]["name"]) for end in ("termination_a", "termination_b")]
-        far[ends[0]], far[ends[1]] = (ends[1], index, "A"), (ends[0], index, "B")
-        unit = {"value": each["length_unit"], "label": "Meters"}
-        cables.append({"label": each["label"], "length": float(each["length"]), "length_unit": unit})
-    interfaces = []
-    for each in written["interfaces"]:
-        other, cable, end = far.get((each["device"], each["name"]), (None, None, None))
-        brief = other and {"id": at[other], "device": {"id": devices[other[0]], "name": other[0]}, "name": other[1]}
-        interfaces.append(
-            {
-                "device": {"id": devices[each["device"]], "name": each["device"]},
-                "name": each["name"],
-                "label": each.get("label", ""),
-                "type": {"value": each["type"], "label": each["type"]},
-                "speed": each.get("speed"),
-                "mgmt_only": each.get("mgmt_only", False),
-                "cable": cable and {"id": cable},
-                "cable_end": end,
-                "link_peers": [brief] if brief else [],
-                "link_peers_type": "dcim.interface" if brief else None,
-                "connected_endpoints": [brief] if brief else None,
-                "connected_endpoints_type": "dcim.interface" if brief else None,
+class NetBox:
+    """What is in NetBox, by path. ``most`` is its MAX_PAGE_SIZE; ``asked`` are the requests."""
+
+    def __init__(self, most: int = 1000) -> None:
+        self.paths: dict[str, list[dict[str, Any]]] = {path: [] for path in UNIQUE}
+        self.most = most
+        self.url = "https://netbox.example.com"
+        self.asked: list[tuple[str, str]] = []
+        self._unique: set[tuple[Any, ...]] = set()
+        self._places: dict[tuple[Any, Any], int] = {}
+
+    def open_url(self, url: str, method: str = "GET", data: str | None = None, **_others: Any) -> BytesIO:
+        """Answer as ``ansible.module_utils.urls.open_url`` does."""
+        asked = urlparse(url)
+        status, answer = self.answer(method, asked.path, asked.query, data)
+        body = BytesIO(json.dumps(answer).encode())
+        if status >= 400:
+            raise HTTPError(url, status, {400: "Bad Request", 403: "Forbidden"}[status], None, body)  # type: ignore[arg-type]
+        return body
+
+    def answer(self, method: str, path: str, query: str, data: str | None) -> tuple[int, Any]:
+        """Return status and answer."""
+        name = path.strip("/").removeprefix("api/")
+        self.asked.append((method, name))
+        if method == "GET":
+            return self._list(name, parse_qs(query))
+        many = len(self.paths[name])
+        faults: list[dict[str, Any]] = []
+        written = []
+        for each in json.loads(data or ""):
+            try:
+                written.append(self._write(name, each))
+                faults.append({})
+            except RefusedError as error:
+                # Devices are written one after the other, and the answer is that of the first fault.
+                if name == "dcim/devices":
+                    del self.paths[name][many:]
+                    return 400, error.args[0]
+                faults.append(error.args[0])
+        if any(faults):
+            del self.paths[name][many:]
+            return 400, faults
+        return {"POST": 201, "PATCH": 200}[method], written
+
+    def by_id(self, path: str, number: int) -> dict[str, Any]:
+        """Return an object; ids are in the order of the list."""
+        objects = self.paths[path]
+        return objects[bisect_left(objects, number, key=lambda each: each["id"])]
+
+    def _list(self, path: str, query: dict[str, list[str]]) -> tuple[int, Any]:
+        found = self.paths.get(path, [])
+        for name, values in query.items():
+            if name == "site":
+                sites = [each["id"] for each in self.paths["dcim/sites"] if each["slug"] in values]
+                if not sites:
+                    return 400, {name: [f"Select a valid choice. {values[0]} is not one of the available choices."]}
+                found = [each for each in found if self._sites(path, each) & set(sites)]
+            elif name == "site_id":
+                found = [each for each in found if self._sites(path, each) & set(map(int, values))]
+            elif name == "manufacturer_id":
+                found = [each for each in found if str(each["manufacturer"]["id"]) in values]
+            elif name in ("slug", "prefix"):
+                found = [each for each in found if each[name] in values]
+            elif name == "parent":
+                nets = [ipaddress.ip_network(value) for value in values]
+                found = [each for each in found if any(_inside(each["address"], net) for net in nets)]
+        count = len(found)
+        # limit=0 is all that a page may have.
+        start = int(query.get("offset", ["0"])[0])
+        many = min(int(query.get("limit", ["0"])[0]) or self.most, self.most)
+        page = found[start : start + many]
+        if "fields" in query:
+            names = query["fields"][0].split(",")
+            page = [{name: each[name] for name in names if name in each} for each in page]
+        following = urlencode({**query, "limit": [str(many)], "offset": [str(start + many)]}, doseq=True)
+        more = f"{self.url}/api/{path}/?{following}" if start + many < count else None
+        return 200, {"count": count, "next": more, "previous": None, "results": page}
+
+    def _sites(self, path: str, raw: dict[str, Any]) -> set[int]:
+        if path == "dcim/interfaces":
+            return self._sites("dcim/devices", self.by_id("dcim/devices", raw["device"]["id"]))
+        if path == "dcim/cables":
+            ends = raw["a_terminations"] + raw["b_terminations"]
+            return {
+                site
+                for each in ends
+                for site in self._sites("dcim/interfaces", self.by_id("dcim/interfaces", each["object_id"]))
             }
-        )
-    return interfaces, cables
+        return {raw["site"]["id"]}
+
+    def _write(self, path: str, given: dict[str, Any]) -> dict[str, Any]:
+        objects = self.paths[path]
+        old = self.by_id(path, given["id"]) if "id" in given else None
+        following = objects[-1]["id"] + 1 if objects else 1
+        new = {**(old or {"id": following, **copy.deepcopy(DEFAULTS.get(path, {}))}), **given}
+        for name in given:
+            if name in NESTED and new[name] is not None:
+                new[name] = _brief(self.by_id(NESTED[name], new[name]))
+            elif name in CHOICES and (path, name) != ("dcim/cables", "type"):
+                new[name] = {"value": new[name], "label": new[name].upper()}
+        new["display"] = next(new[name] for name in SHOWN if new.get(name))
+        if old is None:
+            self._refuse_second(path, new)
+        if path == "dcim/devices":
+            self._check_device(new)
+        new.update({name: float(new[name]) for name in ("position", "u_height", "length") if new.get(name)})
+        if old is None:
+            objects.append(new)
+        else:
+            old.update(new)
+        if path == "dcim/cables" and old is None:
+            self._connect(new)
+        return old or new
+
+    def _refuse_second(self, path: str, new: dict[str, Any]) -> None:
+        key = [new[name]["id"] if isinstance(new[name], dict) else new[name] for name in UNIQUE[path]]
+        if (path, *key) in self._unique:
+            raise RefusedError({"__all__": ["It already exists."]})
+        self._unique.add((path, *key))
+
+    def _check_device(self, new: dict[str, Any]) -> None:
+        place = (new["rack"] and new["rack"]["id"], new["position"])
+        if self._places.setdefault(place, new["id"]) != new["id"]:
+            raise RefusedError({"position": [f"U{new['position']} is already occupied"]})
+        for name in ("primary_ip4", "primary_ip6"):
+            if new[name]:
+                address = self.by_id("ipam/ip-addresses", new[name]["id"])
+                if self.by_id("dcim/interfaces", address["assigned_object_id"])["device"]["id"] != new["id"]:
+                    raise RefusedError({name: ["The specified IP address is not assigned to this device."]})
+        new["primary_ip"] = new["primary_ip4"] or new["primary_ip6"]
+
+    def _connect(self, cable: dict[str, Any]) -> None:
+        ends = [self.by_id("dcim/interfaces", cable[f"{end}_terminations"][0]["object_id"]) for end in "ab"]
+        for near in ends:
+            if near["cable"]:
+                raise RefusedError({"__all__": [f"Duplicate termination found for dcim.interface {near['id']}"]})
+        for near, far, end in ((*ends, "A"), (*ends[::-1], "B")):
+            near.update(cable=_brief(cable), cable_end=end)
+            near.update(link_peers=[_brief(far)], link_peers_type="dcim.interface")
+            near.update(connected_endpoints=[_brief(far)], connected_endpoints_type="dcim.interface")
+
+
+def _brief(raw: dict[str, Any]) -> dict[str, Any]:
+    return {name: raw[name] for name in BRIEF if name in raw}
+
+
+def _inside(address: str, net: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
+    one = ipaddress.ip_interface(address).ip
+    return one.version == net.version and one in net
+
+
+def write(box: NetBox, site: Site, check: bool = False, manufacturer: str = "various") -> dict[str, Any]:
+    """Write a site, as ``netbox_write`` does; return what it returns."""
+    given = {"netbox_url": "https://netbox.example.com/", "netbox_token": "token", "validate_certs": True}
+    return Writer(Api(given, box.open_url), netbox(site, manufacturer), check).write()
+
+
+def filled(site: Site, most: int = 1000) -> NetBox:
+    """Return a NetBox with a site in it."""
+    box = NetBox()
+    write(box, site)
+    box.most = most
+    return box
 
 
 @contextmanager
-def served(paths: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
-    """Serve the objects. Yields the URL."""
+def served(box: NetBox) -> Iterator[str]:
+    """Serve a NetBox. Yields the URL."""
     lists = {"get": {"parameters": []}}
     fixed = {
-        "/api/status/": {"netbox-version": "4.1.0"},
+        "/api/status/": {"netbox-version": "4.4.10"},
         "/api/schema/": {
-            "info": {"version": "4.1.0"},
+            "info": {"version": "4.4.10"},
             "paths": {"/api/dcim/devices/": lists, "/api/virtualization/virtual-machines/": lists},
         },
     }
@@ -115,27 +264,33 @@ def served(paths: dict[str, list[dict[str, Any]]]) -> Iterator[str]:
         def do_GET(self) -> None:
             asked = urlparse(self.path)
             path = asked.path if asked.path.endswith("/") else f"{asked.path}/"
-            allowed = self.headers.get("Authorization") == "Token token"
-            self.send_response(200 if allowed else 403)
+            length = int(self.headers.get("Content-Length") or 0)
+            data = self.rfile.read(length).decode() if length else None
+            if self.headers.get("Authorization") != "Token token":
+                status, answer = 403, {"detail": "Invalid token"}
+            elif path in fixed:
+                status, answer = 200, fixed[path]
+            else:
+                status, answer = box.answer(self.command, path, asked.query, data)
+            body = json.dumps(answer).encode()
+            self.send_response(status)
             self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            if allowed:
-                self.wfile.write(json.dumps(fixed.get(path) or _page(path, parse_qs(asked.query))).encode())
+            self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            self.do_GET()
+
+        def do_PATCH(self) -> None:
+            self.do_GET()
 
         def log_message(self, *arguments: Any) -> None:
             pass
 
-    def _page(path: str, query: dict[str, list[str]]) -> dict[str, Any]:
-        found = paths.get(path, [])
-        # limit=0 of nb_inventory is all that a page may have; it follows "next", which this NetBox does not need.
-        if "offset" not in query:
-            return {"count": len(found), "next": None, "previous": None, "results": found}
-        start = int(query["offset"][0])
-        many = min(int(query["limit"][0]), MOST)
-        return {"count": len(found), "next": "unused", "previous": None, "results": found[start : start + many]}
-
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
+    box.url = f"http://127.0.0.1:{server.server_address[1]}"
+    yield box.url
     server.shutdown()
     server.server_close()

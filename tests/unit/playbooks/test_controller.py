@@ -71,6 +71,8 @@ def test_the_workflow_is_in_the_order_of_site_yml():
     playbooks = {job["name"]: job["playbook"] for job in PLAY["vars"]["jobs"]}
     site = [play["ansible.builtin.import_playbook"] for play in yaml.safe_load((PLAYBOOKS / "site.yml").read_text())]
     assert [playbooks[node["unified_job_template"]["name"]] for node in nodes] == site
+    # The module finds nodes by their identifiers. With it, each run would delete and make them anew.
+    assert "destroy_current_nodes" not in given
 
 
 def test_the_rules_for_a_failed_node_run_jobs_that_take_their_arguments():

@@ -26,8 +26,8 @@ POOLS = ("-e", json.dumps({"roce_asics": ASICS, "roce_switch_asic": "as_imaged"}
 ELSEWHERE = {
     "controller.yml": "test_controller.py",
     "gateways.yml": "test_gateways.py",
-    "netbox.yml": "../site/output/test_netbox.py",
-    "netbox_links.yml": "../site/output/test_netbox_inventory.py",
+    "netbox.yml": "../site/netbox/test_write_playbooks.py",
+    "netbox_links.yml": "../site/netbox/test_write_playbooks.py",
 }
 # Site, playbooks of one run, its further arguments, and the only tasks that fail. Proofs and measurements fail on hosts
 # that are not there, in their last task. The first run of a site uses most of its variables; the others are long.

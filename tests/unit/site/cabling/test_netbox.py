@@ -23,8 +23,8 @@ HOSTS = {"gpu01", "gpu02", "gpu03", "gpu04"}
 @pytest.fixture
 def netbox():
     """Return interfaces and cables of the small site."""
-    paths = netbox_api.api(sites.site())
-    return paths["/api/dcim/interfaces/"], paths["/api/dcim/cables/"]
+    paths = netbox_api.filled(sites.site()).paths
+    return paths["dcim/interfaces"], paths["dcim/cables"]
 
 
 def port(netbox, switch="leaf1-1", name="Ethernet0"):
@@ -38,8 +38,8 @@ def interface(netbox, device="gpu01", name="ens1f0np0"):
 @pytest.mark.parametrize("name", ["small", "vela", "blue_vela"])
 def test_the_planned_cables_are_those_of_the_blueprint(name):
     site = sites.example(name)
-    paths = netbox_api.api(site)
-    found = planned_in_netbox(read_links(paths["/api/dcim/interfaces/"], paths["/api/dcim/cables/"]))
+    paths = netbox_api.filled(site).paths
+    found = planned_in_netbox(read_links(paths["dcim/interfaces"], paths["dcim/cables"]))
     wanted = planned(site)
     # Links and ends are in the order of the file; NetBox has the interfaces by device.
     assert set(found.links) == set(wanted.links)

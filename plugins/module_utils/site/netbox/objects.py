@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A site as objects of NetBox: the arguments ``data`` of the modules of the collection netbox.netbox. Pure.
+"""A site as objects of NetBox's REST API. Pure.
 
 Names are those of the inventory, so the inventory plugin netbox.netbox.nb_inventory has the same hosts.
 """
@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Any, Union
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Union
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.expand.model import Cable, Device, Site
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.output.names import interface
 from ansible_collections.sailloft.fleet.plugins.module_utils.site.request.spec import PortGroup
 
+# What an object is found by, such as ("gpu01", "eno1") for an interface; that of a cable has the keys of both ends.
+Key = tuple[Any, ...]
 Interface = Union[ipaddress.IPv4Interface, ipaddress.IPv6Interface]
 
 # NetBox: dcim/choices.py, InterfaceTypeChoices, by Gbit/s; a speed that is not here is "other".
@@ -29,7 +32,7 @@ ETHERNET = {
     800: "800gbase-x-qsfpdd",
 }
 INFINIBAND = {100: "infiniband-edr", 200: "infiniband-hdr", 400: "infiniband-ndr", 800: "infiniband-xdr"}
-# The choices of netbox_cable; a site's own media have none.
+# The same, CableTypeChoices; a site's own media have none.
 CABLES = {
     "dac": "dac-passive",
     "ndr-dac": "dac-passive",
@@ -42,73 +45,90 @@ CABLES = {
 }
 
 
+class Ref(NamedTuple):
+    """The value of a field that is the id of another object."""
+
+    kind: str
+    key: Key
+
+    def __str__(self) -> str:
+        return " ".join(self.key)
+
+
+# kind -> key -> fields, both in the order in which the objects need each other.
+Objects = dict[str, dict[Key, dict[str, Any]]]
+
+
 def slug(text: str) -> str:
     """Return a name as NetBox has it in URLs; nb_inventory names groups by it."""
     return re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-")
 
 
-def netbox(site: Site, manufacturer: str) -> dict[str, list[dict[str, Any]]]:
-    """Return the objects by kind, in the order in which they need each other.
+def netbox(site: Site, manufacturer: str) -> Objects:
+    """Return the objects.
 
     A blueprint does not say who makes a device: ``manufacturer`` is that of all device types.
     """
     name = site.blueprint.site
+    at_site = Ref("sites", (slug(name),))
+    maker = Ref("manufacturers", (slug(manufacturer),))
     physical = [kind for kind in site.blueprint.kinds.values() if kind.model]
     devices = [device for device in site.devices.values() if device.kind.model]
     models = {kind.model.name: kind.model for kind in physical if kind.model}
     return {
-        "sites": [{"name": name, "slug": slug(name)}],
-        "manufacturers": [{"name": manufacturer, "slug": slug(manufacturer)}],
-        "device_types": [
-            {
-                "manufacturer": manufacturer,
+        "sites": {at_site.key: {"name": name, "slug": slug(name)}},
+        "manufacturers": {maker.key: {"name": manufacturer, "slug": slug(manufacturer)}},
+        "device_types": {
+            (slug(model.name),): {
+                "manufacturer": maker,
                 "model": model.name,
                 "slug": slug(model.name),
                 "part_number": model.part,
                 "u_height": model.units,
             }
             for model in models.values()
-        ],
-        "device_roles": [{"name": kind.name, "slug": slug(kind.name), "vm_role": False} for kind in physical],
-        "racks": [
-            {"name": rack.name, "site": name, "u_height": rack.spec.rack.units}
+        },
+        "device_roles": {
+            (slug(kind.name),): {"name": kind.name, "slug": slug(kind.name), "vm_role": False} for kind in physical
+        },
+        "racks": {
+            (rack.name,): {"name": rack.name, "site": at_site, "u_height": rack.spec.rack.units}
             for rack in site.racks
             if rack.spec and rack.spec.rack
-        ],
-        "prefixes": [
-            {
+        },
+        "prefixes": {
+            (str(subnet),): {
                 "prefix": str(subnet),
                 "scope_type": "dcim.site",
-                "scope": name,
+                "scope_id": at_site,
                 "description": network if len(subnets) == 1 else f"{network} {number}",
             }
             for network, subnets in site.subnets.items()
             for number, subnet in enumerate(subnets, 1)
-        ],
-        "devices": [_device(name, device) for device in devices],
-        "interfaces": [each for device in site.devices.values() if device.kind.model for each in _interfaces(device)],
-        "addresses": [
-            each for device in site.devices.values() if device.kind.model for each in _addresses(site, device)
-        ],
+        },
+        "devices": {(device.name,): _device(at_site, device) for device in devices},
+        "interfaces": {(device.name, each["name"]): each for device in devices for each in _interfaces(device)},
+        "addresses": dict(each for device in devices for each in _addresses(site, device)),
         # The first address is the one by which Ansible reaches the device.
-        "primary_addresses": [
-            {"name": device.name, "site": name, f"primary_ip{_ip(site, device).version}": str(_ip(site, device))}
+        "primary_addresses": {
+            (device.name,): {f"primary_ip{address.version}": Ref("addresses", (str(address.ip),))}
             for device in devices
             if device.addresses
-        ],
-        "cables": [_cable(cable) for cable in site.cables],
+            for address in [_ip(site, device)]
+        },
+        "cables": dict(_cable(cable) for cable in site.cables),
     }
 
 
-def _device(site: str, device: Device) -> dict[str, Any]:
+def _device(at_site: Ref, device: Device) -> dict[str, Any]:
     if device.kind.model is None:
         raise AssertionError("the blueprint was read without its check")
     return {
         "name": device.name,
-        "device_type": device.kind.model.name,
-        "device_role": device.kind.name,
-        "site": site,
-        "rack": device.rack.name,
+        "device_type": Ref("device_types", (slug(device.kind.model.name),)),
+        "role": Ref("device_roles", (slug(device.kind.name),)),
+        "site": at_site,
+        "rack": Ref("racks", (device.rack.name,)),
         "position": device.unit,
         "face": "front",
     }
@@ -119,7 +139,7 @@ def _interfaces(device: Device) -> list[dict[str, Any]]:
     ports = [_interface(device, port, cable) for port, cable in device.cables.items()]
     names = {each["name"] for each in ports}
     others = [name for network in device.addresses if (name := _at(device, network)) not in names]
-    return ports + [{"device": device.name, "name": name, "type": "virtual"} for name in others]
+    return ports + [{"device": Ref("devices", (device.name,)), "name": name, "type": "virtual"} for name in others]
 
 
 def _interface(device: Device, port: str, cable: Cable) -> dict[str, Any]:
@@ -127,7 +147,12 @@ def _interface(device: Device, port: str, cable: Cable) -> dict[str, Any]:
     # NetBox has speeds in kbit/s.
     speed = int(cable.speed_gbit_s * 1_000_000)
     kind = types.get(int(cable.speed_gbit_s), "other") if cable.speed_gbit_s >= 1 else "other"
-    found: dict[str, Any] = {"device": device.name, "name": interface(device, port), "type": kind, "speed": speed}
+    found = {
+        "device": Ref("devices", (device.name,)),
+        "name": interface(device, port),
+        "type": kind,
+        "speed": speed,
+    }
     if port != found["name"]:
         found["label"] = port
     if not _group(device, port).lldp:
@@ -151,16 +176,20 @@ def _at(device: Device, network: str) -> str:
     return network
 
 
-def _addresses(site: Site, device: Device) -> list[dict[str, Any]]:
+def _addresses(site: Site, device: Device) -> list[tuple[Key, dict[str, Any]]]:
     domain = f".{site.blueprint.domain}" if site.blueprint.domain else ""
-    return [
-        {
-            "address": str(_ip(site, device, network)),
-            "assigned_object": {"device": device.name, "name": _at(device, network)},
-            "dns_name": f"{device.name}-{network.replace('_', '-')}{domain}" if at else f"{device.name}{domain}",
+    found = []
+    for at, network in enumerate(device.addresses):
+        address = _ip(site, device, network)
+        name = f"{device.name}-{network.replace('_', '-')}{domain}" if at else f"{device.name}{domain}"
+        fields = {
+            "address": str(address),
+            "assigned_object_type": "dcim.interface",
+            "assigned_object_id": Ref("interfaces", (device.name, _at(device, network))),
+            "dns_name": name,
         }
-        for at, network in enumerate(device.addresses)
-    ]
+        found.append(((str(address.ip),), fields))
+    return found
 
 
 def _ip(site: Site, device: Device, network: str = "") -> Interface:
@@ -177,15 +206,19 @@ def _base(network: str) -> str:
     return network.rpartition("-")[0]
 
 
-def _cable(cable: Cable) -> dict[str, Any]:
+def _cable(cable: Cable) -> tuple[Key, dict[str, Any]]:
     medium = CABLES.get(cable.rule.medium.name)
-    return {
-        "termination_a_type": "dcim.interface",
-        "termination_a": {"device": cable.a.name, "name": interface(cable.a, cable.a_port)},
-        "termination_b_type": "dcim.interface",
-        "termination_b": {"device": cable.b.name, "name": interface(cable.b, cable.b_port)},
+    ends = [(cable.a.name, interface(cable.a, cable.a_port)), (cable.b.name, interface(cable.b, cable.b_port))]
+    fields = {
+        **{f"{end}_terminations": [Ref("interfaces", key)] for end, key in zip("ab", ends)},
         **({"type": medium} if medium else {}),
         "label": f"{cable.rule.name}-{cable.number:06d}",
         "length": cable.length_m,
         "length_unit": "m",
     }
+    return cable_key(ends), fields
+
+
+def cable_key(ends: Iterable[Key]) -> Key:
+    """Return the key of the cable between two interfaces. NetBox may have the ends A and B exchanged."""
+    return tuple(sorted(ends))

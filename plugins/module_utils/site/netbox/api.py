@@ -1,0 +1,141 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""NetBox's REST API: lists are read page by page, and written many objects a request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlencode
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
+
+# The options of the modules; their documentation is in plugins/doc_fragments/netbox.py.
+ARGUMENTS: dict[str, Any] = {
+    "netbox_url": {"type": "str", "required": True},
+    "netbox_token": {"type": "str", "required": True, "no_log": True},
+    "validate_certs": {"type": "bool", "default": True},
+}
+# NetBox's MAX_PAGE_SIZE, unless its administrator has changed it: it answers with less where that is less.
+PAGE = 1000
+# NetBox writes a request in one transaction, and its web servers give it a minute or two (gunicorn.py: 120 s).
+AT_ONCE = 100
+# An URL has at most 4094 characters for gunicorn: a value of a filter is 50 (IPv6) at most.
+VALUES_AT_ONCE = 50
+TIMEOUT_S = 300
+REMEDIES = {
+    401: "check the token",
+    403: "check the token, and that its user may do this",
+    404: "check the URL",
+}
+
+
+class Api:
+    """One NetBox. ``open_url`` opens a URL as Ansible's function of that name does."""
+
+    def __init__(self, arguments: dict[str, Any], open_url: Callable[..., Any]) -> None:
+        """Take the values of ``ARGUMENTS``."""
+        token = arguments["netbox_token"]
+        self._url = arguments["netbox_url"].rstrip("/")
+        self._open_url = open_url
+        self._verified = arguments["validate_certs"]
+        self._headers = {
+            "Accept": "application/json",
+            "Content-Type": "application/json",
+            "Authorization": f"{'Bearer' if token.startswith('nbt_') else 'Token'} {token}",
+        }
+
+    def read(self, path: str, query: Iterable[tuple[str, Any]] = ()) -> list[dict[str, Any]]:
+        """Return all objects of a path (``dcim/devices``) that the query chooses. Raises SiteError."""
+        objects: list[dict[str, Any]] = []
+        while True:
+            page = [*query, ("limit", PAGE), ("offset", len(objects)), ("ordering", "id")]
+            url = f"{self._url}/api/{path}/?{urlencode(page)}"
+            answer = self._ask("GET", url)
+            try:
+                objects += answer["results"]
+                if not answer["results"] or len(objects) >= answer["count"]:
+                    return objects
+            except (KeyError, TypeError):
+                raise _no_answer(url) from None
+
+    def read_named(self, path: str, name: str, values: Sequence[str], *query: tuple[str, Any]) -> list[dict[str, Any]]:
+        """Return all objects for which a filter has one of the values. Raises SiteError."""
+        return [
+            each
+            for start in range(0, len(values), VALUES_AT_ONCE)
+            for each in self.read(path, [*((name, value) for value in values[start : start + VALUES_AT_ONCE]), *query])
+        ]
+
+    def write(self, method: str, path: str, objects: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+        """Write objects, which have a name for errors. POST creates, PATCH changes. Returns them as NetBox has them.
+
+        Raises SiteError.
+        """
+        url = f"{self._url}/api/{path}/"
+        written: list[dict[str, Any]] = []
+        for start in range(0, len(objects), AT_ONCE):
+            part = objects[start : start + AT_ONCE]
+            written += self._ask(method, url, [each for _name, each in part], [name for name, _each in part])
+        return written
+
+    def _ask(self, method: str, url: str, data: Any = None, names: Sequence[str] = ()) -> Any:
+        try:
+            with self._open_url(
+                url,
+                method=method,
+                headers=self._headers,
+                data=None if data is None else json.dumps(data),
+                validate_certs=self._verified,
+                timeout=TIMEOUT_S,
+            ) as answer:
+                return json.load(answer)
+        except HTTPError as error:
+            cause = _told(error.read(), names)
+            raise SiteError(
+                "NetBox", f"{url.partition('?')[0]}: {error}: {cause}", _remedy_of(error.code, bool(names))
+            ) from None
+        except OSError as error:
+            raise SiteError("NetBox", f"{url.partition('?')[0]}: {error}", _remedy(error)) from None
+        except ValueError:
+            raise _no_answer(url) from None
+
+
+def _no_answer(url: str) -> SiteError:
+    return SiteError("NetBox", f"{url.partition('?')[0]}: that is no answer of NetBox", "check the URL")
+
+
+def _remedy_of(status: int, written: bool) -> str:
+    if status >= 500:
+        return "see NetBox's log"
+    return REMEDIES.get(status, "change the blueprint or NetBox" if written else "check the URL and netbox_site")
+
+
+def _remedy(error: OSError) -> str:
+    if "CERTIFICATE" in str(error).upper():
+        return "let the system trust the certificate's authority, or set netbox_validate_certs to false for a trial"
+    return "check the URL, and that NetBox runs and is reached from here"
+
+
+def _told(body: bytes, names: Sequence[str]) -> str:
+    """Return NetBox's causes: of one object, or a list of which those without a fault are empty."""
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return "that is no answer of NetBox"
+    if isinstance(answer, list) and len(answer) == len(names):
+        return "; ".join(f"{name}: {_text(each)}" for name, each in zip(names, answer) if each)
+    # Devices and cables are written one after the other, and the answer does not say which of them it is about.
+    which = f"one of {names[0]} to {names[-1]}: " if len(names) > 1 else ""
+    return which + _text(answer)
+
+
+def _text(answer: Any) -> str:
+    if isinstance(answer, dict):
+        return ", ".join(
+            _text(each) if name in ("detail", "error", "__all__", "non_field_errors") else f"{name}: {_text(each)}"
+            for name, each in answer.items()
+        )
+    return " ".join(map(_text, answer)) if isinstance(answer, list) else str(answer)

@@ -1,0 +1,181 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Write a site's objects to NetBox: read each kind at once, then create and change what differs, many a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import Api
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.objects import Key, Objects, Ref, cable_key
+
+Raw = dict[str, Any]
+INTERFACE = "dcim.interface"
+# A field of devices, written when the addresses are there.
+PRIMARY = "primary_addresses"
+# An error lists so many cables.
+MOST_TOLD = 8
+
+
+class Kind(NamedTuple):
+    """Where a kind of object is, and its key in an answer; the key of a cable is found from its interfaces."""
+
+    path: str
+    key: Callable[[Raw], Key]
+    key_fields: tuple[str, ...]
+
+
+def _by(name: str) -> Callable[[Raw], Key]:
+    return lambda raw: (raw[name],)
+
+
+KINDS = {
+    "sites": Kind("dcim/sites", _by("slug"), ("slug",)),
+    "manufacturers": Kind("dcim/manufacturers", _by("slug"), ("slug",)),
+    "device_types": Kind("dcim/device-types", _by("slug"), ("slug",)),
+    "device_roles": Kind("dcim/device-roles", _by("slug"), ("slug",)),
+    "racks": Kind("dcim/racks", _by("name"), ("name",)),
+    "prefixes": Kind("ipam/prefixes", _by("prefix"), ("prefix",)),
+    "devices": Kind("dcim/devices", _by("name"), ("name", "primary_ip4", "primary_ip6")),
+    "interfaces": Kind("dcim/interfaces", lambda raw: (raw["device"]["name"], raw["name"]), ("device", "name")),
+    "addresses": Kind("ipam/ip-addresses", lambda raw: (raw["address"].partition("/")[0],), ("address",)),
+    "cables": Kind("dcim/cables", lambda raw: (), ("a_terminations", "b_terminations")),
+}
+
+
+class Writer:
+    """Writes to one NetBox; with ``check`` it only tells what it would do.
+
+    Kinds are read one after the other, because NetBox makes the interfaces of a device whose type has them.
+    """
+
+    def __init__(self, api: Api, wanted: Objects, check: bool) -> None:
+        """Take the objects."""
+        self._api, self._wanted, self._check = api, wanted, check
+        self._raws: dict[str, dict[Key, Raw]] = {}
+        self._keys: dict[str, dict[int, Key]] = {}
+        self._counts: dict[str, dict[str, int]] = {}
+        self._lines: dict[str, list[str]] = {"before": [], "after": []}
+
+    def write(self) -> dict[str, Any]:
+        """Return ``changed``, ``objects`` (kind -> ``created``, ``updated``, ``same``), ``diff``. Raises SiteError."""
+        try:
+            for kind, objects in self._wanted.items():
+                if kind != PRIMARY:
+                    self._remember(kind, self._read(kind))
+                if kind == "cables":
+                    self._refuse_other_cables()
+                self._write(kind, objects)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise SiteError(
+                "NetBox", f"its answer has no {error}", "check that the URL is NetBox's, and its version 4.2 or later"
+            ) from None
+        return {
+            "changed": any(each["created"] or each["updated"] for each in self._counts.values()),
+            "objects": self._counts,
+            "diff": {name: "".join(f"{line}\n" for line in lines) for name, lines in self._lines.items()},
+        }
+
+    def _read(self, kind: str) -> list[Raw]:
+        path, wanted = KINDS[kind].path, self._wanted[kind]
+        names = {"id", "display", *KINDS[kind].key_fields, *(name for each in wanted.values() for name in each)}
+        fields = ("fields", ",".join(sorted(names)))
+        if kind in ("sites", "manufacturers", "device_roles"):
+            return self._api.read_named(path, "slug", [slug for (slug,) in wanted], fields)
+        if kind == "prefixes":
+            return self._api.read_named(path, "prefix", [each for (each,) in wanted], ("vrf_id", "null"), fields)
+        if kind == "addresses":
+            inside = [each for (each,) in self._wanted["prefixes"]]
+            return self._api.read_named(path, "parent", inside, ("vrf_id", "null"), fields)
+        owner, name = ("manufacturers", "manufacturer_id") if kind == "device_types" else ("sites", "site_id")
+        # A check may be the first run.
+        return [each for number in self._keys[owner] for each in self._api.read(path, [(name, number), fields])]
+
+    def _remember(self, kind: str, raws: Iterable[Raw]) -> None:
+        """Note what NetBox has. Raises SiteError where it has an object twice."""
+        found = self._raws.setdefault(kind, {})
+        ids = self._keys.setdefault(kind, {})
+        for raw in raws:
+            key = cable_key(self._ends(raw)) if kind == "cables" else KINDS[kind].key(raw)
+            if key in self._wanted[kind] and found.get(key, raw)["id"] != raw["id"]:
+                name = f"{kind} {Ref(kind, key)}"
+                raise SiteError("NetBox", f"it has {name} twice", "remove or rename one of them in NetBox")
+            found[key] = raw
+            ids[raw["id"]] = key
+
+    def _ends(self, cable: Raw) -> list[Key]:
+        """Return the interfaces of a cable; another end, such as a patch panel's, is an empty key."""
+        interfaces = self._keys["interfaces"]
+        return [
+            interfaces.get(each["object_id"], ()) if each["object_type"] == INTERFACE else ()
+            for each in cable["a_terminations"] + cable["b_terminations"]
+        ]
+
+    def _refuse_other_cables(self) -> None:
+        """Raise SiteError where a planned cable needs an interface that has another cable in NetBox."""
+        taken = {end: raw for raw in self._raws["cables"].values() for end in self._ends(raw) if end}
+        faults = [
+            f"{' '.join(end)} has the cable {taken[end]['display']} in NetBox, planned is {each['label']}"
+            for key, each in self._wanted["cables"].items()
+            if key not in self._raws["cables"]
+            for end in key
+            if end in taken
+        ]
+        if faults:
+            more = [f"and {len(faults) - MOST_TOLD} others"] if len(faults) > MOST_TOLD else []
+            raise SiteError("NetBox", "; ".join(faults[:MOST_TOLD] + more), "remove these cables in NetBox")
+
+    def _write(self, kind: str, objects: Mapping[Key, Raw]) -> None:
+        store = "devices" if kind == PRIMARY else kind
+        created: list[tuple[str, Raw]] = []
+        updated: list[tuple[str, Raw]] = []
+        for key, fields in objects.items():
+            name = f"{store} {fields['label'] if kind == 'cables' else Ref(kind, key)}"
+            raw = self._raws[store].get(key)
+            found = {field: each for field, each in fields.items() if raw is None or self._differs(raw, field, each)}
+            for field, value in found.items():
+                self._show(name, field, raw, value)
+            if raw is None and kind != PRIMARY:
+                created.append((name, found))
+            elif found:
+                # In check mode, a new device has no id.
+                updated.append((name, {"id": raw and raw["id"], **found}))
+        same = len(objects) - len(created) - len(updated)
+        self._counts[kind] = {"created": len(created), "updated": len(updated), "same": same}
+        if not self._check:
+            for method, some in (("POST", created), ("PATCH", updated)):
+                rows = [(name, {field: self._sent(value) for field, value in each.items()}) for name, each in some]
+                self._remember(store, self._api.write(method, KINDS[store].path, rows))
+
+    def _differs(self, raw: Raw, field: str, value: Any) -> bool:
+        if isinstance(value, list):
+            return False  # a cable's ends, which are its key
+        if isinstance(value, Ref):
+            return self._key_at(value.kind, raw[field]) != value.key
+        return bool(_plain(raw[field]) != value)
+
+    def _key_at(self, kind: str, value: Any) -> Key | None:
+        return self._keys[kind].get(value["id"] if isinstance(value, dict) else value)
+
+    def _sent(self, value: Any) -> Any:
+        if isinstance(value, Ref):
+            return self._raws[value.kind][value.key]["id"]
+        if isinstance(value, list):
+            return [{"object_type": INTERFACE, "object_id": self._sent(each)} for each in value]
+        return value
+
+    def _show(self, name: str, field: str, raw: Raw | None, value: Any) -> None:
+        if raw is not None:
+            key = self._key_at(value.kind, raw[field]) if isinstance(value, Ref) and raw[field] else None
+            self._lines["before"].append(f"{name} {field}: {' '.join(key) if key else _plain(raw[field])}")
+        shown = ", ".join(map(str, value)) if isinstance(value, list) else value
+        self._lines["after"].append(f"{name} {field}: {shown}")
+
+
+def _plain(value: Any) -> Any:
+    """Return the value of a choice, the name of another object, else the value; NetBox has 9.0 for position 9."""
+    if isinstance(value, dict):
+        return value.get("value", value.get("display"))
+    return int(value) if isinstance(value, float) and value.is_integer() else value

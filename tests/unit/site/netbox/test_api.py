@@ -1,0 +1,163 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""NetBox's REST API: pages, batches, and what is told when NetBox refuses or does not answer."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from io import BytesIO
+from urllib.error import HTTPError
+
+import netbox_api
+import pytest
+import sites
+from ansible.module_utils.urls import open_url
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.api import Api
+
+URL = "https://netbox.example.com"
+
+
+def api(opened, token="token", url=URL, verified=True):
+    return Api({"netbox_url": url, "netbox_token": token, "validate_certs": verified}, opened)
+
+
+def answering(status, body):
+    def opened(url, **_others):
+        if status >= 400:
+            raise HTTPError(url, status, "Refused", None, BytesIO(body.encode()))
+        return BytesIO(body.encode())
+
+    return api(opened)
+
+
+def told(call):
+    with pytest.raises(SiteError) as error:
+        call()
+    return str(error.value)
+
+
+def test_all_pages_are_read():
+    box = netbox_api.filled(sites.site(), most=7)
+    found = api(box.open_url).read("dcim/interfaces", [("site_id", 1)])
+    assert [each["id"] for each in found] == [each["id"] for each in box.paths["dcim/interfaces"]]
+    assert len(found) > 14
+
+
+def test_a_filter_has_50_values_at_most():
+    asked = []
+
+    def opened(url, **_others):
+        asked.append(url)
+        return BytesIO(b'{"count": 0, "results": []}')
+
+    api(opened).read_named("ipam/prefixes", "prefix", [f"10.0.{each}.0/24" for each in range(120)], ("vrf_id", "null"))
+    assert [url.count("prefix=") for url in asked] == [50, 50, 20]
+    assert all("vrf_id=null" in url for url in asked)
+    assert max(map(len, asked)) < 4094
+
+
+def test_a_request_writes_100_objects_at_most():
+    asked = []
+
+    def opened(url, method, data, **_others):
+        asked.append((method, url, len(json.loads(data))))
+        return BytesIO(data.encode())
+
+    rows = [(f"sites {each}", {"id": each}) for each in range(250)]
+    assert api(opened).write("PATCH", "dcim/sites", rows) == [each for _name, each in rows]
+    assert asked == [("PATCH", f"{URL}/api/dcim/sites/", number) for number in (100, 100, 50)]
+
+
+@pytest.mark.parametrize(("token", "sent"), [("abc", "Token abc"), ("nbt_abc.def", "Bearer nbt_abc.def")])
+def test_tokens(token, sent):
+    asked = {}
+
+    def opened(_url, **others):
+        asked.update(others)
+        return BytesIO(b'{"count": 0, "results": []}')
+
+    api(opened, token).read("dcim/sites")
+    assert asked["headers"]["Authorization"] == sent
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "wanted"),
+    [
+        (403, '{"detail": "Invalid token"}', "Invalid token; check the token, and that its user may do this"),
+        (404, "<html>", "that is no answer of NetBox; check the URL"),
+        (400, '{"site": ["Select a valid choice."]}', "site: Select a valid choice.; check the URL and netbox_site"),
+        (502, "<html>", "that is no answer of NetBox; see NetBox's log"),
+    ],
+)
+def test_what_a_reading_is_refused_with(status, body, wanted):
+    found = told(lambda: answering(status, body).read("dcim/sites"))
+    assert found == f"NetBox: {URL}/api/dcim/sites/: HTTP Error {status}: Refused: {wanted}"
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ('[{}, {"type": ["nonsense is not a valid choice."]}]', "b: type: nonsense is not a valid choice."),
+        ('[{"__all__": ["It exists."]}, {"a": ["1", "2"]}]', "a: It exists.; b: a: 1 2"),
+        ('{"position": ["U1 is occupied"]}', "one of a to b: position: U1 is occupied"),
+    ],
+)
+def test_what_an_object_is_refused_with(body, wanted):
+    found = told(lambda: answering(400, body).write("POST", "dcim/sites", [("a", {}), ("b", {})]))
+    assert found.endswith(f"HTTP Error 400: Refused: {wanted}; change the blueprint or NetBox")
+
+
+@pytest.mark.parametrize("body", ["<html>", "[]", "{}"])
+def test_what_is_no_answer_of_netbox(body):
+    found = told(lambda: answering(200, body).read("dcim/sites"))
+    assert found == f"NetBox: {URL}/api/dcim/sites/: that is no answer of NetBox; check the URL"
+
+
+def test_a_netbox_that_is_not_reached():
+    found = told(lambda: api(open_url, url="http://127.0.0.1:9").read("dcim/sites"))
+    assert "Connection refused" in found
+    assert found.endswith("; check the URL, and that NetBox runs and is reached from here")
+
+
+@pytest.fixture
+def own_certificate(tmp_path):
+    """Serve an empty list with a certificate that nobody has signed. Yields the URL."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    made = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost -days 1"
+    subprocess.run([*made.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"count": 0, "results": []}')
+
+        def log_message(self, *arguments):
+            pass
+
+    class Server(HTTPServer):
+        def handle_error(self, *arguments):
+            pass
+
+    server = Server(("127.0.0.1", 0), Handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"https://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_certificate_that_is_not_trusted(own_certificate, monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    found = told(lambda: api(open_url, url=own_certificate).read("dcim/sites"))
+    assert "CERTIFICATE_VERIFY_FAILED" in found
+    assert found.endswith("or set netbox_validate_certs to false for a trial")
+    assert api(open_url, url=own_certificate, verified=False).read("dcim/sites") == []

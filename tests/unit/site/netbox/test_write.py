@@ -1,0 +1,177 @@
+# Copyright: the Sailloft maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""A site is written to NetBox: what is missing or differs, many objects a request. The NetBox is a simulated one."""
+
+from __future__ import annotations
+
+import netbox_api
+import pytest
+import sites
+
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.errors import SiteError
+from ansible_collections.sailloft.fleet.plugins.module_utils.site.netbox.objects import netbox
+
+WRITTEN = ("POST", "PATCH")
+
+
+@pytest.fixture
+def box():
+    """Return a NetBox with the small site."""
+    return netbox_api.filled(sites.site())
+
+
+def changes(found):
+    return {
+        kind: (each["created"], each["updated"])
+        for kind, each in found["objects"].items()
+        if each["created"] or each["updated"]
+    }
+
+
+def named(box, path, name):
+    return next(each for each in box.paths[path] if each["name"] == name)
+
+
+def test_all_objects_are_written_and_a_second_run_changes_nothing():
+    box, site = netbox_api.NetBox(), sites.site()
+    numbers = {kind: len(objects) for kind, objects in netbox(site, "various").items()}
+    found = netbox_api.write(box, site)
+    assert found["changed"]
+    assert {kind: each["created"] or each["updated"] for kind, each in found["objects"].items()} == numbers
+    assert all(each["primary_ip4"] for each in box.paths["dcim/devices"])
+    box.asked.clear()
+    found = netbox_api.write(box, site)
+    assert (found["changed"], found["diff"]) == (False, {"before": "", "after": ""})
+    assert {kind: each["same"] for kind, each in found["objects"].items()} == numbers
+    assert {method for method, _path in box.asked} == {"GET"}
+
+
+@pytest.mark.parametrize("name", ["small", "vela"])
+def test_requests_are_few(name):
+    box, site = netbox_api.NetBox(), sites.example(name)
+    objects = sum(map(len, netbox(site, "various").values()))
+    netbox_api.write(box, site)
+    assert len(box.asked) < 40 + objects / 50
+    box.asked.clear()
+    assert not netbox_api.write(box, site)["changed"]
+    assert len(box.asked) < 20 + objects / 500
+
+
+def test_a_check_of_an_empty_netbox_says_what_a_run_does():
+    box, site = netbox_api.NetBox(), sites.site()
+    checked = netbox_api.write(box, site, check=True)
+    assert not any(box.paths.values())
+    assert {method for method, _path in box.asked} == {"GET"}
+    done = netbox_api.write(box, site)
+    assert checked["objects"] == done["objects"]
+    assert checked["diff"]["after"] == done["diff"]["after"]
+    assert "devices gpu01 rack: rack-1\n" in checked["diff"]["after"]
+    assert checked["diff"]["before"] == ""
+
+
+def test_what_differs_is_changed_and_what_a_blueprint_does_not_have_stays(box):
+    device = named(box, "dcim/devices", "gpu01")
+    device.update(position=20.0, serial="S1")
+    named(box, "dcim/devices", "gpu02")["primary_ip4"] = None
+    box.paths["dcim/cables"][0].update(length=9.5, type="aoc")
+    named(box, "dcim/interfaces", "ens1f0np0")["label"] = ""
+    found = netbox_api.write(box, sites.site(), check=True)
+    wanted = {"devices": (0, 1), "primary_addresses": (0, 1), "interfaces": (0, 1), "cables": (0, 1)}
+    assert changes(found) == wanted
+    assert device["position"] == 20.0
+    assert found["diff"] == {
+        "before": "devices gpu01 position: 20\ninterfaces gpu01 ens1f0np0 label: \ndevices gpu02 primary_ip4: None\n"
+        "cables fabric-000001 type: aoc\ncables fabric-000001 length: 9.5\n",
+        "after": "devices gpu01 position: 1\ninterfaces gpu01 ens1f0np0 label: mlx5_0\n"
+        "devices gpu02 primary_ip4: 10.0.0.12\n"
+        "cables fabric-000001 type: dac-passive\ncables fabric-000001 length: 3\n",
+    }
+    assert changes(netbox_api.write(box, sites.site())) == wanted
+    assert (device["position"], device["serial"]) == (1.0, "S1")
+    assert changes(netbox_api.write(box, sites.site())) == {}
+
+
+def test_a_site_that_grows():
+    links = {**sites.DATA["links"]["uplink"], "each": 1}
+    box = netbox_api.filled(sites.site(links__uplink=links))
+    before = {path: [each["id"] for each in objects] for path, objects in box.paths.items()}
+    grown = sites.site(links__uplink=links, blocks__rack={**sites.DATA["blocks"]["rack"], "count": 3})
+    found = changes(netbox_api.write(box, grown))
+    assert found["racks"] == (1, 0)
+    assert found["devices"] == (4, 0)
+    # The labels of cables are numbers in the order of the file, so those after the new ones are changed.
+    assert found["cables"] == (8 + 4, 8)
+    assert all({each["id"] for each in objects} >= set(before[path]) for path, objects in box.paths.items())
+
+
+def test_two_sites_have_racks_and_devices_of_the_same_names(box):
+    other = sites.site(site="other", networks__management__network="10.2.0.0/24", networks__rail__network="10.3.0.0/24")
+    found = changes(netbox_api.write(box, other))
+    kinds = {"sites", "racks", "prefixes", "devices", "interfaces", "addresses", "primary_addresses", "cables"}
+    assert set(found) == kinds
+    assert changes(netbox_api.write(box, sites.site())) == changes(netbox_api.write(box, other)) == {}
+
+
+def test_the_ends_of_a_cable_may_be_exchanged(box):
+    cable = box.paths["dcim/cables"][0]
+    cable["a_terminations"], cable["b_terminations"] = cable["b_terminations"], cable["a_terminations"]
+    assert changes(netbox_api.write(box, sites.site())) == {}
+
+
+def test_an_address_with_another_length_of_prefix_is_changed(box):
+    address = next(each for each in box.paths["ipam/ip-addresses"] if each["address"] == "10.0.0.11/24")
+    address["address"] = "10.0.0.11/32"
+    assert changes(netbox_api.write(box, sites.site())) == {"addresses": (0, 1)}
+    assert address["address"] == "10.0.0.11/24"
+
+
+def test_interfaces_that_netbox_makes_from_the_type_of_a_device(box, monkeypatch):
+    """NetBox makes the interfaces of a type when it makes a device: they are read after the devices are written."""
+    box, write = netbox_api.NetBox(), netbox_api.NetBox._write
+
+    def with_interface(self, path, given):
+        made = write(self, path, given)
+        if path == "dcim/devices" and made["name"] == "gpu01" and "name" in given:
+            write(self, "dcim/interfaces", {"device": made["id"], "name": "ens1f0np0", "type": "other"})
+        return made
+
+    monkeypatch.setattr(netbox_api.NetBox, "_write", with_interface)
+    found = netbox_api.write(box, sites.site())
+    assert found["objects"]["interfaces"]["updated"] == 1
+
+
+def test_an_interface_with_another_cable_is_told(box):
+    cables = box.paths["dcim/cables"]
+    one, other = cables[:2]
+    one["b_terminations"], other["b_terminations"] = other["b_terminations"], one["b_terminations"]
+    with pytest.raises(SiteError) as told:
+        netbox_api.write(box, sites.site())
+    assert str(told.value) == (
+        "NetBox: gpu01 ens1f0np0 has the cable fabric-000001 in NetBox, planned is fabric-000001; "
+        "leaf1-1 Ethernet0 has the cable fabric-000002 in NetBox, planned is fabric-000001; "
+        "gpu01 ens1f1np0 has the cable fabric-000002 in NetBox, planned is fabric-000002; "
+        "leaf1-2 Ethernet0 has the cable fabric-000001 in NetBox, planned is fabric-000002; "
+        "remove these cables in NetBox"
+    )
+    for cable in cables:
+        cable["b_terminations"] = cable["b_terminations"] * 2
+    with pytest.raises(SiteError, match="and 56 others; remove these cables in NetBox"):
+        netbox_api.write(box, sites.site())
+
+
+def test_an_object_that_is_there_twice_is_told(box):
+    box.paths["dcim/devices"].append({**named(box, "dcim/devices", "gpu02"), "id": 99})
+    with pytest.raises(SiteError, match="NetBox: it has devices gpu02 twice; remove or rename one of them in NetBox"):
+        netbox_api.write(box, sites.site())
+
+
+def test_objects_that_a_blueprint_does_not_have_may_be_there_twice_or_without_a_name(box):
+    for number in (98, 99):
+        box.paths["dcim/devices"].append({**named(box, "dcim/devices", "gpu02"), "id": number, "name": None})
+    assert changes(netbox_api.write(box, sites.site())) == {}
+
+
+def test_what_is_no_answer_of_netbox(box):
+    del named(box, "dcim/devices", "gpu01")["position"]
+    with pytest.raises(SiteError, match="NetBox: its answer has no 'position'; check that the URL is NetBox's"):
+        netbox_api.write(box, sites.site())
