@@ -44,9 +44,9 @@ GOES_ON = ("canary", "promote", "wave")
 
 
 def _end(decided: Mapping[str, Any], names: list[str]) -> list[str]:
-    canaries = decided["canaries"] if decided["step"] == "done" else []
     spares = [row["spare"] for row in decided["replacements"]]
-    concerned = {*canaries, *decided["lost"], *decided["nodes"], *spares}
+    # Canaries are proven by the channel, or unpinned on the way back.
+    concerned = {*decided["canaries"], *decided["lost"], *decided["nodes"], *spares}
     # Without any, one of them releases the hold.
     return [name for name in names if name in concerned] or names[:1]
 

@@ -34,7 +34,8 @@ def test_a_rollout_that_goes_well(fleet):
     assert "is up" in output
     proof = json.loads((fleet.folder / "proofs/bm03.json").read_text())
     assert proof["holds"] is True
-    status, output = fleet.roll_out()
+    # Without the controller, too.
+    status, output = fleet.roll_out("--limit", "nodes")
     assert status == 0, output
     assert "changed: [" not in output
     assert len(fleet.boots()) == 3
@@ -99,6 +100,17 @@ def test_a_canary_that_fails_is_taken_back_and_nobody_else_boots(fleet, fate):
     assert fleet.channel() == "old"
     assert fleet.scripts() == 2
     assert "bm01 failed in the rollout" in output
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fleet", [3], indirect=True)
+def test_a_canary_that_holds_follows_the_channel_again_where_another_fails(fleet):
+    fleet.fate({("bm01", NEW): "sick"})
+    status, output = fleet.roll_out(node_boot_rollout_canaries=["bm01", "bm02"])
+    assert status != 0, output
+    assert sorted(fleet.boots()) == ["bm01 new pin", "bm01 old channel", "bm02 new pin"]
+    assert fleet.runs() == {"bm01": "old", "bm02": "new", "bm03": "old"}
+    assert (fleet.channel(), fleet.scripts()) == ("old", 3)
 
 
 @pytest.mark.long

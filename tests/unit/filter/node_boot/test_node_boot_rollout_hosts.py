@@ -49,10 +49,10 @@ def hosts(step, result, here=None):
         ("decide_end", decided("done"), NAMES),
         ("end", decided("done"), ["bm01", "bm02"]),
         ("end", decided("done", lost=["bm07"], replacements=[{"node": "bm07", "spare": "bm08"}]), None),
-        ("end", decided("rollback", ["bm04"], lost=["bm04"]), ["bm04"]),
-        ("end", decided("wave", ["bm06"]), ["bm06"]),
+        ("end", decided("rollback", ["bm04"], lost=["bm04"]), ["bm01", "bm02", "bm04"]),
+        ("end", decided("wave", ["bm06"], canaries=[]), ["bm06"]),
         # One of them releases the hold.
-        ("end", decided("rollback"), ["bm01"]),
+        ("end", decided("done", canaries=[]), ["bm01"]),
     ],
 )
 def test_the_nodes_of_a_step(step, result, names):
@@ -64,7 +64,7 @@ def test_the_nodes_of_a_step(step, result, names):
 def test_the_last_result_is_that_of_the_controller():
     later = {"__node_boot_rollout": decided("rollback", ["bm02"], lost=["bm02"])}
     assert hosts("waves", decided("canary", ["bm02"]), here=later) == NOBODY
-    assert hosts("end", decided("canary", ["bm02"]), here=later) == ["bm02", "localhost"]
+    assert hosts("end", decided("canary", ["bm02"]), here=later) == ["bm01", "bm02", "localhost"]
 
 
 def test_canaries_that_are_all_lost_are_followed_by_the_way_back_alone():
