@@ -72,18 +72,20 @@ def test_a_check_of_an_empty_netbox_says_what_a_run_does():
 def test_what_differs_is_changed_and_what_a_blueprint_does_not_have_stays(box):
     device = named(box, "dcim/devices", "gpu01")
     device.update(position=20.0, serial="S1")
+    named(box, "dcim/devices", "leaf1-1")["rack"] = dict(named(box, "dcim/devices", "leaf2-1")["rack"])
     named(box, "dcim/devices", "gpu02")["primary_ip4"] = None
     box.paths["dcim/cables"][0].update(length=9.5, type="aoc")
     named(box, "dcim/interfaces", "ens1f0np0")["label"] = ""
     found = netbox_api.write(box, sites.site(), check=True)
-    wanted = {"devices": (0, 1), "primary_addresses": (0, 1), "interfaces": (0, 1), "cables": (0, 1)}
+    wanted = {"devices": (0, 2), "primary_addresses": (0, 1), "interfaces": (0, 1), "cables": (0, 1)}
     assert changes(found) == wanted
     assert device["position"] == 20.0
     assert found["diff"] == {
-        "before": "devices gpu01 position: 20\ninterfaces gpu01 ens1f0np0 label: \ndevices gpu02 primary_ip4: None\n"
+        "before": "devices gpu01 position: 20\ndevices leaf1-1 rack: rack-2\n"
+        "interfaces gpu01 ens1f0np0 label: \ndevices gpu02 primary_ip4: None\n"
         "cables fabric-000001 type: aoc\ncables fabric-000001 length: 9.5\n",
-        "after": "devices gpu01 position: 1\ninterfaces gpu01 ens1f0np0 label: mlx5_0\n"
-        "devices gpu02 primary_ip4: 10.0.0.12\n"
+        "after": "devices gpu01 position: 1\ndevices leaf1-1 rack: rack-1\n"
+        "interfaces gpu01 ens1f0np0 label: mlx5_0\ndevices gpu02 primary_ip4: 10.0.0.12\n"
         "cables fabric-000001 type: dac-passive\ncables fabric-000001 length: 3\n",
     }
     assert changes(netbox_api.write(box, sites.site())) == wanted
