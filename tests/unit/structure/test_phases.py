@@ -21,6 +21,8 @@ waits:
 \t@until grep -qs begins ran; do sleep 0.1; done; echo $@ >> ran
 begins:
 \t@echo $@ >> ran
+works:
+	@python3 -c "import time; [None for _ in iter(lambda: time.process_time() > 1.2, True)]"
 outlives:
 \t@while [ -s */list ]; do sleep 0.1; done
 """
@@ -55,9 +57,15 @@ def test_phases_of_a_group_run_two_at_a_time_in_their_order(phases):
     assert {"a: did a", "b: did b", "c: did c"} <= set(out.splitlines())
 
 
+def test_the_processor_time_of_a_phase_is_that_of_its_processes(phases):
+    _, out, _, _ = phases("works,a")
+    used = {line.split()[0]: line.split()[2] for line in out.split("processor\n")[1].splitlines()[:-1]}
+    assert used == {"environments": "0:00", "works": "0:01", "a": "0:00"}
+
+
 @pytest.mark.parametrize("groups", [("outlives,bad,a,b", "a"), ("bad", "a")])
 def test_after_a_failed_phase_none_begins(phases, groups):
     status, out, error, ran = phases(*groups)
     assert (status, {"a", "b"} & set(ran)) == (1, set())
     assert error == "failed: bad \n"
-    assert [line.split()[2:] for line in out.splitlines() if line.startswith("bad ")] == [["failed"]]
+    assert [line.split()[3:] for line in out.splitlines() if line.startswith("bad ")] == [["failed"]]
