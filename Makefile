@@ -91,9 +91,9 @@ lab-clean: lab-down
 check: packages .venv/.tests
 	tests/changed
 
-# Two at a time: beside the emulated server what uses one processor, then the long ones, and the short ones at the end.
+# Two at a time: beside the emulated server what uses one processor, then the long ones; at the end what uses both.
 test:
-	tests/phases types,lint,molecule-slow,image,sanity,galaxy,docs,fleet,unit,boot,identity,molecule-quick
+	tests/phases types,lint,molecule-slow,image,sanity,galaxy,docs,molecule-quick,fleet,unit,boot,identity
 
 # Besides: what takes long, tries more, or tells no more than a part of `test` does of the same code.
 test-all: test
