@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -34,6 +35,13 @@ hypothesis.settings.register_profile(
     "mutation", max_examples=40, deadline=None, phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate]
 )
 hypothesis.settings.load_profile("quick")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files without a test of `make fleet` or `fleet-long`: a worker takes 15 s to import them all."""
+    if not config.option.markexpr.startswith(("fleet", "long")) or not collection_path.match("test_*.py"):
+        return None
+    return True if "pytest.mark.fleet" not in collection_path.read_text() else None
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

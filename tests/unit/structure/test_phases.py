@@ -69,3 +69,10 @@ def test_after_a_failed_phase_none_begins(phases, groups):
     assert (status, {"a", "b"} & set(ran)) == (1, set())
     assert error == "failed: bad \n"
     assert [line.split()[3:] for line in out.splitlines() if line.startswith("bad ")] == [["failed"]]
+
+
+def test_the_marker_of_fleet_is_written_in_the_files_of_its_tests():
+    """The file tests/conftest.py leaves out the others, so a marker that a test imports would lose the test."""
+    shared = sorted((PHASES.parent / "support").rglob("*.py"))
+    assert shared
+    assert [path for path in shared if "mark.fleet" in path.read_text()] == []
