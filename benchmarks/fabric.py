@@ -33,7 +33,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from timed import ROOT, controller_s
+
 sys.path.insert(0, str(ROOT / ".collections"))
 
 from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.model.qos import Nic, Queue
@@ -153,6 +154,10 @@ def read_back(hosts: dict[str, Any]) -> dict[str, Any]:
         cnp_dscp=cnp.dscp,
         cm_tos=rdma.tos,
         ip_mtu_bytes=policy.ip_mtu_bytes,
+        may_mark=True,
+        dcbx_by_host=True,
+        priority_to_buffer=tuple(int(at == rdma.priority) for at in range(8)),
+        buffer_bytes=(130944, 130944, *[0] * 6),
     )
     text = json.dumps(asdict(nic))
     return {host: {name: {**json.loads(text), "name": name} for name in nics} for host, nics in hosts.items()}
@@ -171,6 +176,7 @@ def checked(switches: dict[str, Any], hosts: dict[str, Any], running: dict[str, 
         "asics": None,
         "running": running,
         "nics": read_back(hosts),
+        "hosts": hosts,
         "applications": {host: [{"name": "NCCL", "tos": 106, "queue_pairs": 4}] for host in hosts},
         "paths": [],
         "rdma_class": None,
@@ -248,7 +254,7 @@ def inventory(folder: Path) -> Path:
 
 def played(*arguments: str) -> tuple[float, float]:
     """(processor, wall) seconds of a run of ansible-playbook and all that it starts."""
-    before, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    before, wall = controller_s(), time.monotonic()
     done = subprocess.run(
         ["ansible-playbook", *arguments],
         cwd=ROOT,
@@ -258,8 +264,7 @@ def played(*arguments: str) -> tuple[float, float]:
     )
     if done.returncode:
         sys.exit(done.stdout.decode()[-2000:])
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, time.monotonic() - wall
+    return controller_s() - before, time.monotonic() - wall
 
 
 def main() -> int:

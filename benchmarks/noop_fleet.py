@@ -19,14 +19,13 @@ import argparse
 import hashlib
 import json
 import os
-import resource
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from noop_converge import Run, play
-from timed import ROOT, BenchmarkError, status
+from timed import ROOT, BenchmarkError, controller_s, status
 
 sys.path.insert(0, str(ROOT / ".collections"))
 
@@ -53,13 +52,20 @@ PEER = {
     "peer_acs_ports": [{"address": f"0000:{at:02x}:00.0", "value": 0x5D} for at in range(ACS_PORTS)],
 }
 CHECKSUM = hashlib.sha1(SETTINGS.encode()).hexdigest()
-ANSWERS = {
-    "command": {  # by a part of the command line
-        "nr_hugepages": "704", "sriov_numvfs": "1", "/driver": "../../vfio-pci", "CAP_EXP": "5000", "ECAP_ACS": "005d",
-        "domstate": "running", "dominfo": "Autostart:      enable",
-    },
-    "stat": {"stat": {"exists": True, "isdir": False, "islnk": False, "checksum": CHECKSUM}},
+OUTPUTS = {  # by a part of the command line
+    "nr_hugepages": "704", "sriov_numvfs": "1", "/driver": "../../vfio-pci", "CAP_EXP": "5000", "ECAP_ACS": "005d",
+    "domstate": "running", "dominfo": "Autostart:      enable", "": "",
 }  # fmt: skip
+ANSWERS = {  # stand_ins/answering.py
+    "command": {
+        "of": {
+            part: {"changed": True, "rc": 0, "stdout": output, "stdout_lines": [output], "stderr": ""}
+            for part, output in OUTPUTS.items()
+        }
+    },
+    "stat": {"changed": False, "stat": {"exists": True, "isdir": False, "islnk": False, "checksum": CHECKSUM}},
+    "*": {"changed": False},
+}
 VARIABLES = {
     "gpu_host_hugepages": [{"node": node, "size_mib": 1024, "count": 704} for node in (0, 1)],
     "gpu_host_sriov": [{"devices": ["15b3:*"], "count": 1, "drivers_autoprobe": False}],
@@ -68,19 +74,13 @@ VARIABLES = {
 }
 
 
-def controller_s() -> float:
-    """Return the processor time of the processes that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def compared() -> dict[str, Any]:
     """Return the answer of gpu_host_compare, with what a virtual machine that has all GPUs of a server is told."""
     host = Host.from_dict(json.loads(SERVER.read_text(encoding="utf-8"))["topology"])
     (plan,) = plan_domains(host, parse_specs([{"name": "train-001", "memory_mib": 16384, "gpus": {"count": GPUS}}]))
     told = {"name": plan.name, "nccl_topology": for_guest(plan, host)}
     differences: dict[str, list[str]] = {part: [] for part in (*gpu_host_compare.PARTS, "gpu_domain")}
-    return {"gpu_host_compare": {"differences": differences, "domains": [told]}}
+    return {"gpu_host_compare": {"changed": False, "differences": differences, "domains": [told]}}
 
 
 def compare(hosts: int, delay_s: float) -> None:
@@ -91,9 +91,8 @@ def compare(hosts: int, delay_s: float) -> None:
         os.environ.update(
             ANSIBLE_CONNECTION_PLUGINS=str(ROOT / "benchmarks/stand_ins"),
             ANSIBLE_CACHE_PLUGIN="memory",
-            STAND_IN_ANSWERS=str(folder / "answers.json"),
+            STAND_IN_FOLDER=str(folder),
             STAND_IN_DELAY_S=str(delay_s),
-            STAND_IN_LOG=str(log),
         )
         (folder / "answers.json").write_text(json.dumps({**ANSWERS, **compared()}), encoding="utf-8")
         (folder / "ours.yml").write_text(json.dumps(OURS), encoding="utf-8")

@@ -18,14 +18,13 @@ import argparse
 import base64
 import json
 import os
-import resource
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from noop_converge import play
-from timed import ROOT, BenchmarkError, status
+from timed import ROOT, BenchmarkError, controller_s, status
 
 sys.path[:0] = [str(ROOT / ".collections"), str(ROOT / "tests/support/image")]
 
@@ -80,7 +79,7 @@ def report(image: Sample) -> dict[str, Any]:
 
 
 def answers(old: Sample, new: Sample) -> dict[str, Any]:
-    """Return what the stand-ins answer to each module (stand_ins/booting.py)."""
+    """Return what the stand-ins answer to each module (stand_ins/answering.py)."""
     reports = [report(old), report(new)]
     system = {"Id": "1", "PowerState": "On"}
     entries = [[{"system_uri": "/redfish/v1/Systems/1"}, system]]
@@ -106,12 +105,6 @@ def answers(old: Sample, new: Sample) -> dict[str, Any]:
             }
         },
     }
-
-
-def controller_s() -> float:
-    """Return the processor time of the processes that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def site(folder: Path, nodes: int) -> Sample:
@@ -142,7 +135,7 @@ def site(folder: Path, nodes: int) -> Sample:
         "peer_command_line": report(new)["command_line"],
         "peer_release": report(new)["kernel"],
     }
-    stand_in = {"ansible_connection": "booting"}
+    stand_in = {"ansible_connection": "answering"}
     local = {"ansible_connection": "local"}
     hosts = {name: {**stand_in, "node_boot_mac": mac(number)} for number, name in enumerate(names, 1)}
     groups = {"nodes": {"hosts": hosts}, "boot_servers": {"hosts": {"boot01": local}}}

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -34,6 +35,12 @@ def timed(command: list[str], folder: Path = ROOT, **environment: str) -> tuple[
     if done.returncode:
         raise BenchmarkError(f"{Path(command[-1]).name} failed:\n{done.stdout[-3000:]}")
     return time.perf_counter() - start, done.stdout
+
+
+def controller_s() -> float:
+    """Return the processor time, in seconds, of the processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def status(compare: Callable[[], None]) -> int:

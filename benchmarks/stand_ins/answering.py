@@ -1,8 +1,10 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""A connection to a stand-in host that has every setting: it answers each module after a fixed time.
+"""A connection to a stand-in host, node or BMC: it answers each module after a fixed time.
 
-Nothing is started: what is left of a run is what it costs the controller. noop_fleet.py says what the answers are.
+Nothing is started: what is left of a run is what it costs the controller. answers.json has the answer of each module,
+and under "*" that of all others: an answer; {"of": answers by a part of what the module is given}; or a list of the
+answer before the host restarts and that after it. An answer with "restarts" restarts the host.
 """
 
 from __future__ import annotations
@@ -12,21 +14,24 @@ import json
 import os
 import re
 import time
+from pathlib import Path
 
 from ansible.plugins.connection import ConnectionBase
 
 DOCUMENTATION = """
 name: answering
-short_description: A stand-in host that has every setting
+short_description: A stand-in host, node or BMC
 description: It answers each module after a fixed time.
 extends_documentation_fragment: [connection_pipelining]
 """
 # Ansible's wrapper of a module (ansible/executor/module_common.py).
 MODULE = re.compile(r"^ *module_fqn='[\w.]+\.(\w+)',$", re.MULTILINE)
 PARAMS = re.compile(r"^ *params=('.*'|\".*\"),$", re.MULTILINE)
-with open(os.environ["STAND_IN_ANSWERS"], encoding="utf-8") as file:
+FOLDER = Path(os.environ["STAND_IN_FOLDER"])
+with (FOLDER / "answers.json").open(encoding="utf-8") as file:
     ANSWERS = json.load(file)
 DELAY_S = float(os.environ["STAND_IN_DELAY_S"])
+BMC = re.compile(r"\b(\S+)\.bmc\b")
 
 
 class Connection(ConnectionBase):
@@ -39,10 +44,13 @@ class Connection(ConnectionBase):
         self._connected = True
         return self
 
+    def reset(self):
+        """Do nothing: no connection is kept."""
+
     def exec_command(self, cmd, in_data=None, sudoable=True):
         """Return (status, output, errors)."""
         super().exec_command(cmd, in_data=in_data, sudoable=sudoable)
-        with open(os.environ["STAND_IN_LOG"], "a", encoding="utf-8") as log:
+        with (FOLDER / "round_trips").open("a", encoding="utf-8") as log:
             log.write(".")
         time.sleep(DELAY_S)
         if not in_data:
@@ -50,13 +58,19 @@ class Connection(ConnectionBase):
             return 0, f"{made[1]}=/stand-in/{made[1]}\n".encode() if made else b"/stand-in\n", b""
         payload = in_data.decode()
         name = MODULE.search(payload)[1]
-        answer = {"changed": False, **ANSWERS.get(name, {})}
-        if name == "command":
-            given = json.loads(ast.literal_eval(PARAMS.search(payload)[1]))["ANSIBLE_MODULE_ARGS"]
-            line = given["_raw_params"]
-            output = next((said for part, said in ANSWERS["command"].items() if part in line), "")
-            answer = {"changed": True, "rc": 0, "stdout": output, "stdout_lines": [output], "stderr": ""}
-        return 0, json.dumps(answer).encode(), b""
+        given = json.dumps(json.loads(ast.literal_eval(PARAMS.search(payload)[1]))["ANSIBLE_MODULE_ARGS"])
+        bmc = BMC.search(given)
+        host = bmc[1].split('"')[-1].removeprefix("https://") if bmc else self._play_context.remote_addr
+        said = ANSWERS[name] if name in ANSWERS else ANSWERS["*"]
+        if isinstance(said, dict) and "of" in said:  # by a part of what the module is given
+            said = next(answer for part, answer in said["of"].items() if part in given)
+        restarted = FOLDER / "restarted" / host
+        if isinstance(said, list):  # before the restart, and after it
+            said = said[restarted.exists()]
+        said = dict(said)
+        if said.pop("restarts", False):
+            restarted.touch()
+        return 0, json.dumps(said).replace("HOST", host).encode(), b""
 
     def put_file(self, in_path, out_path):
         """Take a file."""
