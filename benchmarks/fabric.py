@@ -157,7 +157,7 @@ def read_back(hosts: dict[str, Any]) -> dict[str, Any]:
         may_mark=True,
         dcbx_by_host=True,
         priority_to_buffer=tuple(int(at == rdma.priority) for at in range(8)),
-        buffer_bytes=(130944, 130944, *[0] * 6),
+        buffer_bytes=(130944, 130944, *[0] * 6),  # a lossless priority needs one of its own, of any size
     )
     text = json.dumps(asdict(nic))
     return {host: {name: {**json.loads(text), "name": name} for name in nics} for host, nics in hosts.items()}

@@ -4,7 +4,8 @@
 
 Nothing is started: what is left of a run is what it costs the controller. answers.json has the answer of each module,
 and under "*" that of all others: an answer; {"of": answers by a part of what the module is given}; or a list of the
-answer before the host restarts and that after it. An answer with "restarts" restarts the host.
+answer before the host restarts and that after it. An answer with "restarts" restarts the host; HOST in an answer is its
+name.
 """
 
 from __future__ import annotations
