@@ -22,6 +22,8 @@ libvirt := $(if $(filter 0,$(shell id -u)),qemu:///system,qemu:///session)
 export PATH := $(CURDIR)/$(bin):$(PATH)
 # Ansible and Molecule show what they do as they do it.
 export PYTHONUNBUFFERED := 1
+# Containers often forbid Python to keep bytecode: each process of Ansible would compile it anew, a fifth of its time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help check environments types vcsim python39 thorough mutation lab lab-site lab-down lab-clean packages images test test-all lint unit fleet fleet-long identity boot image image-boot boot-loader dcb cabling sanity sanity-long docs galaxy molecule molecule-quick molecule-slow molecule-long bench bench-plan clean
 

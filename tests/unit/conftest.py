@@ -14,13 +14,12 @@ BYTECODE = Path(__file__).parents[1] / "support/bytecode"
 
 
 @pytest.fixture(autouse=True)
-def bytecode_is_kept(request, monkeypatch, tmp_path_factory):
-    """Whole playbooks start hundreds of processes, which need not compile the same sources (sitecustomize.py)."""
-    if request.node.get_closest_marker("fleet"):
-        folder = tmp_path_factory.getbasetemp().parent / "bytecode"  # of all workers of a run
-        folder.mkdir(exist_ok=True)
-        monkeypatch.setenv("SAILLOFT_BYTECODE", str(folder))
-        monkeypatch.setenv("PYTHONPATH", str(BYTECODE), prepend=os.pathsep)
+def bytecode_is_kept(monkeypatch, tmp_path_factory):
+    """Playbooks start many processes, which need not compile the same sources (sitecustomize.py)."""
+    folder = tmp_path_factory.getbasetemp().parent / "bytecode"  # of all workers of a run
+    folder.mkdir(exist_ok=True)
+    monkeypatch.setenv("SAILLOFT_BYTECODE", str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(BYTECODE), prepend=os.pathsep)
 
 
 @pytest.fixture(autouse=True)
