@@ -13,13 +13,15 @@ HAS_ANSIBLE = importlib.util.find_spec("ansible") is not None  # not where the l
 BYTECODE = Path(__file__).parents[1] / "support/bytecode"
 
 
-@pytest.fixture(autouse=True)
-def bytecode_is_kept(monkeypatch, tmp_path_factory):
+@pytest.fixture(autouse=True, scope="session")
+def bytecode_is_kept(tmp_path_factory):
     """Playbooks start many processes, which need not compile the same sources (sitecustomize.py)."""
     folder = tmp_path_factory.getbasetemp().parent / "bytecode"  # of all workers of a run
     folder.mkdir(exist_ok=True)
-    monkeypatch.setenv("SAILLOFT_BYTECODE", str(folder))
-    monkeypatch.setenv("PYTHONPATH", str(BYTECODE), prepend=os.pathsep)
+    with pytest.MonkeyPatch.context() as session:
+        session.setenv("SAILLOFT_BYTECODE", str(folder))
+        session.setenv("PYTHONPATH", str(BYTECODE), prepend=os.pathsep)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -26,3 +27,32 @@ def ansible_playbook(*arguments: str, **environment: str) -> tuple[int, str]:
         check=False,
     )
     return done.returncode, done.stdout
+
+
+def play_of_hosts(
+    folder: Path, tasks: list[dict[str, object]], hosts: dict[str, dict[str, object]], *options: str, **shared: object
+) -> dict[str, dict[str, dict[str, object]]]:
+    """Run tasks once for hosts with their variables, each of which is this machine: {host: {task's name: its result}}.
+
+    One process of Ansible takes seconds: cases that differ in variables are the hosts of one play. Variables are those
+    of an inventory, ``shared`` those of all hosts.
+    """
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    inventory = folder / "hosts.json"
+    inventory.write_text(json.dumps({"all": {"vars": {**local, **shared}, "hosts": hosts}}))
+    playbook = folder / "play.json"
+    playbook.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
+    _status, output = ansible_playbook(
+        *options, f"-i{inventory}", str(playbook), ANSIBLE_STDOUT_CALLBACK="ansible.posix.json"
+    )
+    # Warnings come before it, the times of tasks after it.
+    told, _end = json.JSONDecoder().raw_decode(output, output.index('{\n    "custom_stats"'))
+    (play,) = told["plays"]
+    return {
+        host: {
+            task["task"]["name"].rpartition(" : ")[2]: task["hosts"][host]
+            for task in play["tasks"]
+            if host in task["hosts"]
+        }
+        for host in hosts
+    }

@@ -2,14 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 
 import gpu_vm
 import pytest
 import yaml
-from playing import ansible_playbook
+from playing import play_of_hosts
 from vsphere_guest import guest
 
 ROOT = Path(__file__).parents[3]
@@ -23,163 +21,187 @@ def load(path):
 DEFAULTS = load("defaults/main.yml")
 
 
-def play(tmp_path, tasks, *more, **variables):
-    """Run tasks with the role's variables on this machine, in check mode; returns (exit status, output)."""
-    playbook = tmp_path / "play.yml"
-    playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
-    options = ["--check", *more, "-i", "localhost,", "-c", "local", "-e", json.dumps(variables)]
-    return ansible_playbook(*options, str(playbook), ANSIBLE_CALLBACK_RESULT_FORMAT="json")
+ROLE_TASK = {"name": "Role", "ansible.builtin.include_role": {"name": "sailloft.fleet.gpu_guest"}}
+
+# Hosts that the role refuses: their variables, and what is said of each.
+REFUSED = {
+    "no-setting": ({"gpu_guest_nccl": {"LD_PRELOAD": "/tmp/x"}}, "LD_PRELOAD is no setting of NCCL"),
+    "two-lines": ({"gpu_guest_nccl": {"NCCL_DEBUG": "INFO\nLD_PRELOAD=x"}}, "the value of NCCL_DEBUG is not one line"),
+    "no-size": (
+        {"gpu_guest_max_read_request_bytes": 4097},
+        "must be one of: 0, 128, 256, 512, 1024, 2048, 4096",
+    ),
+    "contradicts": (
+        {"roce_policy": {}, "gpu_guest_nccl": {"NCCL_IB_TC": 104}},
+        "NCCL_IB_TC is set to 104, and by the RoCE policy of this host it is 106",
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("settings", "named"),
-    [
-        ({"LD_PRELOAD": "/tmp/x"}, "LD_PRELOAD is no setting of NCCL"),
-        ({"NCCL_DEBUG": "INFO\nLD_PRELOAD=x"}, "the value of NCCL_DEBUG is not one line"),
-    ],
-)
-def test_what_is_no_nccl_setting_is_refused_before_anything_is_touched(tmp_path, settings, named):
-    role = [{"ansible.builtin.include_role": {"name": "sailloft.fleet.gpu_guest"}}]
-    status, output = play(tmp_path, role, gpu_guest_nccl=settings)
-    assert status != 0
-    assert "/etc/nccl.conf: " in output
-    assert named in output
-    assert "MaxReadReq is set" not in output
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory):
+    """The results of the role for all of REFUSED."""
+    hosts = {host: variables for host, (variables, _said) in REFUSED.items()}
+    return play_of_hosts(tmp_path_factory.mktemp("refused"), [ROLE_TASK], hosts, "--check")
 
 
-def test_a_read_request_that_does_not_exist_is_refused(tmp_path):
-    role = [{"ansible.builtin.include_role": {"name": "sailloft.fleet.gpu_guest"}}]
-    status, output = play(tmp_path, role, gpu_guest_max_read_request_bytes=4097)
-    assert status != 0
-    assert "must be one of: 0, 128, 256, 512, 1024, 2048, 4096" in output
-
-
-def test_what_is_written_and_what_is_set(tmp_path):
-    show = [
-        {"ansible.builtin.include_vars": str(ROLE / "defaults/main.yml")},
-        {"ansible.builtin.include_vars": str(ROLE / "vars/main.yml")},
-        {"ansible.builtin.debug": {"msg": "<<{{ [__gpu_guest_nccl_conf, __gpu_guest_pci_tuning] | to_json }}>>"}},
-    ]
-    status, output = play(tmp_path, show)
-    assert status == 0, output
-    shown = json.loads(output.split('"msg": "<<')[1].split('>>"')[0].join(['"', '"']))
-    conf, tuning = json.loads(shown)
-    assert conf.splitlines()[1:] == [f"{name}={value}" for name, value in sorted(DEFAULTS["gpu_guest_nccl"].items())]
-    assert conf.endswith("\n")
-    assert tuning == {"settings": [{"devices": DEFAULTS["gpu_guest_devices"], "max_read_request_bytes": 4096}]}
-
-
-def test_the_fabrics_policy_is_in_the_guests_one_file(tmp_path):
-    show = [
-        {"ansible.builtin.include_vars": str(ROLE / "defaults/main.yml")},
-        {"ansible.builtin.include_vars": str(ROLE / "vars/main.yml")},
-        {"ansible.builtin.debug": {"msg": "<<{{ [__gpu_guest_nccl, __gpu_guest_nccl_conf] | to_json }}>>"}},
-    ]
-    status, output = play(tmp_path, show, roce_policy={"classes": {"roce": {"dscp": 24}}}, roce_host_gid_index=5)
-    assert status == 0, output
-    wanted, conf = json.loads(json.loads(output.split('"msg": "<<')[1].split('>>"')[0].join(['"', '"'])))
-    assert wanted == {**DEFAULTS["gpu_guest_nccl"], "NCCL_IB_TC": 98, "NCCL_IB_GID_INDEX": 5}
-    assert "NCCL_IB_TC=98" in conf.splitlines()
-
-
-def test_settings_that_contradict_the_fabrics_policy_are_refused(tmp_path):
-    role = [{"ansible.builtin.include_role": {"name": "sailloft.fleet.gpu_guest"}}]
-    status, output = play(tmp_path, role, roce_policy={}, gpu_guest_nccl={"NCCL_IB_TC": 104})
-    assert status != 0
-    assert "NCCL_IB_TC is set to 104, and by the RoCE policy of this host it is 106" in output
-    assert "MaxReadReq is set" not in output
+@pytest.mark.parametrize("host", REFUSED)
+def test_what_is_wrong_is_refused_before_anything_is_touched(refused, host):
+    *_before, (name, last) = refused[host].items()
+    assert last["failed"] is True
+    said = str([last["msg"], *last.get("argument_errors", [])])
+    assert REFUSED[host][1] in said
+    if host != "no-size":
+        assert "/etc/nccl.conf: " in said
+    assert name in (
+        "Validating arguments against arg spec 'main' - Configure the guest of a GPU virtual machine",
+        "Compute the settings of NCCL, and check them against the fabric's policy",
+    )
 
 
 TOPOLOGY = '<system version="1">\n  <cpu numaid="0"/>\n</system>\n'
-PLAN = {"domains": [{"name": "other", "nccl_topology": "no"}, {"name": "localhost", "nccl_topology": TOPOLOGY}]}
-WITHOUT_GPU = {"domains": [{"name": "localhost", "nccl_topology": None}]}
 SETTING = "NCCL_TOPO_FILE=/etc/nccl-topology.xml"
 
 
-@pytest.mark.parametrize(
-    ("variables", "text", "settings"),
-    [
-        ({"gpu_vm_result": PLAN}, TOPOLOGY, [SETTING]),
-        # What was read last counts.
-        ({"gpu_vm_result": WITHOUT_GPU, "gpu_vm_read": PLAN}, TOPOLOGY, [SETTING]),
-        ({"gpu_vm_result": WITHOUT_GPU}, "", []),
-        ({"gpu_vm_result": {"failed": True}}, "", []),
-        ({"gpu_vm_result": PLAN, "gpu_guest_nccl_topology": False}, "", []),
-        ({"gpu_vm_result": PLAN, "gpu_guest_nccl": {}}, "", []),
-        ({"gpu_vm_result": PLAN, "gpu_guest_nccl": {"NCCL_TOPO_FILE": "/x"}}, "", ["NCCL_TOPO_FILE=/x"]),
-        # The role alone: no plan is at hand, and what an earlier run left stays.
-        ({}, "", []),
-        ({"__gpu_guest_nccl_topology_left": {"skipped": True}}, "", []),
-        ({"__gpu_guest_nccl_topology_left": {"stat": {"exists": False}}}, "", []),
-        ({"__gpu_guest_nccl_topology_left": {"stat": {"exists": True}}}, "", [SETTING]),
-        ({"gpu_guest_host": "nowhere"}, "", []),
-    ],
-)
-def test_the_topology_is_that_of_the_plan(tmp_path, variables, text, settings):
-    show = [
-        {"ansible.builtin.include_vars": str(ROLE / "defaults/main.yml")},
+def plan(host):
+    return {"domains": [{"name": "other", "nccl_topology": "no"}, {"name": host, "nccl_topology": TOPOLOGY}]}
+
+
+def without_gpu(host):
+    return {"domains": [{"name": host, "nccl_topology": None}]}
+
+
+# Hosts: their variables, the text of the topology, and the lines of NCCL_TOPO_FILE.
+OF_THE_PLAN = {
+    "planned": ({"gpu_vm_result": plan("planned")}, TOPOLOGY, [SETTING]),
+    # What was read last counts.
+    "read": ({"gpu_vm_result": without_gpu("read"), "gpu_vm_read": plan("read")}, TOPOLOGY, [SETTING]),
+    "no-gpu": ({"gpu_vm_result": without_gpu("no-gpu")}, "", []),
+    "failed": ({"gpu_vm_result": {"failed": True}}, "", []),
+    "not-asked": ({"gpu_vm_result": plan("not-asked"), "gpu_guest_nccl_topology": False}, "", []),
+    "no-nccl": ({"gpu_vm_result": plan("no-nccl"), "gpu_guest_nccl": {}}, "", []),
+    "own-file": (
+        {"gpu_vm_result": plan("own-file"), "gpu_guest_nccl": {"NCCL_TOPO_FILE": "/x"}},
+        "",
+        ["NCCL_TOPO_FILE=/x"],
+    ),
+    # The role alone: no plan is at hand, and what an earlier run left stays.
+    "alone": ({}, "", []),
+    "left-skipped": ({"__gpu_guest_nccl_topology_left": {"skipped": True}}, "", []),
+    "left-nothing": ({"__gpu_guest_nccl_topology_left": {"stat": {"exists": False}}}, "", []),
+    "left": ({"__gpu_guest_nccl_topology_left": {"stat": {"exists": True}}}, "", [SETTING]),
+    "nowhere": ({"gpu_guest_host": "nowhere"}, "", []),
+}
+ON_A_FABRIC = {"roce_policy": {"classes": {"roce": {"dscp": 24}}}, "roce_host_gid_index": 5}
+SILENT = {"unreachable": True, "msg": "no route"}
+SHOWN = ("nccl", "nccl_conf", "nccl_files", "nccl_topology", "pci_tuning")
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """What the role's expressions give for hosts: {host: {name: value}}."""
+    hosts = {
+        host: {**({"gpu_guest_host": host} if "gpu_vm_result" in variables else {}), **variables}
+        for host, (variables, _text, _settings) in OF_THE_PLAN.items()
+    }
+    tasks = [
         {"ansible.builtin.include_vars": str(ROLE / "vars/main.yml")},
-        {"ansible.builtin.debug": {"msg": "<<{{ [__gpu_guest_nccl_topology, __gpu_guest_nccl_conf] | to_json }}>>"}},
+        {"name": "Show", "ansible.builtin.debug": {"msg": {name: f"{{{{ __gpu_guest_{name} }}}}" for name in SHOWN}}},
     ]
-    known = {"gpu_guest_host": "localhost"} if "gpu_vm_result" in variables else {}
-    status, output = play(tmp_path, show, **{**known, **variables})
-    assert status == 0, output
-    shown = json.loads(output.split('"msg": "<<')[1].split('>>"')[0].join(['"', '"']))
-    topology, conf = json.loads(shown)
-    assert topology == text
-    assert [line for line in conf.splitlines() if line.startswith("NCCL_TOPO_FILE")] == settings
-    assert len(conf.splitlines()) > 2 or variables.get("gpu_guest_nccl") is not None
+    folder, known = tmp_path_factory.mktemp("shown"), {**DEFAULTS, "__gpu_guest_nccl_read": SILENT}
+    results = play_of_hosts(folder, tasks, {**hosts, "on-a-fabric": ON_A_FABRIC}, "--check", **known)
+    return {host: result["Show"]["msg"] for host, result in results.items()}
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["address known", "address not known"])
-def test_on_vsphere_the_topology_has_the_addresses_that_the_guest_tells(tmp_path, known):
+def test_what_is_written_and_what_is_set(shown):
+    conf = shown["alone"]["nccl_conf"]
+    assert conf.splitlines()[1:] == [f"{name}={value}" for name, value in sorted(DEFAULTS["gpu_guest_nccl"].items())]
+    assert conf.endswith("\n")
+    settings = [{"devices": DEFAULTS["gpu_guest_devices"], "max_read_request_bytes": 4096}]
+    assert shown["alone"]["pci_tuning"] == {"settings": settings}
+
+
+def test_the_fabrics_policy_is_in_the_guests_one_file(shown):
+    of_fabric = {"NCCL_IB_TC": 98, "NCCL_IB_GID_INDEX": 5}
+    assert shown["on-a-fabric"]["nccl"] == {**DEFAULTS["gpu_guest_nccl"], **of_fabric}
+    assert "NCCL_IB_TC=98" in shown["on-a-fabric"]["nccl_conf"].splitlines()
+
+
+@pytest.mark.parametrize("host", OF_THE_PLAN)
+def test_the_topology_is_that_of_the_plan(shown, host):
+    variables, text, settings = OF_THE_PLAN[host]
+    assert shown[host]["nccl_topology"] == text
+    conf = shown[host]["nccl_conf"].splitlines()
+    assert [line for line in conf if line.startswith("NCCL_TOPO_FILE")] == settings
+    assert len(conf) > 2 or variables.get("gpu_guest_nccl") is not None
+
+
+INSIDE = {"name": "Role", "ansible.builtin.import_role": {"name": "sailloft.fleet.gpu_guest"}}
+
+
+@pytest.fixture(scope="module")
+def on_vsphere(tmp_path_factory):
+    """The results of the role for two guests, of which vCenter tells the addresses of one."""
     host, ways = gpu_vm.host(), {"0000:13:00.0": ["15.0", "00.0"]}
     gpu = {"host_address": "0000:13:00.0", "kind": "gpu", "host_node": 0, "physical_function": None, "host_path": []}
     cell = {"id": 0, "host_node": 0, "memory_mib": 1, "vcpus": [0, 1]}
-    plan = {"name": "localhost", "host": "esx01", "cells": [cell], "devices": [gpu], "configuration": {}, "notes": []}
-    read = {
-        "domains": [{"name": "localhost", "host": "esx01", "plan": plan, "ways": ways}],
-        "hosts": [{"name": "esx01", "topology": host.to_dict()}],
-    }
-    inside = {"topology": guest(host, ways if known else {}).to_dict()}
-    role = [{"ansible.builtin.import_role": {"name": "sailloft.fleet.gpu_guest"}}]
-    given = {"gpu_guest_host": "localhost", "gpu_vm_read": read, "gpu_guest_topology_read": inside}
-    given["ansible_python_interpreter"] = sys.executable
-    status, output = play(tmp_path, role, "--diff", "--tags", "nccl", **given)
-    assert status == 0, output
-    assert ('+    <pci busid=\\"0000:03:00.0\\"' in output or '<pci busid="0000:03:00.0"' in output) == known
-    assert (SETTING in output) == known
-    assert ("NCCL gets no topology file" in output) == (not known)
+    hosts = {}
+    for name, told in {"known": ways, "unknown": {}}.items():
+        plan = {"name": name, "host": "esx01", "cells": [cell], "devices": [gpu], "configuration": {}, "notes": []}
+        read = {
+            "domains": [{"name": name, "host": "esx01", "plan": plan, "ways": ways}],
+            "hosts": [{"name": "esx01", "topology": host.to_dict()}],
+        }
+        hosts[name] = {"gpu_guest_host": name, "gpu_vm_read": read, "inside": {"topology": guest(host, told).to_dict()}}
+    # An extra variable, which what the role reads of this machine does not replace.
+    given = ["--check", "--diff", "--tags=nccl", "-egpu_guest_topology_read={{ inside }}"]
+    return play_of_hosts(tmp_path_factory.mktemp("vsphere"), [INSIDE], hosts, *given)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["address known", "address not known"])
+def test_on_vsphere_the_topology_has_the_addresses_that_the_guest_tells(on_vsphere, known):
+    results = on_vsphere["known" if known else "unknown"]
+    assert ('<pci busid="0000:03:00.0"' in str(results["Write the topology of the plan for NCCL"])) == known
+    assert (SETTING in str(results["Write the settings of NCCL"])) == known
+    assert ("skipped" in results["Report a missing topology for NCCL"]) == known
 
 
 CONF = "# Ours\nNCCL_IB_TIMEOUT=22\n\n"
+# Hosts: what /etc/nccl.conf and the topology have there.
+FILES = {
+    "none": {},
+    "conf": {"a": CONF},
+    "topology": {"b": TOPOLOGY},
+    "both": {"a": CONF, "b": TOPOLOGY},
+    "empty": {"a": "", "b": "<x/>"},
+}
 
 
-@pytest.mark.parametrize(
-    "files", [{}, {"a": CONF}, {"b": TOPOLOGY}, {"a": CONF, "b": TOPOLOGY}, {"a": "", "b": "<x/>"}]
-)
-def test_both_files_are_read_in_one_call(tmp_path, files):
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
+@pytest.fixture(scope="module")
+def files_read(tmp_path_factory):
+    """The folder, and what was read for each host of FILES: {host: {path: text}}."""
+    folder = tmp_path_factory.mktemp("files")
+    for host, files in FILES.items():
+        (folder / host).mkdir()
+        for name, text in files.items():
+            (folder / host / name).write_text(text)
     (task,) = [item for item in load("tasks/read.yml") if "ansible.builtin.command" in item]
-    task["ansible.builtin.command"]["argv"][-2:] = [str(tmp_path / "a"), str(tmp_path / "b")]
+    task["ansible.builtin.command"]["argv"][-2:] = [f"{folder}/{{{{ inventory_hostname }}}}/{name}" for name in "ab"]
     tasks = [
         {"ansible.builtin.include_vars": str(ROLE / "vars/main.yml")},
         task,
-        {"ansible.builtin.debug": {"msg": "<<{{ __gpu_guest_nccl_files | to_json }}>>"}},
+        {"name": "Show", "ansible.builtin.debug": {"msg": "{{ __gpu_guest_nccl_files }}"}},
     ]
-    status, output = play(tmp_path, tasks, ansible_python_interpreter=sys.executable)
-    assert status == 0, output
-    shown = json.loads(json.loads(output.split('"msg": "<<')[1].split('>>"')[0].join(['"', '"'])))
+    results = play_of_hosts(folder, tasks, {host: {} for host in FILES}, "--check")
+    return folder, {host: result["Show"]["msg"] for host, result in results.items()}
+
+
+@pytest.mark.parametrize("host", FILES)
+def test_both_files_are_read_in_one_call(files_read, host):
+    folder, read = files_read
     none = {"/etc/nccl.conf": "", "/etc/nccl-topology.xml": ""}
-    assert shown == {**none, **{str(tmp_path / name): text for name, text in files.items()}}
+    assert read[host] == {**none, **{f"{folder}/{host}/{name}": text for name, text in FILES[host].items()}}
 
 
-def test_of_a_guest_that_does_not_answer_no_file_was_read(tmp_path):
-    show = [
-        {"ansible.builtin.include_vars": str(ROLE / "vars/main.yml")},
-        {"ansible.builtin.debug": {"msg": "<<{{ __gpu_guest_nccl_files | to_json }}>>"}},
-    ]
-    status, output = play(tmp_path, show, __gpu_guest_nccl_read={"unreachable": True, "msg": "no route"})
-    assert status == 0, output
-    assert '"msg": "<<{}>>"' in output
+def test_of_a_guest_that_does_not_answer_no_file_was_read(shown):
+    assert shown["alone"]["nccl_files"] == {}

@@ -4,60 +4,70 @@
 
 from __future__ import annotations
 
-import json
-import sys
-
 import pytest
-from playing import ansible_playbook
+from playing import play_of_hosts
+
+WRITTEN = {
+    "policy": {"roce_policy": {"classes": {"roce": {"dscp": 24}}}, "roce_host_nccl": {"NCCL_DEBUG": "WARN"}},
+    "nccl-chooses": {"roce_host_gid_index": -1, "roce_host_queue_pairs": 0},
+    "gpu-guest": {},
+}
+# Hosts that the role refuses: their variables, and what is said of each.
+REFUSED = {
+    "class": ({"roce_host_class": "storage"}, "there is no class 'storage'; there are roce"),
+    "dscp": ({"roce_policy": {"classes": {"roce": {"dscp": 64}}}}, "dscp 64 is not a whole number of 0 to 63"),
+    "nccl": ({"roce_host_nccl": {"NCCL_IB_TC": 104}}, "NCCL_IB_TC is set to 104"),
+    "device": ({"roce_host_nics": {"nosuch0": {}}}, "nosuch0: no such RDMA device on this host"),
+    "setting": (
+        {"roce_host_nics": {"nosuch0": {"speed": 1}}},
+        "unknown setting 'speed'; there are cable_m, speed_gbit_s",
+    ),
+}
+WRITE = "Write the settings of NCCL"
 
 
-def play(tmp_path, inventory="localhost,", **variables):
-    """The role in check mode; returns (exit status, output)."""
-    playbook = tmp_path / "play.yml"
-    role = {"ansible.builtin.include_role": {"name": "sailloft.fleet.roce_host"}}
-    playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": [role]}]))
-    given = {"roce_host_packages_install": False, "ansible_python_interpreter": sys.executable, **variables}
-    options = ["--check", "--diff", "-i", inventory, "-c", "local", "-e", json.dumps(given)]
-    return ansible_playbook(*options, str(playbook), ANSIBLE_CALLBACK_RESULT_FORMAT="json")
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Of the role in check mode: {host: {task's name: its result}}."""
+    tasks = [
+        {
+            "name": "Make a guest of it",
+            "ansible.builtin.group_by": {"key": "gpu_guests"},
+            "when": "inventory_hostname == 'gpu-guest'",
+        },
+        {"name": "Role", "ansible.builtin.include_role": {"name": "sailloft.fleet.roce_host"}},
+    ]
+    hosts = WRITTEN | {host: variables for host, (variables, _said) in REFUSED.items()}
+    shared = {"roce_host_packages_install": False}
+    return play_of_hosts(tmp_path_factory.mktemp("play"), tasks, hosts, "--check", "--diff", **shared)
 
 
-def test_nccl_has_the_policy(tmp_path):
-    status, output = play(
-        tmp_path, roce_policy={"classes": {"roce": {"dscp": 24}}}, roce_host_nccl={"NCCL_DEBUG": "WARN"}
-    )
-    assert status == 0, output
-    for line in ("NCCL_DEBUG=WARN", "NCCL_IB_GID_INDEX=3", "NCCL_IB_QPS_PER_CONNECTION=16", "NCCL_IB_TC=98"):
-        assert f"+{line}" in output
+def written(results, host):
+    """Lines of NCCL's file, of a host where nothing failed."""
+    assert not [result for result in results[host].values() if result.get("failed")]
+    (difference,) = results[host][WRITE]["diff"]
+    return difference["after"].splitlines()
 
 
-def test_what_nccl_chooses_itself_is_left_out(tmp_path):
-    status, output = play(tmp_path, roce_host_gid_index=-1, roce_host_queue_pairs=0)
-    assert status == 0, output
-    assert "+NCCL_IB_TC=106" in output
-    assert "GID_INDEX" not in output
-    assert "QPS" not in output
+def test_nccl_has_the_policy(results):
+    settings = {"NCCL_DEBUG=WARN", "NCCL_IB_GID_INDEX=3", "NCCL_IB_QPS_PER_CONNECTION=16", "NCCL_IB_TC=98"}
+    assert settings <= set(written(results, "policy"))
 
 
-def test_a_gpu_guests_file_is_left_to_the_role_that_owns_it(tmp_path):
-    inventory = tmp_path / "inventory.yml"
-    inventory.write_text("gpu_guests: {hosts: {localhost: {}}}\n")
-    status, output = play(tmp_path, str(inventory))
-    assert status == 0, output
-    assert "NCCL_IB_TC" not in output
+def test_what_nccl_chooses_itself_is_left_out(results):
+    lines = written(results, "nccl-chooses")
+    assert "NCCL_IB_TC=106" in lines
+    assert not [line for line in lines if "GID_INDEX" in line or "QPS" in line]
 
 
-@pytest.mark.parametrize(
-    ("variables", "message"),
-    [
-        ({"roce_host_class": "storage"}, "there is no class 'storage'; there are roce"),
-        ({"roce_policy": {"classes": {"roce": {"dscp": 64}}}}, "dscp 64 is not a whole number of 0 to 63"),
-        ({"roce_host_nccl": {"NCCL_IB_TC": 104}}, "NCCL_IB_TC is set to 104"),
-        ({"roce_host_nics": {"nosuch0": {}}}, "nosuch0: no such RDMA device on this host"),
-        ({"roce_host_nics": {"nosuch0": {"speed": 1}}}, "unknown setting 'speed'; there are cable_m, speed_gbit_s"),
-    ],
-)
-def test_what_is_wrong_is_refused_before_anything_is_touched(tmp_path, variables, message):
-    status, output = play(tmp_path, **variables)
-    assert status != 0
-    assert message in output
-    assert "Write the settings of NCCL" not in output
+def test_a_gpu_guests_file_is_left_to_the_role_that_owns_it(results):
+    assert results["gpu-guest"][WRITE]["skipped"] is True
+    assert not [result for result in results["gpu-guest"].values() if result.get("failed")]
+
+
+@pytest.mark.parametrize("host", REFUSED)
+def test_what_is_wrong_is_refused_before_anything_is_touched(results, host):
+    *_before, last = results[host].values()
+    assert last["failed"] is True
+    assert REFUSED[host][1] in last["msg"]
+    assert WRITE not in results[host]
