@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Rules for all tests: a skip that nobody expects fails the run, and how many examples hypothesis tries."""
+"""For all tests: a skip that nobody expects fails the run, how many examples hypothesis tries, kept bytecode."""
 
 from __future__ import annotations
 
@@ -35,6 +35,17 @@ hypothesis.settings.register_profile(
     "mutation", max_examples=40, deadline=None, phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate]
 )
 hypothesis.settings.load_profile("quick")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def bytecode_is_kept(tmp_path_factory):
+    """Playbooks start many processes, which need not compile the same sources (sitecustomize.py)."""
+    folder = tmp_path_factory.getbasetemp().parent / "bytecode"  # of all workers of a run
+    folder.mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as session:
+        session.setenv("SAILLOFT_BYTECODE", str(folder))
+        session.setenv("PYTHONPATH", str(Path(__file__).with_name("support") / "bytecode"), prepend=os.pathsep)
+        yield
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

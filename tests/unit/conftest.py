@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-from pathlib import Path
 
 import pytest
 
 HAS_ANSIBLE = importlib.util.find_spec("ansible") is not None  # not where the library runs on Python 3.9
-
-BYTECODE = Path(__file__).parents[1] / "support/bytecode"
-
-
-@pytest.fixture(autouse=True, scope="session")
-def bytecode_is_kept(tmp_path_factory):
-    """Playbooks start many processes, which need not compile the same sources (sitecustomize.py)."""
-    folder = tmp_path_factory.getbasetemp().parent / "bytecode"  # of all workers of a run
-    folder.mkdir(exist_ok=True)
-    with pytest.MonkeyPatch.context() as session:
-        session.setenv("SAILLOFT_BYTECODE", str(folder))
-        session.setenv("PYTHONPATH", str(BYTECODE), prepend=os.pathsep)
-        yield
 
 
 @pytest.fixture(autouse=True)
