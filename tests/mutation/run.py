@@ -287,6 +287,9 @@ def main() -> int:
         {Path(name).parts[2] for name in tracked.split("\0") if name.startswith(f"{LIBRARY}/") and name.endswith(".py")}
     )
     known, low = equivalent(), []
+    # Python takes kept bytecode for that of a source with the same size and second: a mutant for another.
+    sys.dont_write_bytecode = True
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     with tempfile.TemporaryDirectory(prefix="sailloft-mutation-") as temporary:
         root = Path(temporary) / "checkout"
         for name in filter(None, tracked.split("\0")):

@@ -19,8 +19,6 @@ def load(path):
 
 
 DEFAULTS = load("defaults/main.yml")
-
-
 ROLE_TASK = {"name": "Role", "ansible.builtin.include_role": {"name": "sailloft.fleet.gpu_guest"}}
 
 # Hosts that the role refuses: their variables, and what is said of each.
@@ -136,7 +134,7 @@ def test_the_topology_is_that_of_the_plan(shown, host):
     assert len(conf) > 2 or variables.get("gpu_guest_nccl") is not None
 
 
-INSIDE = {"name": "Role", "ansible.builtin.import_role": {"name": "sailloft.fleet.gpu_guest"}}
+IMPORTED_ROLE = {"name": "Role", "ansible.builtin.import_role": {"name": "sailloft.fleet.gpu_guest"}}
 
 
 @pytest.fixture(scope="module")
@@ -155,12 +153,13 @@ def on_vsphere(tmp_path_factory):
         hosts[name] = {"gpu_guest_host": name, "gpu_vm_read": read, "inside": {"topology": guest(host, told).to_dict()}}
     # An extra variable, which what the role reads of this machine does not replace.
     given = ["--check", "--diff", "--tags=nccl", "-egpu_guest_topology_read={{ inside }}"]
-    return play_of_hosts(tmp_path_factory.mktemp("vsphere"), [INSIDE], hosts, *given)
+    return play_of_hosts(tmp_path_factory.mktemp("vsphere"), [IMPORTED_ROLE], hosts, *given)
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["address known", "address not known"])
 def test_on_vsphere_the_topology_has_the_addresses_that_the_guest_tells(on_vsphere, known):
     results = on_vsphere["known" if known else "unknown"]
+    assert not [result for result in results.values() if result.get("failed")]
     assert ('<pci busid="0000:03:00.0"' in str(results["Write the topology of the plan for NCCL"])) == known
     assert (SETTING in str(results["Write the settings of NCCL"])) == known
     assert ("skipped" in results["Report a missing topology for NCCL"]) == known
