@@ -132,7 +132,7 @@ def fabric(groups: int) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def read_back(hosts: dict[str, Any]) -> dict[str, Any]:
-    """By host and NIC what roce_nic_info returns where each is as the default policy says; nothing is shared."""
+    """Return {host: {NIC: what roce_nic_info returns}} for NICs that follow the default policy; no object is shared."""
     policy = read_policy(None)
     rdma, cnp, default = policy.classes[0], policy.cnp, policy.default
     priority = {each.traffic_class: each.priority for each in (rdma, cnp, default)}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Where NetBox is."""
+    """The options of the connection to NetBox."""
 
     DOCUMENTATION = r"""
 options:

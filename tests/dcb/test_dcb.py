@@ -14,7 +14,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.fabric.nic.buffers 
 
 @pytest.fixture(scope="session")
 def results(tmp_path_factory):
-    """By step of inside.py; the machine boots once."""
+    """Return {step of inside.py: its output}; the machine boots once."""
     console = machine.boot(tmp_path_factory.mktemp("dcb"))
     lines = [line[7:] for line in console.splitlines() if line.startswith("RESULT ")]
     found = {one["name"]: one for one in map(json.loads, lines)}

@@ -66,7 +66,7 @@ def layers(tmp_path_factory) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def store(layers, tmp_path_factory) -> Store:
-    """With a guest, and a server on top of it."""
+    """A store with the images of a guest and of a server."""
     folder = tmp_path_factory.mktemp("site")
     store = Store(str(folder / "store"))
     Sample("guest", base=layers["base"]).publish(store, folder / "blobs")

@@ -79,7 +79,7 @@ class Mutant:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What equivalent.txt knows it by; lines move."""
+        """Return its name in equivalent.txt, without the line's number, which changes."""
         return str(self.path), self.source, self.text
 
     def __str__(self) -> str:

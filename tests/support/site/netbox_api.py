@@ -84,7 +84,7 @@ class RefusedError(Exception):
 
 
 class NetBox:
-    """What is in NetBox, by path. ``most`` is its MAX_PAGE_SIZE; ``asked`` are the requests."""
+    """The objects of NetBox, by path. ``most`` is its MAX_PAGE_SIZE; ``asked`` are the requests."""
 
     def __init__(self, most: int = 1000) -> None:
         self.paths: dict[str, list[dict[str, Any]]] = {path: [] for path in UNIQUE}

@@ -119,7 +119,7 @@ def test_a_role_that_is_not_there(site, role):
 
 
 def test_every_role_tells_of_its_own(site):
-    """With a tag that no task has: what is tagged always runs, which is no change."""
+    """The tag is one that no task has; tasks tagged ``always`` still run, and change nothing."""
     given = {f"{role}_no_such_name": 1 for role in ROLES}
     required = {
         "boot_server_interface": "eth0",

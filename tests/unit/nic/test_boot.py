@@ -53,7 +53,7 @@ def test_a_boot_without_the_nic_says_so_after_a_minute(host):
 
 
 def test_a_boot_that_fails_says_why_on_stderr(tmp_path, monkeypatch, capsys):
-    """By the very start of the boot's program, on this machine, which has no such device."""
+    """The program of the boot runs on this machine, which has no such device."""
     monkeypatch.setattr(boot, "PATIENCE_SECONDS", boot.PAUSE_SECONDS)  # one try
     saved = tmp_path / "roce_host.json"
     assert boot.main([str(saved)]) == 1

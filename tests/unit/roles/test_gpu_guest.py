@@ -97,7 +97,7 @@ SHOWN = ("nccl", "nccl_conf", "nccl_files", "nccl_topology", "pci_tuning")
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
-    """What the role's expressions give for hosts: {host: {name: value}}."""
+    """Return the values of the role's expressions for hosts: {host: {name: value}}."""
     hosts = {
         host: {**({"gpu_guest_host": host} if "gpu_vm_result" in variables else {}), **variables}
         for host, (variables, _text, _settings) in OF_THE_PLAN.items()

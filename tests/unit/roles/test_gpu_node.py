@@ -185,7 +185,7 @@ def test_the_life_of_a_layer_s_software(node):
 
 
 def test_an_archive_that_another_key_signed_is_refused(node):
-    """By our check of the fingerprint; and by apt, if the key that the inventory has did not sign the archive."""
+    """The role checks the fingerprint; apt refuses an archive that the inventory's key did not sign."""
     status, said = node.play(gpu_node_repositories=[{**node.repository, "fingerprints": ["A" * 40]}])
     assert status != 0
     assert f"the key has the fingerprint {node.archive.fingerprint}" in said

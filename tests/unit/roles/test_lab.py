@@ -58,7 +58,7 @@ def domain(name: str, instance: str = "lab", accelerator: str = "qemu") -> Eleme
 @pytest.mark.parametrize("instance", INSTANCES)
 @pytest.mark.parametrize("name", MACHINES)
 def test_machines_are_what_libvirt_accepts(name: str, instance: str, accelerator: str) -> None:
-    """By libvirt's own schema; QEMU's options are no part of it."""
+    """libvirt's own schema is used; it does not include QEMU's options."""
     assert_valid(ElementTree.tostring(domain(name, instance, accelerator), encoding="unicode"))
 
 
@@ -176,7 +176,7 @@ def test_all_images_share_their_lowest_layer():
 
 
 def test_every_machine_hears_its_power_button():
-    """By it libvirt and BMCs ask it to shut down; without systemd-logind a host's reboot waits 300 s for its guest."""
+    """libvirt and BMCs shut a machine down by it; without systemd-logind a host's reboot waits 300 s for its guest."""
     masked = {unit for image in IMAGES.values() for layer in image.layers for unit in layer.services.masked}
     assert len(masked) > 20
     assert "systemd-logind.service" not in masked

@@ -28,7 +28,7 @@ WRITE = "Write the settings of NCCL"
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """Of the role in check mode: {host: {task's name: its result}}."""
+    """Return the results of the role in check mode: {host: {task's name: its result}}."""
     tasks = [
         {
             "name": "Make a guest of it",

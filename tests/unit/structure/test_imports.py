@@ -14,7 +14,7 @@ LIBRARY = PLUGINS / "module_utils"
 PACKAGE = "ansible_collections.sailloft.fleet.plugins.module_utils."
 PLUGIN_UTILS = "ansible_collections.sailloft.fleet.plugins.plugin_utils"
 
-# The rooms that each room may import, besides itself, proof and given.
+# The packages that each package of the library may import, besides itself, proof and given.
 ALLOWED = {
     "given": set(),
     "pci": set(),
@@ -29,13 +29,13 @@ ALLOWED = {
     "site": set(),
     "gateways": {"site"},
 }
-EVERYBODYS = {"given", "proof"}
-# Library files that import Ansible, with what for.
+FOR_ALL = {"given", "proof"}
+# Library files that import Ansible, and what they import it for.
 IMPORT_ANSIBLE = {"fabric/module.py": "AnsibleModule whose arguments are not returned"}
 
 
 def imports(path: Path) -> list[str]:
-    """The dotted names that a file imports, at its top level or in its functions; not what only types need."""
+    """Return the dotted names that a file imports, at its top level or in its functions, except for types alone."""
     tree = ast.parse(path.read_text())
     for_types = {
         id(part)
@@ -55,7 +55,7 @@ def imports(path: Path) -> list[str]:
 
 
 def own(path: Path) -> set[str]:
-    """The library's files that a file imports, as paths below module_utils."""
+    """Return the library's files that a file imports, as paths below module_utils."""
     files = set()
     for name in imports(path):
         if name.startswith(PACKAGE):
@@ -71,24 +71,24 @@ def own(path: Path) -> set[str]:
 GRAPH = {str(path.relative_to(LIBRARY)): own(path) for path in sorted(LIBRARY.rglob("*.py"))}
 
 
-def test_every_room_has_its_directions():
+def test_every_package_is_in_the_table():
     assert {name.split("/")[0] for name in GRAPH} == set(ALLOWED)
 
 
-@pytest.mark.parametrize("room", sorted(ALLOWED))
-def test_a_room_imports_what_it_may(room):
-    known = ALLOWED[room] | EVERYBODYS | {room}
+@pytest.mark.parametrize("package", sorted(ALLOWED))
+def test_a_package_imports_only_what_it_may(package):
+    known = ALLOWED[package] | FOR_ALL | {package}
     wrong = [
         f"{name} imports {other}"
         for name, others in GRAPH.items()
-        if name.startswith(f"{room}/")
+        if name.startswith(f"{package}/")
         for other in sorted(others)
         if other.split("/")[0] not in known
     ]
     assert wrong == []
 
 
-def test_no_file_imports_itself_by_way_of_others():
+def test_no_file_imports_itself_through_others():
     done: set[str] = set()
 
     def walk(name: str, way: tuple[str, ...]) -> None:

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What Linux shows of BIOS settings, claim by claim."""
+"""The BIOS settings as Linux shows them, claim by claim."""
 
 from __future__ import annotations
 

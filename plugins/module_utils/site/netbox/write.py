@@ -20,7 +20,7 @@ MOST_TOLD = 8
 
 
 class Kind(NamedTuple):
-    """Where a kind of object is, and its key in an answer; the key of a cable is found from its interfaces."""
+    """The path of a kind of object, and its key in an answer; the key of a cable is found from its interfaces."""
 
     path: str
     key: Callable[[Raw], Key]

@@ -1,6 +1,6 @@
 # Copyright: the Sailloft maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""What is known of the nodes of a rollout, from what was read of them and what this run did to them."""
+"""The state of a rollout's nodes, computed from what was read of them and what this run did to them."""
 
 from __future__ import annotations
 

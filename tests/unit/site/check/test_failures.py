@@ -39,7 +39,7 @@ def connected(site, cables):
 
 
 def losses(site):
-    """By what is lost, whether every loss of one is survived."""
+    """Return {what is lost: True if the site survives each loss of one}."""
     held = {}
     for kind in ("leaf", "spine"):
         held[kind] = all(

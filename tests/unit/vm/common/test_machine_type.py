@@ -76,7 +76,7 @@ def defined(machine: str, running: bool = False, **changes: Any) -> ObservedDoma
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_second_run_does_nothing(version: str) -> None:
-    """With the QEMU of then, and with a newer one."""
+    """The host has the QEMU of that version, or a newer one."""
     for host in (on_host(version), on_host(version, "pc-q35-99.0")):
         have = defined(version, running=True)
         host.domains = {have.name: have}

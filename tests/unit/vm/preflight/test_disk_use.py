@@ -201,7 +201,7 @@ def test_the_modules_refuse() -> None:
 
 @needs_qemu_img
 class TestRemoval:
-    """With state absent and remove_disks."""
+    """state is absent, with remove_disks."""
 
     def kept(self, specs: list[Any], *domains: ObservedDomain) -> dict[str, tuple[list[str], list[str]]]:
         found = seen(specs, *domains)
