@@ -6,8 +6,8 @@
     benchmarks/noop_converge.py -i inventories/lab --limit hv01
 
 The host has to be converged already. Both sides run with the same Ansible, connection and pipelining, one after
-the other, and both must report 0 changed. The peer is one_task_a_setting.yml; it is given the host's addresses and
-present values, so that it does not have to look for them.
+the other, and both must report 0 changed. The peer is peers/one_task_a_setting.yml; it is given the host's addresses
+and present values, so that it does not have to look for them.
 
 A round trip is one command or one file over the connection: the lines "SSH: EXEC", "PUT" and "FETCH" that Ansible
 prints with -vvv.
@@ -79,7 +79,7 @@ def play(playbook: Path, arguments: list[str]) -> Run:
 
 
 def peer_variables(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the variables of one_task_a_setting.yml, from what was read."""
+    """Return the variables of peers/one_task_a_setting.yml, from what was read."""
     functions = facts["topology"]["functions"]
     tuned = facts["settings"]["pci_tuning"]["devices"]
     known = {function["address"]: function for function in functions}
@@ -131,7 +131,7 @@ def compare(arguments: list[str], rounds: int) -> None:
         for _ in range(rounds):
             sides["gpu_host + gpu_vm"].append(play(ours, arguments))
             sides["one task a setting"].append(
-                play(ROOT / "benchmarks/one_task_a_setting.yml", [*arguments, "-e", f"@{variables}"])
+                play(ROOT / "benchmarks/peers/one_task_a_setting.yml", [*arguments, "-e", f"@{variables}"])
             )
     best = {name: min(runs, key=lambda run: run.seconds) for name, runs in sides.items()}
     for name, runs in sides.items():

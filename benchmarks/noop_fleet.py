@@ -106,7 +106,7 @@ def compare(hosts: int, delay_s: float) -> None:
         (folder / "hosts.json").write_text(json.dumps(inventory), encoding="utf-8")
         sides = {
             "gpu_hosts + gpu_vms": folder / "ours.yml",
-            "one task a setting": ROOT / "benchmarks/one_task_a_setting.yml",
+            "one task a setting": ROOT / "benchmarks/peers/one_task_a_setting.yml",
         }
         print(f"{hosts} hosts, each round trip {delay_s:g} s")
         done: list[tuple[Run, float, float]] = []

@@ -8,8 +8,8 @@
 
 Stand-in nodes and their BMCs answer each round trip after a fixed time and use no processor time, as real ones do not
 use the controller's. The boot server's store is real, in a temporary folder. Each side runs three times: in check mode,
-for the rollout itself, and once more with nothing to do. The peer is rollout_by_hand.yml, with the same Ansible, forks
-and pipelining. It has no waves, no proof and no way back.
+for the rollout itself, and once more with nothing to do. The peer is peers/rollout_by_hand.yml, with the same Ansible,
+forks and pipelining. It has no waves, no proof and no way back.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ansible_collections.sailloft.fleet.plugins.module_utils.image.store import 
 from ansible_collections.sailloft.fleet.plugins.module_utils.image.store.store import Store
 
 OURS = ROOT / "playbooks/rollout.yml"
-PEER = ROOT / "benchmarks/rollout_by_hand.yml"
+PEER = ROOT / "benchmarks/peers/rollout_by_hand.yml"
 URLS = ["http://127.0.0.1"]
 RUNS = {"check mode": ["--check"], "rollout": [], "nothing to do": []}
 

@@ -46,7 +46,7 @@ cause unless ``__roce_switch_was_read``.
 indentation), all or nothing, and saves it. In a ``rescue``, ``__roce_switch_cause`` is the cause. A system with a
 rollback of its own records the state before the run's first change in ``__roce_switch_restore_point``.
 ``restore.yml``: returns to ``__roce_switch_restore_point``, if it is set, and saves; with ``restoration``, it includes
-``restoration.yml`` of the role.
+``restore/computed.yml`` of the role.
 ``save.yml``: saves the running configuration, which an interrupted run may have changed without saving.
 """
 

@@ -37,14 +37,14 @@ def test_a_system_has_all_names_and_task_files_of_the_contract(name):
     files = {path.name for path in (ROLE / "tasks" / name).iterdir()}
     assert {"read.yml", "apply.yml", "restore.yml", *saved} <= files
     assert ("save.yml" in files) == bool(saved)
-    restored_by_library = "restoration.yml" in (ROLE / "tasks" / name / "restore.yml").read_text()
+    restored_by_library = "restore/computed.yml" in (ROLE / "tasks" / name / "restore.yml").read_text()
     assert restored_by_library == hasattr(system, "restoration")
 
 
 def test_the_role_takes_the_systems_of_the_registry():
     options = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
     assert options["roce_switch_system"]["choices"] == sorted(SYSTEMS)
-    assert {path.name for path in (ROLE / "tasks").iterdir() if path.is_dir()} == set(SYSTEMS)
+    assert {path.name for path in (ROLE / "tasks").iterdir() if path.is_dir()} == {*SYSTEMS, "restore"}
 
 
 @pytest.mark.parametrize(
